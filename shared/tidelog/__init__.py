@@ -1,0 +1,1 @@
+"""Tidelog: the library that its services share and that applications import."""

@@ -1,0 +1,253 @@
+"""The actor kernel: typed messages, one bounded mailbox, batches, replies that are never forgotten.
+
+An actor owns its state. Others hold a `Ref`, which outlives restarts: every instance is fresh. A
+message is a frozen struct; one that wants an answer carries a `Reply`. When an actor stops or
+crashes, every reply it still owes fails with `ActorStopped`.
+
+    class Counter(Actor[Add | Read]):
+        async def on_batch(self, batch: list[Add | Read]) -> None:
+            for message in batch:
+                match message:
+                    case Add(): self.total += message.amount
+                    case Read(): message.reply.set(self.total)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import Any, ClassVar, Generic, TypeVar
+
+from tidelog.errors import ActorStopped, TidelogError
+from tidelog.mailbox import Mailbox
+
+M = TypeVar("M")
+T = TypeVar("T")
+Settle = Callable[[T | None, Exception | None], None]
+
+MAILBOX_BYTES = 64 << 20
+MAILBOX_COUNT = 8192
+
+
+class Reply(Generic[T]):
+    """The right to answer once. Later answers are ignored: the first one counts."""
+
+    __slots__ = ("_owed", "_settle")
+
+    def __init__(self, settle: Settle[T], owed: set[Reply[Any]]) -> None:
+        self._settle: Settle[T] | None = settle
+        self._owed = owed
+        owed.add(self)
+
+    @property
+    def settled(self) -> bool:
+        return self._settle is None
+
+    def set(self, value: T) -> None:
+        self._finish(value, None)
+
+    def fail(self, error: Exception) -> None:
+        self._finish(None, error)
+
+    def _finish(self, value: T | None, error: Exception | None) -> None:
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            self._owed.discard(self)
+            settle(value, error)
+
+
+class Ref(Generic[M]):
+    """An actor's address, valid over restarts. Between instances it refuses with ActorStopped."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._cell: Cell[M] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._cell is not None
+
+    def _living(self) -> Cell[M]:
+        if self._cell is None:
+            raise ActorStopped(f"{self.name} is not running")
+        return self._cell
+
+    async def tell(self, message: M) -> None:
+        """Put a message in the box; waits while it is full."""
+        cell = self._living()
+        await cell.mailbox.put(message, cell.actor.weigh(message))
+
+    def try_tell(self, message: M) -> bool:
+        cell = self._living()
+        return cell.mailbox.try_put(message, cell.actor.weigh(message))
+
+    async def ask(self, make: Callable[[Reply[T]], M]) -> T:
+        """Tell a message made with a reply, and wait for the answer or the actor's error."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def settle(value: T | None, error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)  # type: ignore[arg-type]
+
+        reply = self.reply(settle)
+        try:
+            await self.tell(make(reply))
+            return await future
+        finally:
+            reply._finish(None, ActorStopped("the asker went away"))
+            if future.done() and not future.cancelled():
+                future.exception()
+
+    def reply(self, settle: Settle[T]) -> Reply[T]:
+        """A reply for a message to this actor; `settle(value, error)` is called exactly once."""
+        return Reply(settle, self._living().owed)
+
+
+class Actor(Generic[M]):
+    """Subclass, keep state in the instance, implement `on_batch`."""
+
+    max_count: ClassVar[int] = MAILBOX_COUNT
+    max_bytes: ClassVar[int] = MAILBOX_BYTES
+    batch_count: ClassVar[int] = 1024
+    tick_s: ClassVar[float] = 0.0
+    progress_limit_s: ClassVar[float] = 60.0
+
+    _cell: Cell[M]
+
+    def weigh(self, message: M) -> int:
+        """Bytes a message counts for in the mailbox's bound."""
+        return 64
+
+    async def on_start(self) -> None:
+        """Before the first message; the next child starts after it."""
+
+    async def on_batch(self, batch: list[M]) -> None:
+        """Everything that waited, in order."""
+        raise NotImplementedError
+
+    async def on_tick(self) -> None:
+        """Every `tick_s`, between batches, if it is not 0."""
+
+    async def on_stop(self) -> None:
+        """After the last message of a graceful stop; not called after a crash."""
+
+    def status(self) -> dict[str, object]:
+        """What `/status` shows of this actor."""
+        return {}
+
+    def progress(self) -> None:
+        """Tell the supervisor that a long `on_batch` gets on."""
+        self._cell.busy_since = asyncio.get_running_loop().time()
+
+    @property
+    def self_ref(self) -> Ref[M]:
+        return self._cell.ref
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task of this actor: its failure is the actor's, its end comes with the actor's."""
+        task = self._cell.tasks.create_task(work, name=f"{self._cell.ref.name}/{name}")
+        self._cell.spawned.add(task)
+        task.add_done_callback(self._cell.spawned.discard)
+        return task
+
+    def spawn_actor(self, name: str, child: Actor[T]) -> tuple[Ref[T], asyncio.Task[None]]:
+        """A child actor, linked: its crash is ours. Cancel the task to end it."""
+        ref: Ref[T] = Ref(f"{self._cell.ref.name}/{name}")
+        cell = Cell(ref, child)
+        return ref, self.spawn(cell.run(), name)
+
+
+current_cell: ContextVar[Cell[Any] | None] = ContextVar("current_cell", default=None)
+
+
+class Cell(Generic[M]):
+    """One life of one actor: its mailbox, its tasks, what it owes."""
+
+    def __init__(self, ref: Ref[M], actor: Actor[M]) -> None:
+        self.ref = ref
+        self.actor = actor
+        self.mailbox: Mailbox[M] = Mailbox(actor.max_count, actor.max_bytes)
+        self.owed: set[Reply[Any]] = set()
+        self.spawned: set[asyncio.Task[None]] = set()
+        self.tasks: asyncio.TaskGroup
+        self.started = asyncio.Event()
+        self.busy_since: float | None = None
+        self.threads = 0
+        actor._cell = self
+
+    def stop(self) -> None:
+        """Ask for a graceful end: no new messages, the queued ones are still handled."""
+        self.mailbox.close()
+
+    def stuck(self, now: float) -> bool:
+        return self.busy_since is not None and now - self.busy_since > self.actor.progress_limit_s
+
+    async def run(self) -> None:
+        """Live until stopped (returns), crashed (raises the first error) or cancelled."""
+        token = current_cell.set(self)
+        try:
+            async with asyncio.TaskGroup() as self.tasks:
+                await self.actor.on_start()
+                self.ref._cell = self
+                self.started.set()
+                await self._loop()
+                for task in list(self.spawned):
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        finally:
+            current_cell.reset(token)
+            self._bury()
+
+    async def _loop(self) -> None:
+        actor, mailbox, loop = self.actor, self.mailbox, asyncio.get_running_loop()
+        next_tick = loop.time() + actor.tick_s if actor.tick_s else None
+        while True:
+            wait = None if next_tick is None else max(0.0, next_tick - loop.time())
+            batch = await mailbox.take(actor.batch_count, wait)
+            self.busy_since = loop.time()
+            if batch:
+                await actor.on_batch(batch)
+            if next_tick is not None and loop.time() >= next_tick:
+                await actor.on_tick()
+                next_tick = loop.time() + actor.tick_s
+            self.busy_since = None
+            if mailbox.closed and not len(mailbox):
+                await actor.on_stop()
+                return
+
+    def _bury(self) -> None:
+        if self.ref._cell is self:
+            self.ref._cell = None
+        self.mailbox.close()
+        error = ActorStopped(f"{self.ref.name} stopped before it answered")
+        for reply in list(self.owed):
+            reply.fail(error)
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to act on: a TidelogError if there is one, else the first."""
+    flat: list[BaseException] = []
+    for error in group.exceptions:
+        flat.append(first_error(error) if isinstance(error, BaseExceptionGroup) else error)
+    return next((e for e in flat if isinstance(e, TidelogError)), flat[0])
+
+
+async def off_loop(function: Callable[..., T], *args: object) -> T:
+    """Run a blocking call in a thread and remember that this actor has one running.
+
+    A cancelled caller leaves the thread running; the supervisor then never starts a fresh
+    instance beside it (design section 3).
+    """
+    cell = current_cell.get()
+    future = asyncio.get_running_loop().run_in_executor(None, function, *args)
+    if cell is not None:
+        cell.threads += 1
+        living = cell
+        future.add_done_callback(lambda _: setattr(living, "threads", living.threads - 1))
+    return await asyncio.shield(future)

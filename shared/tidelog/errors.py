@@ -1,0 +1,172 @@
+"""The one tree of errors.
+
+Each class says what an operator can do about it (`hint`) and whether the attempted operation surely
+did not happen (`definite`): only a definite failure may be retried elsewhere without care.
+gRPC statuses and exit codes are tables keyed by class; nothing matches on an error's text.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TidelogError(Exception):
+    """Root. `message` is one sentence; `hint` says what to do next."""
+
+    definite: ClassVar[bool] = True
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint or self.default_hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class BadInput(TidelogError):
+    """Somebody handed us what we can't take; asking again changes nothing."""
+
+
+class ConfigError(BadInput):
+    """A configuration key or value is wrong."""
+
+
+class ForeignCluster(BadInput):
+    """A binlog or a directory belongs to another cluster."""
+
+    default_hint = "point the writer at the Pumps of its own cluster, or set cluster-id"
+
+
+class ForeignDirectory(BadInput):
+    """A data directory was written by another node."""
+
+    default_hint = "give each node its own data directory, or set node-id to the recorded one"
+
+
+class UnparsablePayload(BadInput):
+    """A message's bytes are not what its subject or method carries."""
+
+
+class MessageTooLarge(BadInput):
+    """A message is above the limit of the way it came; another way may take it."""
+
+
+class Refused(TidelogError):
+    """The service works, and says no for now."""
+
+
+class NotOnline(Refused):
+    """The Pump takes no Prewrites in its present state."""
+
+    default_hint = "write to another Pump, or wait until it is online"
+
+
+class DiskFull(Refused):
+    """Too little space is left; Prewrites are refused, the rest goes on."""
+
+    default_hint = "free space in the data directory"
+
+
+class Overloaded(Refused):
+    """A bounded queue is full and the caller's deadline passed while it waited."""
+
+
+class Unavailable(TidelogError):
+    """The other side could not be asked, or did not answer: the outcome may be unknown."""
+
+    definite = False
+
+
+class NoResponders(Unavailable):
+    """Nobody serves the subject: the request surely reached nobody."""
+
+    definite = True
+
+
+class DeadlineExceeded(Unavailable):
+    """No answer in time."""
+
+
+class ActorStopped(Unavailable):
+    """The actor stopped or was restarted before it answered."""
+
+
+class Conflict(TidelogError):
+    """Somebody else wrote first: an expected sequence or revision did not hold."""
+
+
+class StreamMissing(TidelogError):
+    """A stream is not there; it was never created, or its store was deleted."""
+
+
+class Fatal(TidelogError):
+    """The process must not go on with the state it has: exit, and start again from what is durable."""
+
+
+class IoFailed(Fatal):
+    """A write or an fsync failed. Never retried in the process: pages may be marked clean."""
+
+    definite = False
+    default_hint = "check the disk; the service recovers from its files at the next start"
+
+
+class Corrupt(Fatal):
+    """Stored bytes are not what was written."""
+
+    default_hint = "inspect the named file with `tidelog inspect`; restore it or accept the loss"
+
+
+class InvariantBroken(Fatal):
+    """A rule of design section 4 does not hold: a bug, here or upstream."""
+
+
+class Stopped(Fatal):
+    """A typed stop: going on would lose or reorder something. Needs an operator."""
+
+
+class PositionUnknown(Stopped):
+    """A feed existed, but nothing says up to where it was published."""
+
+    default_hint = "start with --start-ts TS, or --accept-loss"
+
+
+class Purged(Stopped):
+    """The asked position is no longer stored."""
+
+    default_hint = "rewind the feed from the Pumps, or accept the loss"
+
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 64
+EXIT_UNAVAILABLE = 69
+EXIT_RESTART = 70
+EXIT_CONFIG = 78
+
+_EXIT_CODES: tuple[tuple[type[TidelogError], int], ...] = (
+    (ConfigError, EXIT_CONFIG),
+    (BadInput, EXIT_USAGE),
+    (Unavailable, EXIT_UNAVAILABLE),
+    (Fatal, EXIT_RESTART),
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """The process exit code for an error that ended it (sysexits where one fits)."""
+    for cls, code in _EXIT_CODES:
+        if isinstance(error, cls):
+            return code
+    return EXIT_FAILED
+
+
+def error_class(name: str) -> type[TidelogError]:
+    """The class a peer named in a reply; an unknown name is an `Unavailable` (indefinite)."""
+    queue: list[type[TidelogError]] = [TidelogError]
+    while queue:
+        cls = queue.pop()
+        if cls.__name__ == name:
+            return cls
+        queue.extend(cls.__subclasses__())
+    return Unavailable

@@ -1,0 +1,183 @@
+"""JSON bodies of the control subjects (design section 5). Bulk bodies are protobuf (transport)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from tidelog.errors import TidelogError, UnparsablePayload, error_class
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+PUMP, DRAINER, APPLIER = "pump", "drainer", "applier"
+JOINING, ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = (
+    "joining",
+    "online",
+    "pausing",
+    "paused",
+    "closing",
+    "offline",
+)
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """The seed's Status, with its JSON names (seed 000, "Pump status definition"), and ours."""
+
+    nodeId: str
+    host: str = ""
+    state: str = OFFLINE
+    isAlive: bool = False
+    score: int = 0
+    label: dict[str, str] | None = None
+    maxCommitTS: int = 0
+    updateTS: int = 0
+    kind: str = PUMP
+    epoch: int = 0
+    highTS: int = 0
+    """Pump: W, the largest timestamp known to have been allocated."""
+    resolvedTS: int = 0
+    """Pump: resolved_ts. Drainer: published up to. Applier: applied up to (its checkpoint)."""
+    feed: str = ""
+    http: str = ""
+    detail: dict[str, str] = {}
+
+
+class Register(msgspec.Struct, frozen=True):
+    """`registry.register`: join the cluster. Answered with `Registered` once the join is through
+    (for a Pump: after the live Drainers acked, I4); a time-out says nothing: ask again."""
+
+    status: NodeStatus
+    cluster_id: int = 0
+
+
+class Registered(msgspec.Struct, frozen=True):
+    state: str
+    lease_s: float = 6.0
+    safe_point: int = 0
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """`registry.heartbeat`: renews the lease, announces everything the registry would need to
+    rebuild itself. Answered with `Beat`; `known=False` asks for a new Register."""
+
+    status: NodeStatus
+    consumers: list[Consumer] = []
+    feeds: dict[str, int] = {}
+    """Pump: each feed's last pulled after_ts."""
+
+
+class Consumer(msgspec.Struct, frozen=True):
+    """A registered reader of a feed; the safe point waits for it whatever its lease."""
+
+    name: str
+    feed: str
+    commit_ts: int
+
+
+class Beat(msgspec.Struct, frozen=True):
+    known: bool
+    state: str = ONLINE
+    safe_point: int = 0
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """`registry.nodes`: everything the registry knows; `settled` is False for one lease time after
+    its own state was lost, while the nodes announce themselves."""
+
+    nodes: list[NodeStatus]
+    consumers: list[Consumer] = []
+    feeds: dict[str, int] = {}
+    safe_point: int = 0
+    settled: bool = True
+
+
+class Empty(msgspec.Struct, frozen=True):
+    pass
+
+
+class TsoRequest(msgspec.Struct, frozen=True):
+    """`registry.tso`: `count` timestamps ending with the one in the answer."""
+
+    count: int = 1
+
+
+class TsoReply(msgspec.Struct, frozen=True):
+    last_ts: int
+
+
+class StateRequest(msgspec.Struct, frozen=True):
+    """`registry.state`: an operator asks for pause, resume or offline."""
+
+    node: str
+    action: str
+    accept_loss: bool = False
+
+
+class PumpOnline(msgspec.Struct, frozen=True):
+    """`drainer.<node>.pump-online`: add this Pump as a source before you answer (I4)."""
+
+    node: str
+
+
+class TxnStatusRequest(msgspec.Struct, frozen=True):
+    """`txnstatus`: what became of start_ts? `force`: decide it now if it is still open."""
+
+    start_ts: int
+    prewrite_key: bytes = b""
+    force: bool = False
+
+
+class TxnStatusReply(msgspec.Struct, frozen=True):
+    state: str
+    commit_ts: int = 0
+
+
+class DdlAppend(msgspec.Struct, frozen=True):
+    """`registry.ddl-append`: the embedded DDL history keeps a job (TiDB's JSON form) durably."""
+
+    job: msgspec.Raw
+
+
+class DdlList(msgspec.Struct, frozen=True):
+    """`registry.ddl-list`: jobs with id > after_job_id, oldest first, a page at a time."""
+
+    after_job_id: int = 0
+    limit: int = 200
+
+
+class DdlJobs(msgspec.Struct, frozen=True):
+    jobs: list[msgspec.Raw]
+    more: bool = False
+
+
+class ErrorReply(msgspec.Struct, frozen=True, tag_field="error", tag="error"):
+    """A typed error instead of an answer."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+def encode(body: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(body)
+
+
+def encode_error(error: TidelogError) -> bytes:
+    return msgspec.json.encode(ErrorReply(type(error).__name__, error.message, error.hint))
+
+
+def decode(data: bytes, kind: type[S]) -> S:
+    """Parse a request body. Raises UnparsablePayload."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnparsablePayload(f"a {kind.__name__} that can't be read: {error}") from error
+
+
+def decode_reply(data: bytes, kind: type[S]) -> S:
+    """Parse an answer; an `ErrorReply` is raised as the error it names."""
+    if data.startswith(b'{"error":"error"'):
+        reply = decode(data, ErrorReply)
+        raise error_class(reply.code)(reply.message, hint=reply.hint)
+    return decode(data, kind)

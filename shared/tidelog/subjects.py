@@ -1,0 +1,90 @@
+"""Subject, stream and bucket names (design section 5), and the reversible escape of names."""
+
+from __future__ import annotations
+
+import re
+
+_SAFE = re.compile(rb"[A-Za-z0-9_-]+")
+_ESCAPED = re.compile(r"=([0-9A-F]{2})")
+
+
+def escape(name: str) -> str:
+    """A database, table or node name as one subject token; `=XX` for every other UTF-8 byte.
+
+    Reversible and injective; the empty name is `=`.
+    """
+    if not name:
+        return "="
+    raw = name.encode()
+    if _SAFE.fullmatch(raw):
+        return name
+    return "".join(
+        chr(b) if (chr(b).isascii() and (chr(b).isalnum() or b in b"_-")) else f"={b:02X}"
+        for b in raw
+    )
+
+
+def unescape(token: str) -> str:
+    """The name of an escaped token."""
+    if token == "=":
+        return ""
+    raw = _ESCAPED.sub(lambda m: chr(int(m[1], 16)), token)
+    return raw.encode("latin-1").decode()
+
+
+def registry(cluster: str, verb: str) -> str:
+    return f"tidelog.{cluster}.registry.{verb}"
+
+
+def registry_event(cluster: str, kind: str, node: str) -> str:
+    return f"tidelog.{cluster}.registry.event.{kind}.{escape(node)}"
+
+
+def pump(cluster: str, node: str, verb: str) -> str:
+    return f"tidelog.{cluster}.pump.{escape(node)}.{verb}"
+
+
+def drainer(cluster: str, node: str, verb: str) -> str:
+    return f"tidelog.{cluster}.drainer.{escape(node)}.{verb}"
+
+
+def applier(cluster: str, node: str, verb: str) -> str:
+    return f"tidelog.{cluster}.applier.{escape(node)}.{verb}"
+
+
+def txnstatus(cluster: str) -> str:
+    return f"tidelog.{cluster}.txnstatus"
+
+
+def members_bucket(cluster: str) -> str:
+    """The membership bucket, source 0 of every Drainer (I3)."""
+    return f"tidelog_{cluster}_members"
+
+
+def registry_bucket(cluster: str) -> str:
+    """What the registry keeps beside it: the oracle's bound, consumers, feeds."""
+    return f"tidelog_{cluster}_registry"
+
+
+def changes_stream(feed: str) -> str:
+    return f"CHANGES_{feed.upper()}"
+
+
+def schemas_bucket(feed: str) -> str:
+    return f"SCHEMAS_{feed.upper()}"
+
+
+def changes_row(feed: str, db: str, table: str) -> str:
+    return f"changes.{feed}.row.{escape(db)}.{escape(table)}"
+
+
+def changes_ddl(feed: str, db: str, table: str) -> str:
+    return f"changes.{feed}.ddl.{escape(db)}.{escape(table)}"
+
+
+def changes_txn(feed: str) -> str:
+    return f"changes.{feed}.txn"
+
+
+def changes_watermark(feed: str) -> str:
+    return f"changes.{feed}.watermark"

@@ -1,0 +1,157 @@
+"""Supervision after OTP: children start in order and stop in reverse, a crash restarts the rest.
+
+`rest_for_one`: when a child crashes, it and all children after it are ended and started anew, with
+fresh instances. More than `max_restarts` in `window_s`, or a `Fatal` error, is escalated: `run`
+raises it, the process exits, and the orchestrator starts it again (design section 3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import structlog
+
+from tidelog.actor import Actor, Cell, Ref
+from tidelog.errors import Fatal, TidelogError
+
+M = TypeVar("M")
+log = structlog.get_logger()
+
+WATCH_S = 1.0
+STOP_S = 30.0
+THREAD_S = 5.0
+
+
+class Stuck(Fatal):
+    """An actor made no progress and a call of it still runs in a thread."""
+
+
+class Child:
+    """A place in the tree: the address, how to make an instance, the present life."""
+
+    def __init__(self, ref: Ref[Any], factory: Callable[[], Actor[Any]]) -> None:
+        self.ref = ref
+        self.factory = factory
+        self.cell: Cell[Any] | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class Supervisor:
+    def __init__(self, name: str, *, max_restarts: int = 3, window_s: float = 30.0) -> None:
+        self.name = name
+        self.ready = False
+        self._max_restarts = max_restarts
+        self._window_s = window_s
+        self._children: list[Child] = []
+        self._restarts: deque[float] = deque()
+        self.restarts_total = 0
+
+    def actor(self, name: str, factory: Callable[[], Actor[M]]) -> Ref[M]:
+        """Add a child after the present ones; returns its address."""
+        ref: Ref[M] = Ref(f"{self.name}.{name}")
+        self._children.append(Child(ref, factory))
+        return ref
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """What each living actor says of itself, by its name."""
+        return {
+            child.ref.name.partition(".")[2]: child.cell.actor.status()
+            | {"mailbox": len(child.cell.mailbox), "mailbox_bytes": child.cell.mailbox.bytes}
+            for child in self._children
+            if child.cell is not None
+        }
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` (ends children in reverse, returns) or until an error escalates."""
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await self._start_from(0)
+            self.ready = True
+            while not stop.is_set():
+                tasks = [child.task for child in self._children if child.task is not None]
+                await asyncio.wait(
+                    [*tasks, stopping], timeout=WATCH_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                await self._mend(stop)
+            self.ready = False
+            await self._stop_from(0)
+        finally:
+            self.ready = False
+            stopping.cancel()
+            await self._cancel_from(0)
+
+    async def _mend(self, stop: asyncio.Event) -> None:
+        now = asyncio.get_running_loop().time()
+        for position, child in enumerate(self._children):
+            if child.task is None or child.cell is None:
+                continue
+            error: BaseException | None = None
+            if child.task.done() and not stop.is_set():
+                error = child.task.exception() or TidelogError(f"{child.ref.name} ended by itself")
+            elif child.cell.stuck(now):
+                error = TidelogError(f"{child.ref.name} made no progress")
+                if child.cell.threads:
+                    raise Stuck(f"{child.ref.name} hangs in a call that can't be ended")
+            if error is not None:
+                await self._restart_from(position, error)
+                return
+
+    async def _restart_from(self, position: int, error: BaseException) -> None:
+        name = self._children[position].ref.name
+        now = asyncio.get_running_loop().time()
+        self._restarts.append(now)
+        self.restarts_total += 1
+        while self._restarts and now - self._restarts[0] > self._window_s:
+            self._restarts.popleft()
+        log.error("actor crashed", actor=name, error=str(error), kind=type(error).__name__)
+        if isinstance(error, Fatal) or len(self._restarts) > self._max_restarts:
+            raise error
+        self.ready = False
+        await self._cancel_from(position)
+        await self._start_from(position)
+        self.ready = True
+
+    async def _start_from(self, position: int) -> None:
+        for child in self._children[position:]:
+            cell: Cell[Any] = Cell(child.ref, child.factory())
+            child.cell = cell
+            child.task = asyncio.get_running_loop().create_task(cell.run(), name=child.ref.name)
+            started = asyncio.ensure_future(cell.started.wait())
+            try:
+                await asyncio.wait([child.task, started], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                started.cancel()
+            if child.task.done() and not cell.started.is_set():
+                error = child.task.exception()
+                raise error if error is not None else TidelogError(f"{child.ref.name} never started")
+
+    async def _stop_from(self, position: int) -> None:
+        """Graceful: each child in reverse handles what it has, within STOP_S."""
+        for child in reversed(self._children[position:]):
+            if child.task is None or child.cell is None:
+                continue
+            child.cell.stop()
+            await asyncio.wait([child.task], timeout=STOP_S)
+            await self._end(child)
+
+    async def _cancel_from(self, position: int) -> None:
+        for child in reversed(self._children[position:]):
+            await self._end(child)
+
+    async def _end(self, child: Child) -> None:
+        task, cell = child.task, child.cell
+        child.task, child.cell = None, None
+        if task is None or cell is None:
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is not None:
+            log.debug("actor ended with an error", actor=child.ref.name, error=str(task.exception()))
+        deadline = asyncio.get_running_loop().time() + THREAD_S
+        while cell.threads:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Stuck(f"{child.ref.name} left a call running in a thread")
+            await asyncio.sleep(0.01)
