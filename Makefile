@@ -1,17 +1,71 @@
 # Two commands set up everything: `make demo` runs the main job, `make test` passes the tests.
 VENV ?= .venv
 PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest -q
+SOURCES := shared services cli tests bench
+SEED ?= 1
+SEEDS ?= 0:300
 .DEFAULT_GOAL := help
+.PHONY: help demo test check bench proto planted sim full mariadb unit simulation fixtures integration
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-$(VENV)/.runtime: requirements/runtime.txt pyproject.toml
-	@test -x $(PY) || python3 -m venv $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/runtime.txt
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+$(PY):
+	python3 -m venv $(VENV)
+
+$(VENV)/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml | $(PY)
+	@echo "Setting up: runtime packages"
+	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/build.txt -r requirements/runtime.txt
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . 2>&1 | { grep -v -i warning || true; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
-	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@echo "Setting up: development packages"
+	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
+
+demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
+	@$(VENV)/bin/tidelog demo
+
+test: $(VENV)/.dev mariadb check unit simulation fixtures integration ## everything CI runs
+
+mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
+	@tests/need_mariadb.sh
+
+check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
+	@$(PY) -m ruff format --check $(SOURCES)
+	@$(PY) -m ruff check $(SOURCES)
+	@$(PY) -m mypy $(SOURCES)
+	@$(VENV)/bin/lint-imports --no-logo | tail -n 4
+	@$(PYTEST) tests/unit/test_tidy.py tests/unit/test_proto.py
+
+unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
+	@$(PYTEST) -n 2 tests/unit tests/conformance
+
+simulation: $(VENV)/.dev ## seeded histories of whole clusters, and the planted bugs replayed
+	@$(PY) -m tests.simulation.run --seeds $(SEEDS) --jobs 2
+	@$(PYTEST) tests/simulation
+	@$(PY) -m tests.planted.run --replay
+
+fixtures: $(VENV)/.dev mariadb ## what a real TiDB wrote, codec to downstream
+	@$(PYTEST) tests/fixtures
+
+integration: $(VENV)/.dev mariadb ## real servers, real processes, kills
+	@$(PYTEST) tests/integration tests/acceptance
+
+sim: $(VENV)/.dev ## replay one history with its trace: make sim SEED=7
+	@$(PY) -m tests.simulation.run --seeds $(SEED):$$(($(SEED) + 1)) --trace
+
+planted: $(VENV)/.dev ## every planted bug against the harness
+	@$(PY) -m tests.planted.run
+
+bench: $(VENV)/.dev mariadb ## figures beside the limits of this machine
+	@$(PY) -m bench
+
+full: $(VENV)/.dev mariadb planted ## what is run once before a release
+	@$(PY) -m tests.simulation.run --seeds 0:3000 --jobs 2
+
+proto: $(VENV)/.dev ## regenerate shared/tidelog_proto from proto/
+	@cd proto && ../$(PY) -m grpc_tools.protoc -I. --python_out=../shared --mypy_out=quiet:../shared \
+		--plugin=protoc-gen-mypy=../$(VENV)/bin/protoc-gen-mypy tidelog_proto/*.proto
