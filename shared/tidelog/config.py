@@ -1,0 +1,285 @@
+"""A service's configuration: TOML file < environment < flags (design section 3).
+
+    class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
+        gc_days: int = 7
+
+    config = load(PumpConfig, "pump", sys.argv[1:], os.environ)
+
+`gc-days` is then a key of the file named by `--config` (or TIDELOG_CONFIG), the variable
+TIDELOG_PUMP_GC_DAYS (before TIDELOG_GC_DAYS), and the flag `--gc-days`. A nested struct is a table
+of the file; its keys are joined by `-` elsewhere. An empty variable counts as not set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tidelog.errors import ConfigError, TidelogError
+
+SECTIONS = ("registry", "pump", "drainer", "applier", "backfill", "cli", "test")
+RESERVED = ("config", "failpoints")
+"""TIDELOG_… variables that are no keys."""
+
+
+class Secret:
+    """A text that no log, status page or traceback shows. A key `x` of this type may be given as
+    `x-file`, the path of a file that holds it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __repr__(self) -> str:
+        return "***" if self._text else "''"
+
+
+class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What every service has; each adds its own keys in its `config.py`."""
+
+    node_id: str = ""
+    cluster: str = "default"
+    cluster_id: int = 0
+    nats_url: str = "nats://127.0.0.1:4222"
+    data_dir: str = ""
+    http_addr: str = "127.0.0.1:0"
+    log_format: str = "auto"
+    log_level: str = "info"
+
+
+class HelpRequested(TidelogError):
+    """`--help` was given: the message is the text to print."""
+
+
+C = TypeVar("C", bound=msgspec.Struct)
+_Fields = dict[str, "_Key"]
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """One settable key: the path of struct field names to it, and its type."""
+
+    path: tuple[str, ...]
+    table: tuple[str, ...]
+    type: Any
+    default: Any
+    from_file: bool = False
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _keys(cls: type[msgspec.Struct], path: tuple[str, ...], table: tuple[str, ...]) -> _Fields:
+    found: _Fields = {}
+    for field in msgspec.structs.fields(cls):
+        here, there = (*path, field.name), (*table, field.encode_name)
+        if _is_struct(field.type):
+            found |= _keys(field.type, here, there)
+            continue
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        found["-".join(there)] = _Key(here, there, field.type, default)
+        if field.type is Secret:
+            pointed = (*table, f"{field.encode_name}-file")
+            found["-".join(pointed)] = _Key(here, pointed, Secret, msgspec.NODEFAULT, True)
+    return found
+
+
+def load(cls: type[C], section: str, argv: Sequence[str], environ: Mapping[str, str]) -> C:
+    """The configuration. Raises ConfigError (unknown key, wrong type), HelpRequested."""
+    keys = _keys(cls, (), ())
+    flags = dict(_flags(keys, section, argv, cls))
+    values: dict[tuple[str, ...], Any] = {}
+    path = flags.pop("config", environ.get("TIDELOG_CONFIG", ""))
+    if path:
+        for name, raw in _file(keys, path):
+            values[keys[name].path] = _convert(keys[name], f"{name} in {path}", raw, strict=True)
+    for name, variable, text in _environment(keys, section, environ):
+        values[keys[name].path] = _convert(keys[name], variable, _from_text(keys[name], text))
+    for name, text in flags.items():
+        values[keys[name].path] = _convert(keys[name], f"--{name}", _from_text(keys[name], text))
+    return _build(cls, (), values)
+
+
+def _file(keys: _Fields, path: str) -> Iterator[tuple[str, Any]]:
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"the configuration file {path} can't be read: {error}") from error
+    tables = {key.table[:n] for key in keys.values() for n in range(1, len(key.table))}
+    by_table = {key.table: name for name, key in keys.items()}
+
+    def walk(content: dict[str, Any], at: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        for name, value in content.items():
+            here = (*at, name)
+            if here in tables and isinstance(value, dict):
+                yield from walk(value, here)
+            elif here in by_table:
+                yield by_table[here], value
+            else:
+                raise _unknown(".".join(here), [".".join(t) for t in by_table], f"in {path}")
+
+    yield from walk(document, ())
+
+
+def _environment(
+    keys: _Fields, section: str, environ: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Known variables, general ones first. Variables of other services are theirs."""
+    by_variable = {name.upper().replace("-", "_"): name for name in keys}
+    general: list[tuple[str, str, str]] = []
+    own: list[tuple[str, str, str]] = []
+    for variable in sorted(environ):
+        rest = variable.removeprefix("TIDELOG_")
+        if rest == variable or not environ[variable] or rest.lower() in RESERVED:
+            continue
+        mine = rest.removeprefix(section.upper() + "_")
+        if rest in by_variable:
+            general.append((by_variable[rest], variable, environ[variable]))
+        elif mine != rest and mine in by_variable:
+            own.append((by_variable[mine], variable, environ[variable]))
+        elif mine != rest or not rest.lower().startswith(tuple(f"{s}_" for s in SECTIONS)):
+            prefix = variable.removesuffix(mine)
+            raise _unknown(variable, [prefix + known for known in by_variable], "as a variable")
+    yield from general
+    yield from own
+
+
+def _flags(
+    keys: _Fields, section: str, argv: Sequence[str], cls: type[msgspec.Struct]
+) -> Iterator[tuple[str, str]]:
+    rest = list(argv)
+    while rest:
+        flag, equals, text = rest.pop(0).partition("=")
+        if flag in ("--help", "-h"):
+            raise HelpRequested(usage(cls, section))
+        name = flag.removeprefix("--")
+        if not flag.startswith("--") or (name != "config" and name not in keys):
+            raise _unknown(flag, ["--config", *(f"--{known}" for known in keys)], "as a flag")
+        if not equals:
+            if name in keys and keys[name].type is bool:
+                text = rest.pop(0) if rest and rest[0] in ("true", "false") else "true"
+            elif rest:
+                text = rest.pop(0)
+            else:
+                raise ConfigError(f"{flag} needs a value")
+        yield name, text
+
+
+def _unknown(name: str, known: Sequence[str], where: str) -> ConfigError:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    hint = f"the nearest known one is {near[0]}" if near else ""
+    return ConfigError(f"unknown key {name} {where}", hint=hint)
+
+
+def _from_text(key: _Key, text: str) -> Any:
+    """A variable's or flag's text as what the type wants: lists by comma, maps by `k=v,k=v`, or
+    either as JSON."""
+    origin = get_origin(key.type) or key.type
+    if origin not in (list, tuple, dict):
+        return text
+    if text.startswith(("[", "{")):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if origin is not dict:
+        return items
+    return {k.strip(): v.strip() for k, _, v in (item.partition("=") for item in items)}
+
+
+def _convert(key: _Key, where: str, value: Any, *, strict: bool = False) -> Any:
+    if key.from_file:
+        try:
+            value = Path(str(value)).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{where}: the file {value} can't be read: {error}") from error
+    try:
+        return msgspec.convert(value, type=key.type, strict=strict, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        shown = "***" if key.type is Secret else repr(value)
+        expected = _type_name(key.type)
+        raise ConfigError(f"{where} is {shown}, but {expected} is expected: {error}") from error
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
+    raise ValueError(f"a {kind.__name__} is given as text")
+
+
+def _type_name(kind: Any) -> str:
+    if get_args(kind) and get_origin(kind) is None:
+        return _type_name(get_args(kind)[0])
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+
+
+def _build(cls: type[C], at: tuple[str, ...], values: Mapping[tuple[str, ...], Any]) -> C:
+    content: dict[str, Any] = {}
+    for field in msgspec.structs.fields(cls):
+        here = (*at, field.name)
+        if _is_struct(field.type):
+            content[field.name] = _build(field.type, here, values)
+        elif here in values:
+            content[field.name] = values[here]
+        elif field.required:
+            raise ConfigError(f"{field.encode_name} is not set", hint=f"--{field.encode_name}")
+    try:
+        return cls(**content)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+
+
+def redacted(config: msgspec.Struct) -> dict[str, Any]:
+    """The configuration as `/status` shows it: secrets as stars, no password within a URL."""
+    shown: dict[str, Any] = {}
+    for field in msgspec.structs.fields(type(config)):
+        value = getattr(config, field.name)
+        if isinstance(value, msgspec.Struct):
+            shown[field.encode_name] = redacted(value)
+        elif isinstance(value, Secret):
+            shown[field.encode_name] = repr(value)
+        elif isinstance(value, str):
+            shown[field.encode_name] = redacted_url(value)
+        else:
+            shown[field.encode_name] = value
+    return shown
+
+
+def redacted_url(text: str) -> str:
+    """`text` with the password (or token) of every URL in it as stars."""
+    parts = []
+    for url in text.split(","):
+        try:
+            user = urlsplit(url).netloc.rpartition("@")[0]
+        except ValueError:
+            user = ""
+        name, colon, _ = user.partition(":")
+        stars = f"{name}:***@" if colon else "***@"
+        parts.append(url.replace(f"{user}@", stars, 1) if user else url)
+    return ",".join(parts)
+
+
+def usage(cls: type[msgspec.Struct], section: str) -> str:
+    """The text of `--help`: each key, its type, its default."""
+    lines = [f"python -m tidelog_{section} [--config FILE] [--KEY VALUE ...]", ""]
+    for name, key in _keys(cls, (), ()).items():
+        if not key.from_file:
+            default = "" if key.default is msgspec.NODEFAULT else f" [{key.default!r}]"
+            lines.append(f"  --{name:28} {_type_name(key.type)}{default}")
+    return "\n".join(lines)

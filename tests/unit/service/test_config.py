@@ -1,0 +1,113 @@
+"""Configuration: the three sources, their order, and errors that name the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tidelog.config import HelpRequested, Secret, ServiceConfig, load, redacted
+from tidelog.errors import ConfigError
+
+
+class Gc(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    keep_days: int = 7
+    hard_cap: float = 0.9
+
+
+class Config(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
+    feed: str = "main"
+    sync_log: bool = True
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    tables: list[str] = msgspec.field(default_factory=list)
+    password: Secret = Secret()
+    gc: Gc = Gc()
+
+
+def test_defaults() -> None:
+    config = load(Config, "pump", [], {})
+    assert (config.cluster, config.gc.keep_days, config.sync_log) == ("default", 7, True)
+
+
+def test_the_order_is_file_then_environment_then_flags(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text('feed = "file"\ncluster = "file"\ndata-dir = "file"\n[gc]\nkeep-days = 3\n')
+    environ = {
+        "TIDELOG_PUMP_CLUSTER": "own",
+        "TIDELOG_CLUSTER": "general",
+        "TIDELOG_DATA_DIR": "general",
+        "TIDELOG_DRAINER_NONSENSE": "not ours",
+        "TIDELOG_FAILPOINTS": "x=kill",
+        "TIDELOG_FEED": "",
+    }
+    flags = ["--config", str(file), "--data-dir=flag", "--gc-hard-cap", "0.5"]
+    config = load(Config, "pump", flags, environ)
+    assert (config.feed, config.cluster, config.data_dir) == ("file", "own", "flag")
+    assert config.gc == Gc(keep_days=3, hard_cap=0.5)
+
+
+def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text('labels = {zone = "a"}\ntables = ["x.y"]\nsync-log = false\n')
+    config = load(Config, "pump", [], {"TIDELOG_CONFIG": str(file)})
+    assert (config.labels, config.tables, config.sync_log) == ({"zone": "a"}, ["x.y"], False)
+
+
+def test_text_becomes_what_the_type_wants() -> None:
+    argv = ["--tables", "a.b, c.d", "--labels", "zone=a,rack=7", "--sync-log", "false"]
+    config = load(Config, "pump", argv, {"TIDELOG_PUMP_CLUSTER_ID": "12"})
+    assert config.tables == ["a.b", "c.d"]
+    assert config.labels == {"zone": "a", "rack": "7"}
+    assert (config.sync_log, config.cluster_id) == (False, 12)
+
+
+def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text("[gc]\nkeep-day = 3\n")
+    with pytest.raises(ConfigError, match=r"gc.keep-day in .*nearest known one is gc\.keep-days"):
+        load(Config, "pump", ["--config", str(file)], {})
+    with pytest.raises(ConfigError, match=r"--feeed.*nearest known one is --feed"):
+        load(Config, "pump", ["--feeed", "x"], {})
+    with pytest.raises(ConfigError, match="nearest known one is TIDELOG_PUMP_DATA_DIR"):
+        load(Config, "pump", [], {"TIDELOG_PUMP_DATADIR": "x"})
+    with pytest.raises(ConfigError, match="nearest known one is TIDELOG_CLUSTER"):
+        load(Config, "pump", [], {"TIDELOG_CLUSTERS": "x"})
+
+
+def test_a_wrong_type_names_key_value_and_expectation(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text("feed = 7\n")
+    with pytest.raises(ConfigError, match=r"feed in .* is 7, but str is expected"):
+        load(Config, "pump", ["--config", str(file)], {})
+    file.write_text('cluster-id = "7"\n')
+    with pytest.raises(ConfigError, match=r"cluster-id in .* is '7', but int is expected"):
+        load(Config, "pump", ["--config", str(file)], {})
+    with pytest.raises(ConfigError, match="--gc-keep-days is 'many', but int is expected"):
+        load(Config, "pump", ["--gc-keep-days", "many"], {})
+    with pytest.raises(ConfigError, match="--feed needs a value"):
+        load(Config, "pump", ["--feed"], {})
+
+
+def test_a_file_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text("feed = \n")
+    for path in (file, tmp_path / "missing.toml"):
+        with pytest.raises(ConfigError, match="can't be read"):
+            load(Config, "pump", ["--config", str(path)], {})
+
+
+def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("hunter2\n")
+    argv = ["--password-file", str(file), "--nats-url", "nats://me:hunter2@127.0.0.1:4222"]
+    config = load(Config, "applier", argv, {})
+    assert config.password.reveal() == "hunter2"
+    assert "hunter2" not in repr(config.password) + repr(redacted(config))
+    assert redacted(config)["nats-url"] == "nats://me:***@127.0.0.1:4222"
+    with pytest.raises(ConfigError, match="can't be read"):
+        load(Config, "applier", ["--password-file", str(tmp_path / "none")], {})
+
+
+def test_help_lists_the_keys() -> None:
+    with pytest.raises(HelpRequested, match=r"--gc-keep-days +int \[7\]"):
+        load(Config, "pump", ["--help"], {})
