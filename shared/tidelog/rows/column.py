@@ -31,8 +31,8 @@ from tidelog.rows.values import (
     T_NEWDATE,
     T_SET,
     T_TIMESTAMP,
-    TIME_TYPES,
     T_YEAR,
+    TIME_TYPES,
     Value,
 )
 from tidelog.schema.model import ColumnInfo, FieldType
@@ -74,7 +74,7 @@ class Column:
 
     def __init__(self, info: ColumnInfo) -> None:
         self.info = info
-        self.name: str = info.name.O
+        self.name: str = info.name.text
         self.type: FieldType = info.type
         self.tp: int = info.type.Tp
         self.fsp: int = max(0, min(info.type.Decimal, 6))
@@ -85,6 +85,9 @@ class Column:
         self.flags: tuple[int, ...] = (self.wire,)
         if self.tp in INT_TYPES:
             self.flags = (datum.VARINT, datum.UVARINT, datum.INT, datum.UINT)
+        elif self.tp == T_DURATION:
+            # A row holds plain nanoseconds, a key's datum has its own flag.
+            self.flags = (datum.VARINT, datum.INT, datum.DURATION)
         elif self.wire == datum.UVARINT:
             self.flags = (datum.UVARINT, datum.UINT)
         elif self.wire == datum.COMPACT_BYTES:
@@ -142,6 +145,8 @@ class Column:
             return date_text
         if self.tp in (T_DATETIME, T_TIMESTAMP):
             return self._datetime
+        if self.tp == T_DURATION:
+            return self._duration
         if self.tp == T_ENUM:
             return self._enum
         if self.tp == T_SET:
@@ -150,6 +155,9 @@ class Column:
 
     def _datetime(self, packed: int) -> Value:
         return datetime_text(packed, self.fsp)
+
+    def _duration(self, nanos: int) -> Value:
+        return duration_text(nanos, self.fsp)
 
     def _enum(self, number: int) -> Value:
         elems = self.type.Elems or ()
@@ -166,8 +174,6 @@ class Column:
     def _integer(self, number: int) -> Value:
         if self.convert is not None:
             return self.convert(number)
-        if self.tp == T_DURATION:
-            return duration_text(number, self.fsp)
         if number < 0 and self.wire == datum.UVARINT:
             return number & datum.MASK64
         return number
@@ -188,10 +194,8 @@ class Column:
             return 0.0
         if self.tp == T_ENUM:
             return self._enum(1)
-        if self.tp in TIME_TYPES and self.convert is not None:
+        if (self.tp in TIME_TYPES or self.tp == T_DURATION) and self.convert is not None:
             return self.convert(0)
-        if self.tp == T_DURATION:
-            return duration_text(0, self.fsp)
         if self.tp == T_DECIMAL:
             _, scale = self._decimal_shape()
             return f"0.{'0' * scale}" if scale else "0"
@@ -220,14 +224,15 @@ class Column:
         elif self.tp in (T_FLOAT, T_DOUBLE):
             number = float(cast(str | float, value))
             out.append(datum.FLOAT)
-            datum.put_float(out, _F32.unpack(_F32.pack(number))[0] if self.tp == T_FLOAT else number)
+            datum.put_float(
+                out, _F32.unpack(_F32.pack(number))[0] if self.tp == T_FLOAT else number
+            )
         elif self.tp == T_DECIMAL:
             precision, scale = self._decimal_shape()
             out.append(datum.DECIMAL)
             put_decimal(out, str(value), precision, scale)
         elif self.tp == T_DURATION:
-            out.append(datum.DURATION)
-            datum.put_i64(out, parse_duration(str(value)))
+            datum.put_int_datum(out, parse_duration(str(value)))
         elif self.wire == datum.VARINT:
             datum.put_int_datum(out, _ranged(int(cast(str | int, value)), -(1 << 63), 1 << 63))
         elif self.wire == datum.UVARINT:
@@ -260,7 +265,7 @@ def _wire_flag(info: ColumnInfo) -> int:
         T_FLOAT: datum.FLOAT,
         T_DOUBLE: datum.FLOAT,
         T_DECIMAL: datum.DECIMAL,
-        T_DURATION: datum.DURATION,
+        T_DURATION: datum.VARINT,
         T_JSON: datum.JSON,
     }
     return flags.get(tp, -1)

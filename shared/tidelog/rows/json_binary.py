@@ -90,7 +90,7 @@ class _Reader:
             length, p = read_uvarint(self.buf, p)
             self.spend(length)
             return str(self.buf[p : p + length], "utf-8")
-        if kind == OBJECT or kind == ARRAY:
+        if kind in (OBJECT, ARRAY):
             return self.container(kind, p, depth + 1)
         if kind == INT64:
             integer: int = _I64.unpack_from(self.buf, p)[0]

@@ -32,11 +32,11 @@ def key_columns(table: TableInfo) -> tuple[str, ...]:
     columns = table.columns
     handle = handle_column(table)
     if handle is not None:
-        return (columns[handle].name.O,)
+        return (columns[handle].name.text,)
     for index in sorted(table.indexes, key=lambda index: not index.is_primary):
         if not (index.is_primary or index.is_unique) or index.state != _PUBLIC or index.mv_index:
             continue
         parts = [columns[part.offset] for part in index.idx_cols]
         if all(part.not_null and part.public and not part.virtual for part in parts):
-            return tuple(part.name.O for part in parts)
+            return tuple(part.name.text for part in parts)
     return ()

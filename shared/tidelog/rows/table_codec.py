@@ -6,10 +6,11 @@ an insert is handle datums and a row, an update the old row and the new row, a d
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Mapping
-from struct import error as StructError
 
 import msgspec
+from tidelog_proto.binlog_pb2 import TableMutation
 
 from tidelog.rows import datum
 from tidelog.rows.any_datum import read_datum
@@ -19,7 +20,6 @@ from tidelog.rows.key_columns import handle_column, key_columns, primary_index
 from tidelog.rows.row import read_row, slots_for
 from tidelog.rows.values import T_JSON, Value
 from tidelog.schema.model import UNSPECIFIED_LENGTH, TableInfo
-from tidelog_proto.binlog_pb2 import TableMutation
 
 INSERT = 0
 UPDATE = 1
@@ -71,7 +71,7 @@ class TableCodec:
 
     def decode(self, mutation: TableMutation) -> list[RowChange]:
         """All changes in `sequence` order. Raises RowCorrupt, nothing else."""
-        sequence = list(mutation.sequence)
+        sequence: list[int] = list(mutation.sequence)
         queues: dict[int, list[bytes]] = {
             INSERT: list(mutation.inserted_rows),
             UPDATE: list(mutation.updated_rows),
@@ -99,7 +99,7 @@ class TableCodec:
                     changes.append(self._delete(row))
         except (Malformed, UnicodeDecodeError, OverflowError) as error:
             raise RowCorrupt(table_id, _LISTS[kind], used[kind] - 1, str(error)) from error
-        except (IndexError, StructError) as error:
+        except (IndexError, struct.error) as error:
             reason = "the row ends in the middle of a value"
             raise RowCorrupt(table_id, _LISTS[kind], used[kind] - 1, reason) from error
         return changes

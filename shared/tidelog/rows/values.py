@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-Value: TypeAlias = "None | bool | int | float | str | list[Value] | dict[str, Value]"
+Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
 """What JSON can hold. Lists and objects occur in JSON columns only."""
 
 # MySQL's type bytes (FieldType.Tp).

@@ -1,1 +1,1 @@
-"""What TiDB's schema history says: models of its JSON, the tracker, and our public table structure."""
+"""TiDB's schema history: models of its JSON, the tracker, our public table structure."""

@@ -10,9 +10,7 @@ import msgspec
 from tidelog.schema.model import TableInfo
 
 _IDENT = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\".,;/()*]+)"
-_TO = re.compile(
-    rf"\bTO\s+({_IDENT})(?:\s*\.\s*({_IDENT}))?\s*(?=,|;|$|/\*)", re.IGNORECASE
-)
+_TO = re.compile(rf"\b(?:TO|AS)\s+({_IDENT})(?:\s*\.\s*({_IDENT}))?\s*(?=,|;|$|/\*)", re.IGNORECASE)
 
 
 class TableAt(msgspec.Struct, frozen=True):
@@ -42,7 +40,7 @@ class Schemas:
         self._states: dict[int, list[TableAt | None]] = {}
         self._dbs: dict[int, str] = {}
         self._names: dict[tuple[int, str], int] = {}
-        self._dropped_with_db: dict[int, list[TableAt]] = {}
+        self._dropped_with_db: dict[int, tuple[int, list[TableAt]]] = {}
 
     def at(self, table_id: int, version: int) -> TableAt | None:
         """The state at `version`; None if there was none yet or no longer."""
@@ -67,9 +65,9 @@ class Schemas:
     def put(self, db_id: int, info: TableInfo, version: int) -> TableAt:
         """A new state of `info.id`."""
         self._forget_name(info.id)
-        state = TableAt(self._dbs.get(db_id, ""), info.name.O, version, info, db_id)
+        state = TableAt(self._dbs.get(db_id, ""), info.name.text, version, info, db_id)
         self._append(info.id, version, state)
-        self._names[db_id, info.name.L] = info.id
+        self._names[db_id, info.name.lower] = info.id
         return state
 
     def end(self, table_id: int, version: int) -> TableAt | None:
@@ -99,13 +97,13 @@ class Schemas:
             before = self.end(table_id, version)
             if before is not None:
                 gone.append(before)
-        self._dropped_with_db[db_id] = gone
+        self._dropped_with_db[db_id] = (version, gone)
         self._dbs.pop(db_id, None)
         return [Affected(before.db, before, None) for before in gone]
 
     def restore_db(self, db_id: int, version: int) -> list[Affected]:
         """Bring back what `drop_db` ended."""
-        back = self._dropped_with_db.pop(db_id, [])
+        _, back = self._dropped_with_db.pop(db_id, (0, []))
         states = [self.put(db_id, table.info, version) for table in back]
         return [Affected(state.db, None, state) for state in states]
 
@@ -118,6 +116,8 @@ class Schemas:
             del versions[:keep], states[:keep]
             if len(states) == 1 and states[0] is None and versions[0] < below:
                 del self._versions[table_id], self._states[table_id]
+        for db_id in [i for i, (at, _) in self._dropped_with_db.items() if at < below]:
+            del self._dropped_with_db[db_id]
 
     def _append(self, table_id: int, version: int, state: TableAt | None) -> None:
         versions = self._versions.setdefault(table_id, [])
@@ -131,8 +131,8 @@ class Schemas:
 
     def _forget_name(self, table_id: int) -> None:
         last = self.current(table_id)
-        if last is not None and self._names.get((last.db_id, last.info.name.L)) == table_id:
-            del self._names[last.db_id, last.info.name.L]
+        if last is not None and self._names.get((last.db_id, last.info.name.lower)) == table_id:
+            del self._names[last.db_id, last.info.name.lower]
 
 
 def renamed_to(query: str) -> list[str]:

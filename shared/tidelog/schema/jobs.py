@@ -1,4 +1,4 @@
-"""Numbers of DDL job types and their names (TiDB's parser/model; appendix B.11 lists their policy)."""
+"""DDL job types: TiDB's numbers and our names (appendix B.11 lists what the original does)."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ UNSPECIFIED_LENGTH = -1
 Default = str | int | float | bool | None
 
 
-class Name(msgspec.Struct, frozen=True):
-    """A name as written and in lower case."""
+class Name(msgspec.Struct, frozen=True, rename={"text": "O", "lower": "L"}):
+    """A name as written and in lower case (TiDB's CIStr, `{"O": …, "L": …}`)."""
 
-    O: str = ""
-    L: str = ""
+    text: str = ""
+    lower: str = ""
 
 
 class FieldType(msgspec.Struct, frozen=True):

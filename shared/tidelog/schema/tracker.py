@@ -8,7 +8,6 @@ TableInfo whose version is at most the mutation's; `prune` lets go of what no re
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -80,7 +79,12 @@ class SchemaTracker:
 
     def table(self, table_id: int, schema_version: int) -> TableAt:
         """The newest state of a table id at or below a schema version. Raises UnknownTable, also
-        when the table was dropped or truncated by then."""
+        when the table was dropped or truncated by then.
+
+        A mutation may be one schema version behind a DDL that the stream has passed. Columns are
+        found by id, so decoding with the larger of the two versions is right, and names the
+        columns as the readers of the stream know them.
+        """
         found = self._schemas.at(table_id, schema_version)
         if found is None:
             raise UnknownTable(table_id, schema_version)
@@ -101,7 +105,6 @@ class SchemaTracker:
         job = self._jobs.get(job_id)
         if job is None:
             raise UnknownJob(job_id)
-        kind = kinds.kind_name(job.type)
         affected = self._outcomes.get(job_id, ())
         first_of_two = (
             job.type in (kinds.DROP_COLUMN, kinds.DROP_COLUMNS)
@@ -110,13 +113,26 @@ class SchemaTracker:
         names = {job.schema_name.lower()} | {one.db.lower() for one in affected}
         return DdlOutcome(
             job_id=job_id,
-            kind=kind,
-            db=job.schema_name,
+            kind=kinds.kind_name(job.type),
+            db=_session_db(job, affected),
             affected=() if first_of_two else affected,
             schema_version=job.version,
             system=names <= SYSTEM_SCHEMAS,
             changes_nothing=first_of_two or not changes_schema(job),
         )
+
+    def jobs_between(self, table_id: int, after: int, up_to: int) -> list[int]:
+        """Ids of the jobs that changed a table at versions in (after, up_to], in their order.
+
+        TiDB sends a DDL's binlog only after its last schema version is in use: mutations of that
+        version, with its new columns, come before it. A Drainer that meets one whose table is newer
+        than the last DDL it forwarded finds here what to forward first.
+        """
+        return [
+            job.id
+            for job in sorted(self._jobs.values(), key=lambda job: job.version)
+            if after < job.version <= up_to and _touches(self._outcomes.get(job.id, ()), table_id)
+        ]
 
     def prune(self, below: int) -> None:
         """Forget what only mutations and DDLs below schema version `below` could ask for."""
@@ -144,6 +160,23 @@ def changes_schema(job: DdlJob) -> bool:
     return done and job.version > 0
 
 
+def _touches(affected: tuple[Affected, ...], table_id: int) -> bool:
+    return any(
+        state is not None and state.info.id == table_id
+        for one in affected
+        for state in (one.before, one.after)
+    )
+
+
+def _session_db(job: DdlJob, affected: tuple[Affected, ...]) -> str:
+    """The schema that unqualified names of the query mean. A job of a cross-database rename names
+    the target's; the source's is meant unless only the target is unqualified."""
+    before = affected[0].before if job.type == kinds.RENAME_TABLE and affected else None
+    if before is not None and renamed_to(job.query) != [""]:
+        return before.db
+    return job.schema_name
+
+
 def _info(job: DdlJob) -> TableInfo | None:
     return job.binlog.table_info if job.binlog is not None else None
 
@@ -155,7 +188,7 @@ def _infos(job: DdlJob) -> tuple[TableInfo, ...]:
 def _schema(schemas: Schemas, job: DdlJob) -> list[Affected]:
     """CREATE, ALTER and RECOVER of a schema; the last brings its tables back."""
     db = job.binlog.db_info if job.binlog is not None else None
-    name = db.db_name.O if db is not None else job.schema_name
+    name = db.db_name.text if db is not None else job.schema_name
     schemas.name_db(job.schema_id, name)
     if job.type == kinds.RECOVER_SCHEMA:
         return schemas.restore_db(job.schema_id, job.version)
@@ -175,7 +208,7 @@ def _create(schemas: Schemas, job: DdlJob) -> list[Affected]:
     schemas.learn_db(job.schema_id, job.schema_name)
     affected: list[Affected] = []
     for info in infos:
-        before = schemas.named(job.schema_id, info.name.L)
+        before = schemas.named(job.schema_id, info.name.lower)
         if before is not None and before.info.id != info.id:
             schemas.end(before.info.id, job.version)
         after = schemas.put(job.schema_id, info, job.version)
