@@ -1,0 +1,263 @@
+"""The commands of `tidelog` and their options. What a command does is in the module of its name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tidelog.errors import ConfigError, TidelogError, exit_code
+from tidelog_cli import capture, demo, state_file, status, tail, up, wait
+from tidelog_cli.connect import connected, nodes
+from tidelog_cli.state_file import TopologyState
+
+app = typer.Typer(
+    help="Change streams from a TiDB-style database.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+capture_app = typer.Typer(help="Recorded streams of binlogs.", no_args_is_help=True)
+app.add_typer(capture_app, name="capture")
+
+console = Console()
+errors = Console(stderr=True)
+WATCH_S = 1.0
+
+Dir = Annotated[Path | None, typer.Option("--dir", help="Directory of the topology.")]
+Nats = Annotated[str, typer.Option("--nats", help="NATS URL of the topology, instead of --dir.")]
+Cluster = Annotated[str, typer.Option(help="Cluster name, with --nats.")]
+Feed = Annotated[str, typer.Option(help="Feed name, with --nats.")]
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+
+
+def emit(value: Any) -> None:
+    """One JSON line on standard output."""
+    print(msgspec.json.encode(value).decode(), flush=True)  # noqa: T201
+
+
+def run(work: Coroutine[Any, Any, int]) -> None:
+    """Run a command; an error is one line with what to do next, and its exit code."""
+    try:
+        code = asyncio.run(work)
+    except TidelogError as error:
+        fail(error)
+    except BaseExceptionGroup as group:
+        fail(group.exceptions[0])
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    else:
+        raise typer.Exit(code)
+
+
+def fail(error: BaseException) -> None:
+    if not isinstance(error, TidelogError):
+        raise error
+    errors.print(f"[red]{type(error).__name__}:[/red] {error.message}", highlight=False)
+    if error.hint:
+        errors.print(f"  try: {error.hint}", highlight=False)
+    raise typer.Exit(exit_code(error))
+
+
+def until_signal(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+@app.command("up")
+def up_command(
+    directory: Annotated[Path, typer.Option("--dir", help="Where everything is kept.")],
+    downstream: Annotated[str, typer.Option(help="sqlite:////PATH or mysql://USER:PW@HOST:PORT/")],
+    pumps: Annotated[int, typer.Option(min=1, max=64)] = 2,
+    ddl_history: Annotated[
+        str, typer.Option(help="file:PATH, http://HOST:PORT or embedded")
+    ] = "embedded",
+    oracle: Annotated[str, typer.Option(help="embedded or follow")] = "embedded",
+    initial_commit_ts: Annotated[
+        int, typer.Option(help="0 = all that the Pumps hold, -1 = now")
+    ] = 0,
+    cluster_id: Annotated[int, typer.Option(help="The upstream's cluster id; 0 = any.")] = 0,
+    feed: Annotated[str, typer.Option(help="Name of the feed.")] = "main",
+    as_json: Json = False,
+) -> None:
+    """Run a whole topology in the foreground until SIGTERM or Ctrl-C."""
+    if oracle not in ("embedded", "follow"):
+        fail(ConfigError(f"--oracle {oracle} is not known", hint="embedded or follow"))
+    options = up.options(
+        directory, downstream, pumps, ddl_history, oracle, initial_commit_ts, cluster_id, feed
+    )
+    say: Callable[[TopologyState], None] = (
+        (lambda state: emit(up.ready_line(state))) if as_json else (lambda s: up.greet(console, s))
+    )
+
+    async def work() -> int:
+        stop = asyncio.Event()
+        until_signal(stop)
+        await up.run(options, stop, say)
+        return 0
+
+    run(work())
+
+
+@app.command("status")
+def status_command(
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    feed: Feed = "main",
+    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Nodes, positions and lags."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, feed)
+        async with connected(state) as bus:
+
+            async def look() -> status.Report:
+                return status.report(await nodes(bus, state.cluster), state.feed)
+
+            if as_json:
+                emit(await look())
+                return 0
+            if not watch:
+                console.print(status.render(await look()))
+                return 0
+            stop = asyncio.Event()
+            until_signal(stop)
+            with Live(status.render(await look()), console=console) as live:
+                while not stop.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(stop.wait(), WATCH_S)
+                    live.update(status.render(await look()))
+            return 0
+
+    run(work())
+
+
+@app.command("tail")
+def tail_command(
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    feed: Feed = "main",
+    table: Annotated[str, typer.Option(help="Only this table (name or db.name).")] = "",
+    after: Annotated[int, typer.Option(help="From this commit_ts on; -1 = all that is kept.")] = -1,
+    watermarks: Annotated[bool, typer.Option(help="Show watermarks too.")] = False,
+    until_idle: Annotated[bool, typer.Option(help="End when nothing is left to read.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The change stream, a line an event."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, feed)
+        async with connected(state) as bus:
+            found = tail.follow(
+                bus,
+                state.feed,
+                after=None if after < 0 else after,
+                table=table,
+                watermarks=watermarks,
+                until_idle=until_idle,
+            )
+            async for line in found:
+                if as_json:
+                    emit(line)
+                else:
+                    console.print(tail.as_text(line), highlight=False, markup=False)
+        return 0
+
+    run(work())
+
+
+@app.command("wait")
+def wait_command(
+    commit_ts: Annotated[int, typer.Option(help="What the downstream must hold.")],
+    timeout: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    feed: Feed = "main",
+    as_json: Json = False,
+) -> None:
+    """Return 0 once the downstream holds everything up to a commit_ts."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, feed)
+        async with connected(state) as bus:
+            with errors.status(f"waiting for {commit_ts}") as shown:
+                reached = await wait.applied(
+                    bus,
+                    state.cluster,
+                    state.feed,
+                    commit_ts,
+                    timeout,
+                    lambda ts: shown.update(f"waiting for {commit_ts}, at {ts}"),
+                )
+        if as_json:
+            emit({"applied_ts": reached})
+        return 0
+
+    run(work())
+
+
+@capture_app.command("replay")
+def replay_command(
+    file: Annotated[Path, typer.Argument(help="tidb_to_pump.bin or .bin.xz", exists=True)],
+    directory: Dir = None,
+    grpc: Annotated[
+        list[str] | None, typer.Option(help="A Pump's gRPC address, instead of --dir.")
+    ] = None,
+    cluster_id: Annotated[int, typer.Option(help="Default: as the capture's meta file says.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Send a capture to the Pumps, in its order, each record after the ack of the one before."""
+
+    async def work() -> int:
+        pumps = grpc or [p.grpc for p in state_file.find(directory, "", "", "").pumps]
+        payloads = list(capture.records(file))
+        replayer = capture.Replayer(pumps, cluster_id or capture.cluster_id(file))
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        try:
+            with Progress(*columns, console=errors) as progress:
+                bar = progress.add_task("replaying", total=len(payloads))
+                for payload in payloads:
+                    await replayer.send(payload)
+                    progress.advance(bar)
+        finally:
+            await replayer.close()
+        done = replayer.result()
+        if as_json:
+            emit(done)
+        else:
+            console.print(
+                f"{done.sent} records, {done.transactions} commits up to {done.max_commit_ts}"
+            )
+        return 0
+
+    run(work())
+
+
+@app.command("demo")
+def demo_command(
+    seconds: Annotated[float, typer.Option(help="How long the workload runs.")] = 20.0,
+    rate: Annotated[int, typer.Option(help="Transactions a second.")] = 200,
+    keep: Annotated[Path | None, typer.Option(help="Keep everything in this directory.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Everything embedded: a workload, a crash on the way, a verdict that compares both sides."""
+    run(demo.run(seconds, rate, keep, None if as_json else console, emit if as_json else None))

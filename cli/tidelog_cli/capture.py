@@ -1,0 +1,118 @@
+"""`tidelog capture replay`: send a recorded stream of binlogs to the Pumps of a topology.
+
+A capture is repeated [u32 big-endian length][payload], `.xz` or plain, with `FILE.meta.jsonl`
+beside it (its first line names the cluster id). Records go in their order, each after the ack of
+the one before it, a Commit or Rollback to the Pump of its Prewrite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import lzma
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import grpc
+import msgspec
+
+from tidelog.errors import BadInput, Unavailable
+from tidelog_proto.binlog_pb2 import Binlog, BinlogType
+from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
+
+DEADLINE_S = 30.0
+RETRY_S = 0.2
+MAX_BYTES = (2 << 30) - 1
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    sent: int
+    transactions: int
+    max_commit_ts: int
+
+
+def _bytes(path: Path) -> bytes:
+    return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """The payloads of a capture. Raises BadInput if it is cut."""
+    data = memoryview(_bytes(path))
+    offset = 0
+    while offset < len(data):
+        if offset + 4 > len(data):
+            raise BadInput(f"{path} is cut at {offset}")
+        (length,) = struct.unpack_from(">I", data, offset)
+        if offset + 4 + length > len(data):
+            raise BadInput(f"{path} is cut within the record at {offset}")
+        yield bytes(data[offset + 4 : offset + 4 + length])
+        offset += 4 + length
+
+
+def cluster_id(path: Path) -> int:
+    """The cluster id in the first line of the capture's `.meta.jsonl`; 0 if there is none."""
+    base = path.name.removesuffix(".xz").removesuffix(".bin")
+    for name in (f"{base}.meta.jsonl.xz", f"{base}.meta.jsonl"):
+        if (path.parent / name).exists():
+            first = _bytes(path.parent / name).split(b"\n", 1)[0]
+            return int(json.loads(first)["cluster_id"])
+    return 0
+
+
+class Replayer:
+    """Sends one capture to several Pumps, Prewrites in turn."""
+
+    def __init__(self, pumps: Sequence[str], cluster: int) -> None:
+        options = [("grpc.max_send_message_length", MAX_BYTES)]
+        self._channels = [grpc.aio.insecure_channel(pump, options=options) for pump in pumps]
+        self._write = [
+            channel.unary_unary(
+                "/binlog.Pump/WriteBinlog",
+                request_serializer=WriteBinlogReq.SerializeToString,
+                response_deserializer=WriteBinlogResp.FromString,
+            )
+            for channel in self._channels
+        ]
+        self._cluster = cluster
+        self._pump_of: dict[int, int] = {}
+        self._turn = 0
+        self.sent = 0
+        self.transactions = 0
+        self.max_commit_ts = 0
+
+    async def send(self, payload: bytes) -> None:
+        """One record, again until it is acked: the same bytes twice are one transaction."""
+        binlog = Binlog.FromString(payload)
+        if binlog.tp == BinlogType.Prewrite:
+            self._turn += 1
+            self._pump_of[binlog.start_ts] = self._turn % len(self._write)
+            pump = self._pump_of[binlog.start_ts]
+        else:
+            pump = self._pump_of.pop(binlog.start_ts, 0)
+        await self._deliver(pump, WriteBinlogReq(clusterID=self._cluster, payload=payload))
+        self.sent += 1
+        if binlog.tp == BinlogType.Commit:
+            self.transactions += 1
+            self.max_commit_ts = max(self.max_commit_ts, binlog.commit_ts)
+
+    async def _deliver(self, pump: int, request: WriteBinlogReq) -> None:
+        while True:
+            try:
+                await self._write[pump](request, timeout=DEADLINE_S, wait_for_ready=True)
+                return
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in (
+                    grpc.StatusCode.UNAVAILABLE,
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                ):
+                    raise Unavailable(f"the Pump refuses: {error.details()}") from error
+            await asyncio.sleep(RETRY_S)
+
+    def result(self) -> Replayed:
+        return Replayed(self.sent, self.transactions, self.max_commit_ts)
+
+    async def close(self) -> None:
+        for channel in self._channels:
+            await channel.close()

@@ -1,0 +1,54 @@
+"""A command's connection to a running topology."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tidelog.real.bus import NatsBus
+
+from tidelog import messages, subjects
+from tidelog.messages import Empty, Nodes, NodeStatus
+from tidelog.ports import Bus
+from tidelog_cli.state_file import TopologyState
+
+TIMEOUT_S = 5.0
+
+
+@asynccontextmanager
+async def connected(state: TopologyState) -> AsyncIterator[Bus]:
+    """The bus of the topology. Raises Unavailable if its NATS server does not answer."""
+    bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=TIMEOUT_S)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def nodes(bus: Bus, cluster: str) -> Nodes:
+    """Everything the registry knows. Raises Unavailable."""
+    answer = await bus.request(
+        subjects.registry(cluster, "nodes"), messages.encode(Empty()), timeout_s=TIMEOUT_S
+    )
+    return messages.decode_reply(answer.data, Nodes)
+
+
+def of_kind(found: Nodes, kind: str) -> list[NodeStatus]:
+    return sorted((n for n in found.nodes if n.kind == kind), key=lambda n: n.nodeId)
+
+
+def applied_ts(found: Nodes, feed: str) -> int:
+    """Everything with commit_ts <= this is in the downstream; 0 while nobody says so."""
+    here = [n.resolvedTS for n in of_kind(found, messages.APPLIER) if n.feed == feed]
+    return min(here, default=0)
+
+
+def published_ts(found: Nodes, feed: str) -> int:
+    here = [n.resolvedTS for n in of_kind(found, messages.DRAINER) if n.feed == feed]
+    return max(here, default=0)
+
+
+def resolved_ts(found: Nodes) -> int:
+    """What every Pump that is no longer joining has resolved."""
+    pumps = [n for n in of_kind(found, messages.PUMP) if n.state != messages.OFFLINE]
+    return min((n.resolvedTS for n in pumps), default=0)

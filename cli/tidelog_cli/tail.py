@@ -1,0 +1,60 @@
+"""`tidelog tail`: the change stream as it goes by, a line an event."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import msgspec
+
+from tidelog.change_reader import Change, ChangeReader
+from tidelog.ports import Bus
+
+Line = dict[str, Any]
+
+
+def lines(change: Change, table: str, watermarks: bool) -> Iterator[Line]:
+    """What a change shows: its DDL, or its events in commit order; a watermark on demand."""
+    if change.ddl is not None:
+        yield {"commit_ts": change.commit_ts, "ddl": change.ddl.query, "db": change.ddl.db}
+    events = [
+        (event.commit_ts, position, f"{message.db}.{message.table}", event)
+        for message in change.rows
+        if table in ("", message.table, f"{message.db}.{message.table}")
+        for position, event in enumerate(message.events)
+    ]
+    events.sort(key=lambda e: e[0])
+    for commit_ts, _, name, event in events:
+        line = {"commit_ts": commit_ts, "table": name, "op": event.op, "key": event.key}
+        yield line | {"before": event.before, "after": event.after}
+    if watermarks and not change.txns:
+        yield {"resolved_ts": change.commit_ts}
+
+
+async def follow(
+    bus: Bus, feed: str, *, after: int | None, table: str, watermarks: bool, until_idle: bool
+) -> AsyncIterator[Line]:
+    """Lines for ever, or until nothing is left to read."""
+    reader = ChangeReader(bus, feed, after)
+    try:
+        while True:
+            found = await reader.next(1.0)
+            for change in found:
+                for line in lines(change, table, watermarks):
+                    yield line
+            if until_idle and not found:
+                return
+    finally:
+        await reader.close()
+
+
+def as_text(line: Line) -> str:
+    """One readable line."""
+    if "ddl" in line:
+        return f"{line['commit_ts']}  ddl  {line['db']}: {line['ddl']}"
+    if "resolved_ts" in line:
+        return f"{line['resolved_ts']}  --"
+    shown = line["after"] if line["after"] is not None else line["before"]
+    return (
+        f"{line['commit_ts']}  {line['op']}  {line['table']}  {msgspec.json.encode(shown).decode()}"
+    )

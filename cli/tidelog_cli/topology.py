@@ -1,0 +1,241 @@
+"""The whole topology as child processes of one supervisor (`tidelog up`, `tidelog demo`).
+
+Each child is kept alive as an orchestrator would: a process that ends is started again after a
+delay that grows to 5 s. A child that refuses its configuration before it was ever ready ends the
+whole start with its own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tidelog.real.nats_server import EmbeddedNats
+
+from tidelog.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, Unavailable
+from tidelog.ports import Process, Processes
+from tidelog_cli import state_file
+from tidelog_cli.state_file import PumpAt, TopologyState
+
+BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+STABLE_S = 10.0
+STOP_S = 40.0
+HTTP_FILE = "http"
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What `tidelog up` was asked for."""
+
+    directory: Path
+    downstream: str
+    pumps: int = 2
+    ddl_history: str = "embedded"
+    oracle: str = "embedded"
+    initial_commit_ts: int = 0
+    cluster_id: int = 0
+    cluster: str = "default"
+    feed: str = "main"
+
+
+class Service(msgspec.Struct, frozen=True):
+    """One child: its name, the package that it runs, its configuration."""
+
+    name: str
+    module: str
+    config: dict[str, Any]
+
+
+def free_port() -> int:
+    """A port that nobody listens on now; it is recorded, so that a restart finds it again."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
+    """The children in the order they start."""
+    base = {
+        "cluster": options.cluster,
+        "cluster-id": options.cluster_id,
+        "nats-url": nats_url,
+        "http-addr": "127.0.0.1:0",
+        "log-format": "json",
+    }
+
+    def service(name: str, module: str, **config: Any) -> Service:
+        keys = {key.replace("_", "-"): value for key, value in config.items()}
+        here = {"node-id": name, "data-dir": str(options.directory / name)}
+        return Service(name, module, base | here | keys)
+
+    feed = {"feed": options.feed}
+    return [
+        service("registry", "tidelog_registry", oracle=options.oracle),
+        *(service(p.node, "tidelog_pump", oracle=options.oracle, grpc_addr=p.grpc) for p in pumps),
+        service(
+            "drainer",
+            "tidelog_drainer",
+            initial_commit_ts=options.initial_commit_ts,
+            ddl_history=options.ddl_history,
+            **feed,
+        ),
+        service("applier", "tidelog_applier", downstream=options.downstream, **feed),
+    ]
+
+
+def to_toml(config: dict[str, Any]) -> str:
+    """Flat TOML; JSON's strings, numbers and booleans are TOML's."""
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())
+
+
+class Child:
+    """Keeps one service's process alive."""
+
+    def __init__(self, service: Service, directory: Path, processes: Processes) -> None:
+        self.service = service
+        self.home = directory / service.name
+        self.process: Process | None = None
+        self.restarts = 0
+        self.was_ready = False
+        self._processes = processes
+        self._stopping = False
+
+    @property
+    def log_path(self) -> Path:
+        return self.home / "log"
+
+    def http(self) -> str:
+        """The admin address it is bound to now; empty before."""
+        path = self.home / HTTP_FILE
+        return f"http://{path.read_text().strip()}" if path.exists() else ""
+
+    def last_words(self) -> str:
+        lines = self.log_path.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    async def keep(self, changed: Callable[[], None]) -> None:
+        """Run until `stop`. Raises ConfigError if the first start is refused."""
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        config = self.home / f"{self.service.module.removeprefix('tidelog_')}.toml"
+        config.touch(mode=0o600)
+        config.write_text(to_toml(self.service.config))
+        argv = [sys.executable, "-m", self.service.module, "--config", str(config)]
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while not self._stopping:
+            (self.home / HTTP_FILE).unlink(missing_ok=True)
+            began = loop.time()
+            self.process = await self._processes.start(argv, log_path=str(self.log_path))
+            changed()
+            code = await self.process.wait()
+            if self._stopping:
+                return
+            if code in (EXIT_CONFIG, EXIT_USAGE) and not self.was_ready:
+                raise ConfigError(f"{self.service.name} refuses to start: {self.last_words()}")
+            failures = 0 if loop.time() - began > STABLE_S else failures + 1
+            self.restarts += 1
+            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1] if failures else 0)
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL for one that does not end in time."""
+        self._stopping = True
+        if self.process is None or self.process.returncode is not None:
+            return
+        self.process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+
+
+class Topology:
+    """NATS and all services of one directory."""
+
+    def __init__(self, options: Options, processes: Processes) -> None:
+        self.options = options
+        self.children: list[Child] = []
+        self._processes = processes
+        self._nats = EmbeddedNats(str(options.directory / "nats"))
+        self._known = state_file.read(options.directory)
+
+    @property
+    def nats_url(self) -> str:
+        return self._nats.url
+
+    def _pumps(self) -> list[PumpAt]:
+        known = {p.node: p for p in self._known.pumps} if self._known else {}
+        names = [f"pump-{n + 1}" for n in range(self.options.pumps)]
+        return [known.get(n) or PumpAt(n, f"127.0.0.1:{free_port()}") for n in names]
+
+    def state(self) -> TopologyState:
+        pids = {c.service.name: c.process.pid for c in self.children if c.process is not None}
+        return TopologyState(
+            nats=self._nats.url,
+            cluster=self.options.cluster,
+            feed=self.options.feed,
+            cluster_id=self.options.cluster_id,
+            pumps=self._pumps_at,
+            http={c.service.name: url for c in self.children if (url := c.http())},
+            pids=pids | {"nats": self._nats.pid},
+        )
+
+    def save(self) -> None:
+        state_file.write(self.options.directory, self.state())
+
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[TopologyState], None]) -> None:
+        """Start everything in order, say when it is ready, stop it in reverse at `stop`."""
+        self.options.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await self._nats.start()
+        self._pumps_at = self._pumps()
+        services = plan(self.options, self._nats.url, self._pumps_at)
+        self.children = [Child(s, self.options.directory, self._processes) for s in services]
+        try:
+            async with asyncio.TaskGroup() as group:
+                keepers = [group.create_task(child.keep(self.save)) for child in self.children]
+                keepers.append(group.create_task(self._keep_nats()))
+                if await self._ready(stop):
+                    self.save()
+                    on_ready(self.state())
+                    await stop.wait()
+                for child in reversed(self.children):
+                    await child.stop()
+                for keeper in keepers:
+                    keeper.cancel()
+        finally:
+            for child in reversed(self.children):
+                await child.stop()
+            await self._nats.stop()
+
+    async def _ready(self, stop: asyncio.Event) -> bool:
+        """Wait until every child answers on /readyz; False if `stop` came first."""
+        from aiohttp import ClientError, ClientSession
+
+        async with ClientSession() as session:
+            for child in self.children:
+                while not child.was_ready and not stop.is_set():
+                    with contextlib.suppress(ClientError, TimeoutError, OSError):
+                        if url := child.http():
+                            async with session.get(f"{url}/readyz") as answer:
+                                child.was_ready = answer.status == 200
+                    if not child.was_ready:
+                        await asyncio.sleep(0.05)
+        return not stop.is_set()
+
+    async def _keep_nats(self) -> None:
+        """The server is a child like the others: one that dies is started again."""
+        while True:
+            await self._nats.wait()
+            await asyncio.sleep(BACKOFF_S[0])
+            try:
+                await self._nats.start()
+            except Unavailable:
+                await asyncio.sleep(BACKOFF_S[-1])
+            self.save()

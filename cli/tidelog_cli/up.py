@@ -1,0 +1,75 @@
+"""`tidelog up`: the whole topology in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tidelog.real.processes import RealProcesses
+
+from tidelog.errors import ConfigError
+from tidelog_cli.state_file import TopologyState
+from tidelog_cli.topology import Options, Topology
+
+
+def options(
+    directory: Path,
+    downstream: str,
+    pumps: int,
+    ddl_history: str,
+    oracle: str,
+    initial_commit_ts: int,
+    cluster_id: int,
+    feed: str,
+) -> Options:
+    """Checked options. Raises ConfigError for forms that no child would understand."""
+    if not downstream.startswith(("sqlite:", "mysql:")):
+        raise ConfigError(
+            "the downstream's form is not known",
+            hint="sqlite:////absolute/path or mysql://USER:PASSWORD@HOST:PORT/",
+        )
+    if ddl_history != "embedded" and not ddl_history.startswith(("file:", "http:", "https:")):
+        raise ConfigError(
+            f"--ddl-history {ddl_history} is not known",
+            hint="embedded, file:PATH or http://HOST:PORT",
+        )
+    return Options(
+        directory=directory.absolute(),
+        downstream=downstream,
+        pumps=pumps,
+        ddl_history=ddl_history,
+        oracle=oracle,
+        initial_commit_ts=initial_commit_ts,
+        cluster_id=cluster_id,
+        feed=feed,
+    )
+
+
+async def run(
+    chosen: Options, stop: asyncio.Event, on_ready: Callable[[TopologyState], None]
+) -> None:
+    await Topology(chosen, RealProcesses()).run(stop, on_ready)
+
+
+def ready_line(state: TopologyState) -> dict[str, Any]:
+    """The one JSON line of `up --json`."""
+    return {
+        "event": "ready",
+        "nats": state.nats,
+        "pumps": [{"node": p.node, "grpc": p.grpc} for p in state.pumps],
+        "http": state.http,
+    }
+
+
+def greet(console: Console, state: TopologyState) -> None:
+    """What to do next, for a person."""
+    console.print(f"[green]ready[/green]  NATS {state.nats}", highlight=False)
+    for pump in state.pumps:
+        console.print(f"  {pump.node}: gRPC {pump.grpc}", highlight=False)
+    console.print(
+        "look around:  tidelog status --watch   tidelog tail   (with the same --dir)",
+        highlight=False,
+    )
