@@ -114,10 +114,12 @@ class ForeignKey(msgspec.Struct, frozen=True):
 
 
 class PartitionDefinition(msgspec.Struct, frozen=True):
-    """One partition: its physical id and name."""
+    """One partition: its physical id, name and bounds (SQL text; a range's upper, a list's)."""
 
     id: int
     name: Name
+    less_than: tuple[str, ...] | None = None
+    in_values: tuple[tuple[str, ...], ...] | None = None
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
@@ -126,6 +128,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     type: int = 0
     expr: str = ""
     enable: bool = True
+    columns: tuple[Name, ...] | None = None
     definitions: tuple[PartitionDefinition, ...] | None = None
 
 

@@ -20,7 +20,9 @@ from tidelog.schema.model import (
     FLAG_ZEROFILL,
     ColumnInfo,
     FieldType,
+    ForeignKey,
     IndexInfo,
+    PartitionInfo,
     TableInfo,
 )
 
@@ -95,6 +97,8 @@ class ColumnStructure(msgspec.Struct, frozen=True, omit_defaults=True):
     generated_stored: bool = False
     on_update_now: bool = False
     comment: str = ""
+    id: int = 0
+    """TiDB's column id, which a rename keeps."""
 
 
 class KeyPart(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -120,6 +124,36 @@ class KeyStructure(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(part.column for part in self.parts)
 
 
+class ForeignKeyStructure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A foreign key. `ref_db` is empty where it is the table's own schema; actions are MySQL's
+    words, empty for none."""
+
+    name: str
+    columns: tuple[str, ...]
+    ref_table: str
+    ref_columns: tuple[str, ...]
+    ref_db: str = ""
+    on_delete: str = ""
+    on_update: str = ""
+
+
+class PartitionStructure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One partition. `less_than` and `in_values` are SQL text (`10`, `MAXVALUE`, `'a'`)."""
+
+    name: str
+    less_than: tuple[str, ...] = ()
+    in_values: tuple[tuple[str, ...], ...] = ()
+
+
+class Partitioning(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`method`: range, hash, list or key; by `columns` if there are any, else by `expression`."""
+
+    method: str
+    expression: str = ""
+    columns: tuple[str, ...] = ()
+    partitions: tuple[PartitionStructure, ...] = ()
+
+
 class TableStructure(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table (or view, or sequence) at one schema version.
 
@@ -137,6 +171,10 @@ class TableStructure(msgspec.Struct, frozen=True, omit_defaults=True):
     collation: str = ""
     comment: str = ""
     definition: str = ""
+    id: int = 0
+    """TiDB's table id: RECOVER TABLE brings it back, TRUNCATE gives a new one."""
+    foreign_keys: tuple[ForeignKeyStructure, ...] = ()
+    partitioning: Partitioning | None = None
 
 
 def structure(table: TableAt) -> TableStructure:
@@ -154,6 +192,9 @@ def structure(table: TableAt) -> TableStructure:
         collation=info.collate,
         comment=info.comment,
         definition=definition,
+        id=info.id,
+        foreign_keys=tuple(_foreign_key(key) for key in info.fk_info or ()),
+        partitioning=_partitioning(info.partition),
     )
 
 
@@ -225,6 +266,7 @@ def _column(info: ColumnInfo) -> ColumnStructure:
         generated_stored=info.generated_stored,
         on_update_now=bool(field.Flag & FLAG_ON_UPDATE_NOW),
         comment=info.comment,
+        id=info.id,
     )
 
 
@@ -268,3 +310,33 @@ def _key(info: TableInfo, index: IndexInfo) -> KeyStructure:
             parts.append(KeyPart(column.name.text, length))
     name = "PRIMARY" if index.is_primary else index.idx_name.text
     return KeyStructure(name, tuple(parts), index.is_unique or index.is_primary, index.is_primary)
+
+
+_ACTIONS: Final = ("", "RESTRICT", "CASCADE", "SET NULL", "NO ACTION", "SET DEFAULT")
+_METHODS: Final = {1: "range", 2: "hash", 3: "list", 4: "key"}
+
+
+def _foreign_key(key: ForeignKey) -> ForeignKeyStructure:
+    return ForeignKeyStructure(
+        name=key.fk_name.text,
+        columns=tuple(column.text for column in key.cols),
+        ref_table=key.ref_table.text,
+        ref_columns=tuple(column.text for column in key.ref_cols),
+        ref_db=key.ref_schema.text,
+        on_delete=_ACTIONS[key.on_delete],
+        on_update=_ACTIONS[key.on_update],
+    )
+
+
+def _partitioning(info: PartitionInfo | None) -> Partitioning | None:
+    if info is None or not info.enable:
+        return None
+    return Partitioning(
+        method=_METHODS.get(info.type, f"unknown_{info.type}"),
+        expression=info.expr,
+        columns=tuple(column.text for column in info.columns or ()),
+        partitions=tuple(
+            PartitionStructure(one.name.text, one.less_than or (), one.in_values or ())
+            for one in info.definitions or ()
+        ),
+    )
