@@ -94,7 +94,7 @@ class Ref(Generic[M]):
             else:
                 future.set_result(value)  # type: ignore[arg-type]
 
-        reply = self.reply(settle)
+        reply: Reply[T] = self.reply(settle)
         try:
             await self.tell(make(reply))
             return await future
