@@ -1,0 +1,118 @@
+"""Delivers Commits and Rollbacks, again and again for ten minutes (appendix A.2).
+
+The first try starts in the caller; what fails comes back here. When one is acked, every other
+Pump that was tried with the Prewrite gets a Rollback, never earlier (design section 7): an early
+one could overtake the Commit and lose the transaction.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import structlog
+from tidelog_proto.binlog_pb2 import Binlog, Rollback
+
+from tidelog.actor import Actor, Ref
+from tidelog.errors import ActorStopped, BadInput, TidelogError
+from tidelog.ports import Clock
+from tidelog.pump_client.backlog import Backlog, Finish
+from tidelog.pump_client.errors import NotSent
+from tidelog.pump_client.metrics import GIVEN_UP
+from tidelog.pump_client.pump_list import PumpList
+from tidelog.pump_client.send import Send
+
+log = structlog.get_logger()
+
+
+class Delivery:
+    """Sends one Finish and decides by the answer. Synchronous: it runs in replies' callbacks."""
+
+    def __init__(
+        self, pumps: PumpList, backlog: Backlog, clock: Clock, *, finish_timeout_s: float
+    ) -> None:
+        self._pumps = pumps
+        self._backlog = backlog
+        self._clock = clock
+        self._timeout_s = finish_timeout_s
+
+    def deadline(self) -> float:
+        return self._clock.monotonic() + self._timeout_s
+
+    async def first(self, item: Finish) -> None:
+        """The caller's own try: waits while the lane is full."""
+        lane = self._lane(item)
+        if lane is None:
+            return
+        reply = lane.reply(partial(self._settled, item))
+        try:
+            await lane.tell(Send(item.payload, reply))
+        except ActorStopped as error:
+            reply.fail(error)
+        except BaseException:
+            reply.fail(NotSent("the caller went away"))
+            raise
+
+    def again(self, item: Finish) -> None:
+        """A later try: postponed again when the lane is full or not there."""
+        lane = self._lane(item)
+        if lane is None:
+            return
+        reply = lane.reply(partial(self._settled, item))
+        try:
+            if not lane.try_tell(Send(item.payload, reply)):
+                reply.fail(NotSent(f"the way to {item.node} is full"))
+        except ActorStopped as error:
+            reply.fail(error)
+
+    def _lane(self, item: Finish) -> Ref[Send] | None:
+        item.tries += 1
+        pump = self._pumps.pumps.get(item.node)
+        if pump is not None and pump.lane is not None and pump.lane.alive:
+            return pump.lane
+        self._settled(item, None, ActorStopped(f"no way to {item.node}"))
+        return None
+
+    def _settled(self, item: Finish, _: None, error: Exception | None) -> None:
+        if error is None:
+            self._acked(item)
+        elif isinstance(error, BadInput) or self._clock.monotonic() >= item.deadline:
+            self._give_up(item, error)
+        else:
+            self._backlog.postpone(item, self._clock.monotonic() + item.delay())
+
+    def _acked(self, item: Finish) -> None:
+        for node in item.others:
+            payload = Binlog(tp=Rollback, start_ts=item.start_ts).SerializeToString()
+            self._backlog.enter_now()
+            self._backlog.postpone(Finish(item.start_ts, payload, node, self.deadline()), 0.0)
+        self._left(item, None)
+
+    def _give_up(self, item: Finish, error: Exception) -> None:
+        GIVEN_UP.inc()
+        log.warning(
+            "a finish was given up", start_ts=item.start_ts, node=item.node, error=str(error)
+        )
+        self._left(item, error if isinstance(error, TidelogError) else TidelogError(str(error)))
+
+    def _left(self, item: Finish, error: TidelogError | None) -> None:
+        self._backlog.leave(counted=item.counted)
+        if item.done is not None:
+            item.done(error)
+
+
+class Finisher(Actor[None]):
+    """The clock of the deliveries: sends what is due."""
+
+    tick_s = 0.1
+
+    def __init__(self, delivery: Delivery, backlog: Backlog, clock: Clock) -> None:
+        self._delivery = delivery
+        self._backlog = backlog
+        self._clock = clock
+
+    async def on_tick(self) -> None:
+        for item in self._backlog.take_due(self._clock.monotonic()):
+            self._delivery.again(item)
+
+    def status(self) -> dict[str, object]:
+        return {"unacked": self._backlog.open}

@@ -1,0 +1,108 @@
+"""The Pumps a client knows: what the registry says, and what the client met itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.actor import Ref
+from tidelog.errors import NoResponders, NotOnline, Overloaded, Refused, TidelogError, Unavailable
+from tidelog.messages import OFFLINE, ONLINE, PUMP, NodeStatus
+from tidelog.pump_client.errors import NotSent
+from tidelog.pump_client.send import Send
+
+PROBE_FIRST_S = 0.25
+PROBE_MAX_S = 30.0
+"""A.2: unusable Pumps are probed each 30 s; the first probes come sooner."""
+
+
+class Pump:
+    """One Pump. `healthy` is our own experience, `online` the registry's word."""
+
+    __slots__ = ("address", "alive", "failures", "healthy", "lane", "node", "probe_at", "state")
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.address = ""
+        self.state = OFFLINE
+        self.alive = False
+        self.healthy = True
+        self.failures = 0
+        self.probe_at = 0.0
+        self.lane: Ref[Send] | None = None
+
+    @property
+    def online(self) -> bool:
+        return self.state == ONLINE
+
+
+class PumpList:
+    """`available`: online, alive, and healthy as far as we know. `online`: the last resort."""
+
+    def __init__(self) -> None:
+        self.pumps: dict[str, Pump] = {}
+        self.available: tuple[Pump, ...] = ()
+        self.online: tuple[Pump, ...] = ()
+
+    def learn(self, nodes: Iterable[NodeStatus], *, settled: bool) -> tuple[list[Pump], list[Pump]]:
+        """Take the registry's list; returns who came and who went.
+
+        Nobody goes while the registry has not settled: it may have lost its own state. A Pump that
+        is back online, or has moved, is believed healthy again.
+        """
+        came: list[Pump] = []
+        present: set[str] = set()
+        for status in nodes:
+            if status.kind != PUMP:
+                continue
+            present.add(status.nodeId)
+            pump = self.pumps.get(status.nodeId)
+            if pump is None:
+                pump = self.pumps[status.nodeId] = Pump(status.nodeId)
+                came.append(pump)
+            if (status.state == ONLINE and not pump.online) or (status.isAlive and not pump.alive):
+                pump.healthy, pump.failures = True, 0
+            pump.address, pump.state, pump.alive = status.host, status.state, status.isAlive
+        gone = [p for p in self.pumps.values() if p.node not in present] if settled else []
+        for pump in gone:
+            del self.pumps[pump.node]
+        self.refresh()
+        return came, gone
+
+    def refresh(self) -> None:
+        """Compute both lists again, sorted by node so that a hash means the same everywhere."""
+        ready = sorted((p for p in self.pumps.values() if p.lane is not None), key=_by_node)
+        self.online = tuple(p for p in ready if p.online)
+        self.available = tuple(p for p in self.online if p.alive and p.healthy)
+
+    def failed(self, pump: Pump, error: TidelogError, now: float) -> None:
+        """A write failed. A Pump that refuses or is silent gets no Prewrites until a probe."""
+        if isinstance(error, NotSent | Overloaded):
+            return
+        if not isinstance(error, Refused | Unavailable | NotOnline | NoResponders):
+            return
+        if pump.healthy or now >= pump.probe_at:
+            delay = min(PROBE_FIRST_S * 2**pump.failures, PROBE_MAX_S)
+            pump.failures = min(pump.failures + 1, 10)
+            pump.probe_at = now + delay
+        if pump.healthy:
+            pump.healthy = False
+            self.refresh()
+
+    def succeeded(self, pump: Pump) -> None:
+        """A binlog was acked."""
+        pump.failures = 0
+        if not pump.healthy:
+            self.probed(pump)
+
+    def probed(self, pump: Pump) -> None:
+        """It answers: try it again. Its failures stay counted until a binlog is acked."""
+        pump.healthy = True
+        self.refresh()
+
+    def due(self, now: float) -> list[Pump]:
+        """Pumps to probe now."""
+        return [p for p in self.online if not p.healthy and now >= p.probe_at]
+
+
+def _by_node(pump: Pump) -> str:
+    return pump.node
