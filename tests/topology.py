@@ -1,0 +1,134 @@
+"""A whole topology as a user starts it (`tidelog up --json`), for tests on real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+TIDELOG = (sys.executable, "-m", "tidelog_cli")
+READY_S = 60.0
+
+
+class Running:
+    """A topology that is up. Only processes that it started are ever signalled."""
+
+    def __init__(self, directory: Path, process: subprocess.Popen[str], ready: dict[str, Any]):
+        self.directory = directory
+        self.process = process
+        self.ready = ready
+
+    @property
+    def nats(self) -> str:
+        return str(self.ready["nats"])
+
+    def pid(self, service: str) -> int:
+        state = json.loads((self.directory / "tidelog.json").read_text())
+        return int(state["pids"][service])
+
+    def kill(self, service: str) -> None:
+        """SIGKILL, and wait until another process has taken its place."""
+        old = self.pid(service)
+        os.kill(old, signal.SIGKILL)
+        until(lambda: self.pid(service) != old, f"{service} to be started again")
+
+    def command(self, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+        return tidelog(*arguments, "--dir", str(self.directory), timeout_s=timeout_s)
+
+    def status(self) -> dict[str, Any]:
+        done = self.command("status", "--json")
+        assert done.returncode == 0, done.stderr + self.logs()
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def wait(self, commit_ts: int, timeout_s: float = 120) -> None:
+        done = self.command(
+            "wait",
+            "--commit-ts",
+            str(commit_ts),
+            "--timeout",
+            str(timeout_s),
+            timeout_s=timeout_s + 20,
+        )
+        assert done.returncode == 0, done.stderr + self.logs()
+
+    def logs(self) -> str:
+        """The last lines of every service, for a failure's message."""
+        found = [
+            f"--- {log.parent.name}\n" + "\n".join(log.read_text().splitlines()[-8:])
+            for log in sorted(self.directory.glob("*/log"))
+        ]
+        return "\n" + "\n".join(found)
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(timeout=90)
+
+
+def tidelog(*arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TIDELOG, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    """Wait on a condition of other processes; fail with its name."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def _ready_line(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], READY_S)
+    line = process.stdout.readline() if readable else ""
+    if not line:
+        process.kill()
+        _, err = process.communicate()
+        raise AssertionError(f"`up` never became ready: {err}")
+    ready: dict[str, Any] = json.loads(line)
+    assert ready["event"] == "ready"
+    return ready
+
+
+@contextmanager
+def up(directory: Path, downstream: str, *options: str) -> Iterator[Running]:
+    """`tidelog up` in the background; its exit code 0 at the end is part of the test."""
+    argv: Sequence[str] = (
+        *TIDELOG,
+        "up",
+        "--dir",
+        str(directory),
+        "--downstream",
+        downstream,
+        "--json",
+        *options,
+    )
+    err = directory.with_suffix(".err")
+    with err.open("w") as sink:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=sink, text=True)
+    try:
+        try:
+            ready = _ready_line(process)
+        except AssertionError as error:
+            logs = Running(directory, process, {}).logs() if directory.exists() else ""
+            raise AssertionError(f"{error}{err.read_text()}{logs}") from None
+        running = Running(directory, process, ready)
+        yield running
+        code = running.stop()
+        assert code == 0, f"`up` ended with {code}: {err.read_text()}"
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
