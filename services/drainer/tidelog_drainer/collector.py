@@ -1,0 +1,289 @@
+"""The collector: owns the merge and the cursors, and asks source 0 before anything is emitted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from tidelog import messages, subjects
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.errors import (
+    ActorStopped,
+    StreamMissing,
+    TidelogError,
+    Unavailable,
+    UnparsablePayload,
+)
+from tidelog.kv import Bucket
+from tidelog.messages import Empty, PumpOnline
+from tidelog.ports import Ports, Request
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.cursor import Cursor
+from tidelog_drainer.mail import (
+    AskStart,
+    CollectorMail,
+    Merged,
+    Nudge,
+    PublisherMail,
+    Pulled,
+    PumpJoins,
+)
+from tidelog_drainer.membership import MembershipView, Verdict, read_pumps
+from tidelog_drainer.merger import Disorder, Merger
+from tidelog_drainer.metrics import DUPLICATES
+
+IDLE_S = 1.0
+"""Without anything to emit, source 0 is looked at and idle Pumps are nudged this often."""
+NUDGE_AGAIN_S = 0.2
+RETRY_S = 0.2
+
+log = structlog.get_logger()
+
+
+class Collector(Actor[CollectorMail]):
+    """Merges what the cursors deliver and hands it to the publisher, in commit order."""
+
+    tick_s = NUDGE_AGAIN_S
+
+    def __init__(
+        self, config: DrainerConfig, ports: Ports, publisher: Ref[PublisherMail]
+    ) -> None:
+        self._config = config
+        self._ports = ports
+        self._publisher = publisher
+        self._bucket = Bucket(ports.bus, subjects.members_bucket(config.cluster))
+        self._view = MembershipView(config.lease_s)
+        self._merger: Merger | None = None
+        self._cursors: dict[str, tuple[Ref[Nudge], asyncio.Task[None], Cursor]] = {}
+        self._nudged: dict[str, tuple[int, float]] = {}
+        self._waiting: dict[str, list[Reply[None]]] = {}
+        self._joining: list[PumpJoins] = []
+        self._moved = asyncio.Event()
+        self._error = ""
+        self._idle_since = 0.0
+        self._duplicates_counted = 0
+
+    async def on_start(self) -> None:
+        self.spawn(self._serve_online(), "pump-online")
+        self.spawn(self._emit_for_ever(), "emit")
+
+    async def on_batch(self, batch: list[CollectorMail]) -> None:
+        for message in batch:
+            match message:
+                case Pulled():
+                    self._absorb(message)
+                case PumpJoins():
+                    self._joining.append(message)
+        self._admit()
+        self._nudge_behind()
+        self._moved.set()
+
+    async def on_tick(self) -> None:
+        self._nudge_behind()
+
+    def weigh(self, message: CollectorMail) -> int:
+        return message.size + 64 if isinstance(message, Pulled) else 64
+
+    # Sources
+
+    def _absorb(self, message: Pulled) -> None:
+        merger = self._merger
+        if merger is None or message.node not in merger.sources:
+            message.reply.fail(ActorStopped("this source was removed"))
+            return
+        try:
+            merger.push(message.node, message.txns, message.resolved, message.size)
+        except Disorder as error:
+            # Unanswered: this cursor reads no further, and the merge stands at its source.
+            self._stop(error)
+            self._waiting.setdefault(message.node, []).append(message.reply)
+            return
+        if merger.sources[message.node].bytes < self._config.source_buffer_bytes:
+            message.reply.set(None)
+        else:
+            self._waiting.setdefault(message.node, []).append(message.reply)
+
+    def _admit(self) -> None:
+        """Answer the registry once the Pump is a source; before the start position is known
+        there is no merge that could pass it."""
+        if self._merger is None:
+            return
+        for message in self._joining:
+            self._add(message.node)
+            message.reply.set(None)
+        self._joining.clear()
+
+    def _add(self, node: str) -> None:
+        assert self._merger is not None
+        if not self._merger.add(node):
+            return
+        after_ts = self._merger.sources[node].resolved
+        cursor = Cursor(self._config, self._ports, self.self_ref, node, after_ts)
+        ref, task = self.spawn_actor(f"cursor-{node}", cursor)
+        self._cursors[node] = (ref, task, cursor)
+        log.info("source added", pump=node, after_ts=after_ts)
+
+    def _remove(self, node: str) -> None:
+        assert self._merger is not None
+        self._merger.remove(node)
+        known = self._cursors.pop(node, None)
+        if known is not None:
+            known[1].cancel()
+            self._nudged.pop(node, None)
+            log.info("source removed by its tombstone", pump=node)
+
+    def _nudge_behind(self) -> None:
+        """Pumps that hold back a received transaction are made to learn a newer timestamp; when
+        nothing moves, all are, so that the watermark does."""
+        merger = self._merger
+        if merger is None:
+            return
+        now = self._ports.clock.monotonic()
+        want = merger.newest_waiting()
+        if not want and now - self._idle_since >= IDLE_S:
+            self._idle_since = now
+            for node in self._cursors:
+                self._nudge(node, merger.highest(), now)
+        for node, source in merger.sources.items():
+            if source.resolved >= want or source.gone:
+                continue
+            asked, when = self._nudged.get(node, (0, 0.0))
+            if want > asked or now - when >= NUDGE_AGAIN_S:
+                self._nudge(node, want, now)
+
+    def _nudge(self, node: str, want: int, now: float) -> None:
+        known = self._cursors.get(node)
+        if known is not None and known[0].alive and known[0].try_tell(Nudge(want)):
+            self._nudged[node] = (want, now)
+
+    # Emission
+
+    async def _emit_for_ever(self) -> None:
+        start = await self._publisher.ask(AskStart)
+        self._merger = Merger(start)
+        self._admit()
+        log.info("merge begins", after_ts=start, feed=self._config.feed)
+        while True:
+            try:
+                emitted = await self._emit()
+            except (Unavailable, StreamMissing) as error:
+                if isinstance(error, ActorStopped):
+                    raise
+                self._error = f"source 0: {error}"
+                await self._ports.clock.sleep(RETRY_S)
+                continue
+            if not emitted:
+                await self._wait_moved()
+
+    async def _emit(self) -> bool:
+        """Emit what is complete, if source 0 allows it; False when there is nothing to do now."""
+        merger = self._merger
+        assert merger is not None
+        upto = merger.horizon()
+        if not await self._consult():
+            return False
+        # A Pump that was added during the question takes the horizon back to what was emitted.
+        upto = min(upto, merger.horizon())
+        if upto <= merger.emitted:
+            return False
+        txns = merger.take(upto)
+        DUPLICATES.labels(self._config.feed).inc(merger.duplicates - self._duplicates_counted)
+        self._duplicates_counted = merger.duplicates
+        self._refill()
+        size = sum(len(txn[2]) for txn in txns)
+        await self._publisher.ask(lambda reply: Merged(txns, upto, size, reply))
+        return True
+
+    async def _consult(self) -> bool:
+        """Read the membership bucket (I3). True: the sources are all there are."""
+        clock = self._ports.clock
+        state = await self._bucket.state()
+        verdict = self._view.judge(state, clock.monotonic(), clock.wall_ms())
+        if verdict is Verdict.SAME:
+            self._error = ""
+            return True
+        if verdict is Verdict.UNTRUSTED:
+            self._error = f"source 0: {self._view.reason}"
+            await clock.sleep(RETRY_S)
+            return False
+        pumps, last_seq = await read_pumps(self._bucket)
+        for node, is_source in pumps.items():
+            if is_source:
+                self._add(node)
+            else:
+                self._remove(node)
+        self._view.entries_read(last_seq)
+        self._moved.set()
+        return False
+
+    def _refill(self) -> None:
+        """Let cursors go on whose buffers have room again."""
+        assert self._merger is not None
+        for node in list(self._waiting):
+            source = self._merger.sources.get(node)
+            if source is not None and source.bytes >= self._config.source_buffer_bytes:
+                continue
+            for reply in self._waiting.pop(node):
+                reply.set(None)
+
+    async def _wait_moved(self) -> None:
+        try:
+            async with asyncio.timeout(IDLE_S):
+                await self._moved.wait()
+        except TimeoutError:
+            pass
+        self._moved.clear()
+
+    def _stop(self, error: TidelogError) -> None:
+        self._error = str(error)
+        log.error("the merge stands still", error=str(error), kind=type(error).__name__)
+
+    # The registry's question
+
+    async def _serve_online(self) -> None:
+        subject = subjects.drainer(self._config.cluster, self._config.node, "pump-online")
+        subscription = await self._ports.bus.serve(subject, self._on_online)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await subscription.close()
+
+    async def _on_online(self, request: Request) -> None:
+        try:
+            node = messages.decode(request.data, PumpOnline).node
+        except UnparsablePayload as error:
+            request.respond(messages.encode_error(error))
+            return
+
+        def settle(_: None, error: Exception | None) -> None:
+            if isinstance(error, TidelogError):
+                request.respond(messages.encode_error(error))
+            elif error is None:
+                request.respond(messages.encode(Empty()))
+
+        await self.self_ref.tell(PumpJoins(node, self.self_ref.reply(settle)))
+
+    def status(self) -> dict[str, object]:
+        merger = self._merger
+        if merger is None:
+            return {"state": "waiting for the publisher's position"}
+        horizon = merger.horizon()
+        sources = {
+            node: {
+                "resolved_ts": source.resolved,
+                "buffered": len(source.txns),
+                "bytes": source.bytes,
+                "holds_merge": source.resolved <= horizon and not source.gone,
+            }
+            | (self._cursors[node][2].status() if node in self._cursors else {})
+            for node, source in merger.sources.items()
+        }
+        return {
+            "emitted_ts": merger.emitted,
+            "horizon_ts": horizon,
+            "duplicates": merger.duplicates,
+            "trusted": self._view.trusted,
+            "error": self._error,
+            "sources": sources,
+        }

@@ -1,0 +1,64 @@
+"""The messages of the Drainer's actors. Cursors tell the collector, the collector the publisher."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.actor import Reply
+from tidelog_drainer.merger import Txn
+
+
+class Pulled(msgspec.Struct, frozen=True):
+    """Cursor -> collector: what a Pump delivered. Answered when its buffer has room for more."""
+
+    node: str
+    txns: list[Txn]
+    resolved: int
+    size: int
+    reply: Reply[None]
+
+
+class PumpJoins(msgspec.Struct, frozen=True):
+    """The registry's online notification (I4). Answered once the Pump is a source."""
+
+    node: str
+    reply: Reply[None]
+
+
+class Nudge(msgspec.Struct, frozen=True):
+    """Collector -> cursor, never waiting: make the Pump learn a timestamp >= `want_ts`."""
+
+    want_ts: int
+
+
+class AskStart(msgspec.Struct, frozen=True):
+    """Collector -> publisher: after which commit_ts does the merge begin?"""
+
+    reply: Reply[int]
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """Collector -> publisher: everything up to `upto`, in order. Answered when more may come."""
+
+    txns: list[Txn]
+    upto: int
+    size: int
+    reply: Reply[None]
+
+
+class AskPublished(msgspec.Struct, frozen=True):
+    """Membership -> publisher: where is the feed? Answered at once."""
+
+    reply: Reply[Published]
+
+
+class Published(msgspec.Struct, frozen=True):
+    """Published up to `commit_ts`, under `epoch`; `error` says why it goes no further."""
+
+    commit_ts: int
+    epoch: int
+    error: str = ""
+
+
+CollectorMail = Pulled | PumpJoins
+PublisherMail = AskStart | Merged | AskPublished

@@ -1,0 +1,111 @@
+"""Source 0 of the merge: the membership bucket (I3, I4).
+
+Before everything up to x is emitted, the bucket's last sequence is read from the stream's leader.
+`MembershipView` is the pure judgement of that answer; `read_pumps` reads the entries.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+
+import msgspec
+
+from tidelog.kv import Bucket
+from tidelog.messages import OFFLINE
+from tidelog.ports import StreamState
+from tidelog.subjects import unescape
+
+
+class Verdict(Enum):
+    """What may be done now."""
+
+    SAME = "same"
+    """No Pump was added since: emit."""
+    CHANGED = "changed"
+    """Read the entries and add the Pumps first."""
+    UNTRUSTED = "untrusted"
+    """The bucket is missing, recreated or rolled back: emit nothing for one lease time."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """An entry of the bucket, as the registry writes it."""
+
+    node: str = ""
+    state: str = ""
+    tombstone: bool = False
+
+
+class MembershipView:
+    """Remembers the newest bucket seen. Times are monotonic seconds, `wall_ms` Unix ms."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._created = ""
+        self._seen = 0
+        self._read = False
+        self._until: float | None = None
+        self.reason = ""
+
+    @property
+    def trusted(self) -> bool:
+        return self._until is None and self._read
+
+    def judge(self, state: StreamState | None, now: float, wall_ms: int) -> Verdict:
+        """Judge what the leader said."""
+        if state is None:
+            return self._distrust("the membership bucket is missing", now, "")
+        if state.created != self._created:
+            first = not self._created and self._until is None
+            self._created, self._seen, self._read = state.created, state.last_seq, False
+            left = self._left(state.created, wall_ms) if first else self._lease_s
+            if left > 0:
+                self._until = now + left
+                self.reason = "the membership bucket is new"
+        elif state.last_seq < self._seen:
+            self._seen, self._read = state.last_seq, False
+            return self._distrust("the membership bucket was rolled back", now, self._created)
+        if self._until is not None:
+            if now < self._until:
+                return Verdict.UNTRUSTED
+            self._until, self._read, self.reason = None, False, ""
+        if self._read and state.last_seq == self._seen:
+            return Verdict.SAME
+        return Verdict.CHANGED
+
+    def entries_read(self, last_seq: int) -> None:
+        """The Pumps of all entries up to `last_seq` are sources now."""
+        self._seen, self._read = max(self._seen, last_seq), True
+
+    def _distrust(self, reason: str, now: float, created: str) -> Verdict:
+        self._created = created
+        self._until = now + self._lease_s
+        self._read = False
+        self.reason = reason
+        return Verdict.UNTRUSTED
+
+    def _left(self, created: str, wall_ms: int) -> float:
+        """Seconds until a bucket met for the first time is a lease old; nodes have then had the
+        time to announce themselves to a registry that had lost it."""
+        try:
+            born_ms = datetime.fromisoformat(created).timestamp() * 1000
+        except ValueError:
+            return self._lease_s
+        age_s = (wall_ms - born_ms) / 1000
+        return min(self._lease_s, max(0.0, self._lease_s - age_s))
+
+
+async def read_pumps(bucket: Bucket) -> tuple[dict[str, bool], int]:
+    """Node id -> whether it is a source (not tombstoned), and the sequence read up to.
+
+    Raises StreamMissing, UnparsablePayload.
+    """
+    entries, last_seq = await bucket.entries()
+    pumps: dict[str, bool] = {}
+    for key in sorted(entries):
+        member = _MEMBER.decode(entries[key].value)
+        pumps[member.node or unescape(key)] = not (member.tombstone or member.state == OFFLINE)
+    return pumps, last_seq
+
+
+_MEMBER = msgspec.json.Decoder(Member)

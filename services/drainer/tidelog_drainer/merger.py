@@ -1,0 +1,141 @@
+"""The k-way merge of the Pumps' transactions (I3). Pure.
+
+Each source delivers its transactions in rising commit_ts and says up to where it has delivered
+everything (`resolved`). What lies at or below the smallest `resolved` can be merged: nothing
+earlier can still come.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+
+from tidelog.errors import InvariantBroken, Stopped
+
+Txn = tuple[int, int, bytes]
+"""commit_ts, start_ts, payload (binlog.Binlog)."""
+
+_commit_ts = itemgetter(0)
+
+
+class Disorder(Stopped):
+    """A source delivered a commit_ts at or below an earlier one of its own."""
+
+    default_hint = "its index is wrong: stop that Pump, remove its index directory, start it again"
+
+
+class Source:
+    """One Pump, as the merge sees it."""
+
+    def __init__(self, after_ts: int) -> None:
+        self.resolved = after_ts
+        self.last = after_ts
+        self.bytes = 0
+        self.txns: list[Txn] = []
+        self.gone = False
+        """Tombstoned: what it delivered is still merged, nothing more is waited for."""
+
+
+class Merger:
+    """`emitted`: everything at or below was taken out."""
+
+    def __init__(self, after_ts: int) -> None:
+        self.emitted = after_ts
+        self.duplicates = 0
+        self._sources: dict[str, Source] = {}
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """By node id, in the order they were added; to be read, not written."""
+        return self._sources
+
+    def add(self, node: str) -> bool:
+        """Add a source that starts after what was emitted; False if it is one already."""
+        known = self._sources.get(node)
+        if known is not None and not known.gone:
+            return False
+        if known is not None and known.txns:
+            # It rejoined before its last transactions were merged: they stay, it goes on.
+            known.gone = False
+            return True
+        self._sources[node] = Source(self.emitted)
+        return True
+
+    def remove(self, node: str) -> None:
+        """A tombstone (I4): the merge waits for this source no more."""
+        source = self._sources.get(node)
+        if source is None:
+            return
+        source.gone = True
+        if not source.txns:
+            del self._sources[node]
+
+    def push(self, node: str, txns: list[Txn], resolved: int, size: int) -> None:
+        """What a source delivered, in order. `size`: bytes of the payloads. Raises Disorder."""
+        source = self._sources[node]
+        for commit_ts, _, _ in txns:
+            if commit_ts <= source.last:
+                raise Disorder(f"{node} delivered commit_ts {commit_ts} after {source.last}")
+            source.last = commit_ts
+        source.txns.extend(txns)
+        source.bytes += size
+        source.resolved = max(source.resolved, resolved)
+        # A source that is read up to `resolved` has nothing more to say below it.
+        source.last = max(source.last, source.resolved)
+
+    def horizon(self) -> int:
+        """Everything at or below has been received; `emitted` while there is no source."""
+        living = [source.resolved for source in self._sources.values() if not source.gone]
+        return max(self.emitted, min(living)) if living else self.emitted
+
+    def newest_waiting(self) -> int:
+        """The largest commit_ts received and not yet merged; 0 = none."""
+        return max((s.txns[-1][0] for s in self._sources.values() if s.txns), default=0)
+
+    def highest(self) -> int:
+        """The largest timestamp seen."""
+        return max((s.last for s in self._sources.values()), default=self.emitted)
+
+    def take(self, upto: int) -> list[Txn]:
+        """Remove and return everything at or below `upto`, strictly rising in commit_ts.
+
+        `upto` must not exceed `horizon()`. Raises InvariantBroken for two transactions of one
+        commit_ts; equal (commit_ts, start_ts) is one transaction that two Pumps hold (I3).
+        """
+        assert upto <= self.horizon(), "the merge would pass a source"
+        runs: list[Txn] = []
+        filled = 0
+        for node, source in list(self._sources.items()):
+            cut = bisect_right(source.txns, upto, key=_commit_ts)
+            if cut:
+                filled += 1
+                taken = source.txns[:cut]
+                del source.txns[:cut]
+                source.bytes -= sum(len(payload) for _, _, payload in taken)
+                runs += taken
+            if source.gone and not source.txns:
+                del self._sources[node]
+        self.emitted = upto
+        if filled > 1:
+            # Sorted runs one after another: the sort finds and merges them (faster than a heap).
+            runs.sort(key=_commit_ts)
+            runs = self._without_duplicates(runs)
+        return runs
+
+    def _without_duplicates(self, txns: list[Txn]) -> list[Txn]:
+        out: list[Txn] = []
+        last_ts = last_start = -1
+        for txn in txns:
+            if txn[0] == last_ts:
+                if txn[1] != last_start:
+                    raise InvariantBroken(
+                        f"two transactions, started at {last_start} and {txn[1]},"
+                        f" have commit_ts {last_ts}",
+                        hint="two clusters write to these Pumps, or the wrong oracle gives them"
+                        " timestamps",
+                    )
+                self.duplicates += 1
+                continue
+            last_ts, last_start = txn[0], txn[1]
+            out.append(txn)
+        return out

@@ -1,0 +1,26 @@
+"""What the Drainer counts. Names follow the original's where they mean the same (appendix A.8)."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+TXNS_PUBLISHED = Counter("tidelog_drainer_txns_published_total", "Transactions published", ["feed"])
+ROWS_PUBLISHED = Counter("tidelog_drainer_rows_published_total", "Row events published", ["feed"])
+BATCHES = Counter("tidelog_drainer_batches_total", "Atomic batches appended", ["feed"])
+DROPPED = Counter(
+    "tidelog_drainer_dropped_total", "Transactions, DDLs and mutations dropped", ["feed", "reason"]
+)
+DUPLICATES = Counter(
+    "tidelog_drainer_duplicates_total", "Transactions that came from two Pumps", ["feed"]
+)
+PULL_ERRORS = Counter("tidelog_drainer_pull_errors_total", "Failed pulls", ["pump"])
+APPEND_RETRIES = Counter(
+    "tidelog_drainer_append_retries_total", "Batches whose outcome had to be read back", ["feed"]
+)
+PUBLISHED_TS = Gauge("checkpoint_tso", "Published up to this commit_ts", ["feed"])
+APPEND_SECONDS = Histogram(
+    "tidelog_drainer_append_seconds",
+    "From sending an atomic batch to its acknowledgement",
+    ["feed"],
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
