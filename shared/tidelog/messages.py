@@ -92,6 +92,19 @@ class Nodes(msgspec.Struct, frozen=True):
     settled: bool = True
 
 
+class SafePointRequest(msgspec.Struct, frozen=True):
+    """`registry.safepoint`: register or move a consumer, remove one (by name and feed), or ask."""
+
+    consumer: Consumer | None = None
+    remove: bool = False
+
+
+class SafePoint(msgspec.Struct, frozen=True):
+    """0 = not known yet: purge nothing. TS_MAX = no consumer is registered: age alone decides."""
+
+    safe_point: int
+
+
 class Empty(msgspec.Struct, frozen=True):
     pass
 

@@ -1,0 +1,186 @@
+"""A node's place in the cluster: register, renew the lease, follow the registry's word (I4).
+
+The last child of every service's tree: everything it announces is then already there, and at a
+graceful stop it says good-bye first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+
+from tidelog import subjects
+from tidelog.actor import Actor
+from tidelog.errors import BadInput, Conflict, Fatal, TidelogError, Unavailable
+from tidelog.messages import (
+    JOINING,
+    OFFLINE,
+    PAUSED,
+    PUMP,
+    Beat,
+    Heartbeat,
+    Register,
+    Registered,
+    decode_reply,
+    encode,
+)
+from tidelog.ports import Ports
+
+log = structlog.get_logger()
+
+HEARTBEAT_S = 2.0
+REGISTER_S = 5.0
+"""One try to register; below the node lease, so that a waiting joiner keeps its place."""
+RETRY_S = (0.2, 3.0)
+"""First and longest pause between tries; each is multiplied by 0.5 to 1.5."""
+GOODBYE_S = 2.0
+
+Describe = Callable[[], Awaitable[Heartbeat]]
+OnState = Callable[[str, int], Awaitable[None]]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """The value of a key of the membership bucket (I3); the key is the escaped node id.
+
+    Every entry whose state is not `offline` is a source of every Drainer; `offline` is the
+    tombstone. `epoch` is the Pump's at the time of writing; `high_ts` is the largest timestamp it
+    had announced by then, in a tombstone its last commit_ts.
+    """
+
+    node: str
+    state: str
+    epoch: int = 0
+    high_ts: int = 0
+
+
+class Announce(msgspec.Struct, frozen=True):
+    """Send a heartbeat now: something that others wait for has changed."""
+
+
+class Membership(Actor[Announce]):
+    """Keeps one node registered.
+
+    `describe` gives the heartbeat to send (the agent sets `isAlive`); `on_state(state, safe_point)`
+    is called on every change of either, in order: `joining` before Prewrites must not be taken,
+    then what the registry says. A safe point of 0 means unknown: purge nothing. Transient failures
+    are retried for ever; a refusal that asking again won't change (another cluster id, another
+    instance with a newer epoch) ends the actor with that error.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        config_cluster: str,
+        kind: str,
+        describe: Describe,
+        on_state: OnState,
+        *,
+        cluster_id: int,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        self._ports = ports
+        self._cluster = config_cluster
+        self._kind = kind
+        self._describe = describe
+        self._on_state = on_state
+        self._cluster_id = cluster_id
+        self._heartbeat_s = heartbeat_s
+        self._told: tuple[str, int] | None = None
+        self._wake = asyncio.Event()
+        self._failures = 0
+        self._living: asyncio.Task[None] | None = None
+
+    async def on_start(self) -> None:
+        self._living = self.spawn(self._live(), "live")
+
+    async def on_batch(self, batch: list[Announce]) -> None:
+        self._wake.set()
+
+    async def on_stop(self) -> None:
+        """Say good-bye: a Pump is paused (it stays a source), the others are gone."""
+        if self._living is not None:
+            self._living.cancel()
+            await asyncio.wait([self._living])
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await self._send(PAUSED if self._kind == PUMP else OFFLINE)
+        except (TidelogError, TimeoutError) as error:
+            log.info("left without a good-bye: the lease will expire", reason=str(error))
+
+    def status(self) -> dict[str, object]:
+        state, safe_point = self._told or (OFFLINE, 0)
+        return {"state": state, "safe_point": safe_point, "failures": self._failures}
+
+    async def _live(self) -> None:
+        while True:
+            await self._register()
+            known = True
+            while known:
+                await self._until_due()
+                known = await self._renew()
+            if self._kind == PUMP:
+                # Forgotten: it may be no source any more, so take no Prewrites until it is (I4).
+                await self._tell(JOINING, 0)
+
+    async def _register(self) -> None:
+        pause = RETRY_S[0]
+        while True:
+            try:
+                status = msgspec.structs.replace((await self._describe()).status, isAlive=True)
+                answer = await self._ports.bus.request(
+                    subjects.registry(self._cluster, "register"),
+                    encode(Register(status, self._cluster_id)),
+                    timeout_s=REGISTER_S,
+                )
+                registered = decode_reply(answer.data, Registered)
+            except (BadInput, Conflict, Fatal):
+                raise
+            except TidelogError as error:
+                self._failures += 1
+                log.info("not registered yet", kind=self._kind, reason=str(error))
+                await self._ports.clock.sleep(pause * (0.5 + self._ports.rng.random()))
+                pause = min(pause * 2, RETRY_S[1])
+                continue
+            await self._tell(registered.state, registered.safe_point)
+            return
+
+    async def _until_due(self) -> None:
+        try:
+            async with asyncio.timeout(self._heartbeat_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._wake.clear()
+
+    async def _renew(self) -> bool:
+        """One heartbeat; False if the registry doesn't know us. Silence changes nothing."""
+        try:
+            beat = await self._send("")
+        except Unavailable as error:
+            self._failures += 1
+            log.info("no heartbeat got through", kind=self._kind, reason=str(error))
+            return True
+        if beat.known:
+            await self._tell(beat.state, beat.safe_point)
+        return beat.known
+
+    async def _send(self, last_state: str) -> Beat:
+        heartbeat = await self._describe()
+        status = msgspec.structs.replace(heartbeat.status, isAlive=not last_state)
+        if last_state:
+            status = msgspec.structs.replace(status, state=last_state)
+        answer = await self._ports.bus.request(
+            subjects.registry(self._cluster, "heartbeat"),
+            encode(msgspec.structs.replace(heartbeat, status=status)),
+            timeout_s=self._heartbeat_s,
+        )
+        return decode_reply(answer.data, Beat)
+
+    async def _tell(self, state: str, safe_point: int) -> None:
+        if self._told != (state, safe_point):
+            self._told = (state, safe_point)
+            await self._on_state(state, safe_point)

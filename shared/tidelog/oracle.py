@@ -1,0 +1,94 @@
+"""Timestamps from the registry's own oracle (`embedded`, I9), many callers in one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from tidelog import subjects
+from tidelog.errors import TidelogError
+from tidelog.messages import TsoReply, TsoRequest, decode_reply, encode
+from tidelog.ports import Bus
+
+REQUEST_S = 5.0
+MAX_COUNT = 1 << 16
+
+
+class _Caller:
+    """One call: how many timestamps it wants, and its turn: an answer, or None = you lead now."""
+
+    __slots__ = ("count", "turn")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.turn: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+
+class RegistryOracle:
+    """`ports.Oracle` over `registry.tso`.
+
+    One request is in flight; whoever calls meanwhile waits for the next one, which asks for all of
+    them at once. So every timestamp is allocated after its call began, and no two are equal.
+    """
+
+    def __init__(self, bus: Bus, cluster: str, *, timeout_s: float = REQUEST_S) -> None:
+        self._bus = bus
+        self._subject = subjects.registry(cluster, "tso")
+        self._timeout_s = timeout_s
+        self._leader: _Caller | None = None
+        self._waiting: deque[_Caller] = deque()
+
+    async def fresh(self, at_least: int = 0) -> int:
+        """A timestamp allocated now; the caller checks it. Raises Unavailable."""
+        return await self.take(1)
+
+    async def take(self, count: int) -> int:
+        """The last of `count` (1..2^16) consecutive ones allocated now. Raises Unavailable."""
+        if not 1 <= count <= MAX_COUNT:
+            raise ValueError(f"{count} timestamps at once; 1 to {MAX_COUNT} are possible")
+        caller = _Caller(count)
+        try:
+            if self._leader is None:
+                self._leader = caller
+            else:
+                self._waiting.append(caller)
+                answer = await caller.turn
+                if answer is not None:
+                    return answer
+            return await self._lead(caller)
+        finally:
+            if self._leader is caller:
+                self._hand_over()
+            elif caller in self._waiting:
+                self._waiting.remove(caller)
+
+    def _hand_over(self) -> None:
+        self._leader = self._waiting.popleft() if self._waiting else None
+        if self._leader is not None:
+            self._leader.turn.set_result(None)
+
+    async def _lead(self, leader: _Caller) -> int:
+        """Ask for ourselves and for those who wait; the lowest timestamps are ours."""
+        total, followers = leader.count, []
+        while self._waiting and total + self._waiting[0].count <= MAX_COUNT:
+            followers.append(self._waiting.popleft())
+            total += followers[-1].count
+        try:
+            answer = await self._bus.request(
+                self._subject, encode(TsoRequest(total)), timeout_s=self._timeout_s
+            )
+            given = decode_reply(answer.data, TsoReply).last_ts - total
+        except TidelogError as error:
+            for follower in followers:
+                if not follower.turn.done():
+                    follower.turn.set_exception(error)
+            raise
+        except asyncio.CancelledError:
+            self._waiting.extendleft(f for f in reversed(followers) if not f.turn.done())
+            raise
+        own = given = given + leader.count
+        for follower in followers:
+            given += follower.count
+            if not follower.turn.done():
+                follower.turn.set_result(given)
+        return own
