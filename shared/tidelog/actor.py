@@ -35,10 +35,10 @@ class Reply(Generic[T]):
 
     __slots__ = ("_owed", "_settle")
 
-    def __init__(self, settle: Settle[T], owed: set[Reply[Any]]) -> None:
+    def __init__(self, settle: Settle[T], owed: dict[Reply[Any], None]) -> None:
         self._settle: Settle[T] | None = settle
         self._owed = owed
-        owed.add(self)
+        owed[self] = None  # a dict, because its order is the same in every run
 
     @property
     def settled(self) -> bool:
@@ -53,7 +53,7 @@ class Reply(Generic[T]):
     def _finish(self, value: T | None, error: Exception | None) -> None:
         settle, self._settle = self._settle, None
         if settle is not None:
-            self._owed.discard(self)
+            self._owed.pop(self, None)
             settle(value, error)
 
 
@@ -172,7 +172,7 @@ class Cell(Generic[M]):
         self.ref = ref
         self.actor = actor
         self.mailbox: Mailbox[M] = Mailbox(actor.max_count, actor.max_bytes)
-        self.owed: set[Reply[Any]] = set()
+        self.owed: dict[Reply[Any], None] = {}
         self.spawned: set[asyncio.Task[None]] = set()
         self.tasks: asyncio.TaskGroup
         self.started = asyncio.Event()

@@ -1,0 +1,412 @@
+"""The simulated Bus port: one process's connection to the simulated server.
+
+Calls while disconnected wait for the link until their deadline. A call cut off by a lost link, or
+by the chance `unknown`, may have happened, may not have, or may happen a little later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from tidelog.errors import (
+    DeadlineExceeded,
+    MessageTooLarge,
+    NoResponders,
+    TidelogError,
+    Unavailable,
+)
+from tidelog.ports import (
+    Handler,
+    Headers,
+    Message,
+    Outgoing,
+    StreamConfig,
+    StreamReader,
+    StreamState,
+    Subscription,
+)
+from tidelog.sim.life import Life
+from tidelog.sim.nats import LATE_S, SimNats, fail, settle
+from tidelog.sim.stream_reader import SimStreamReader
+from tidelog.sim.streams import MAX_PAYLOAD, message_bytes
+
+T = TypeVar("T")
+Answer = Callable[[bytes, Mapping[str, str]], None]
+
+PENDING = 65_536
+"""Messages a subscription holds before the server drops for it, as a slow consumer."""
+RECONNECT_S = 0.2
+CALL_S = 5.0
+
+
+class SimBus:
+    def __init__(self, nats: SimNats, life: Life) -> None:
+        self._nats = nats
+        self._life = life
+        self._loop = nats.loop
+        self._serial = nats.serial()
+        self._epoch = 0
+        self._linked = nats.up
+        self._partitioned = False
+        self._closed = False
+        self._busy_up = 0.0
+        self._busy_down = 0.0
+        self._waiting: list[asyncio.Future[None]] = []
+        nats.connect(self._serial, self)
+
+    # The link ------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self._linked and self._life.alive
+
+    @property
+    def max_payload(self) -> int:
+        return MAX_PAYLOAD
+
+    @property
+    def epoch(self) -> int:
+        """Changes with every loss of the link."""
+        return self._epoch
+
+    def partition(self, cut: bool) -> None:
+        """Cut this process off from the server, or let it back."""
+        self._partitioned = cut
+        self._nats.trace.event(self._life.name, "partition" if cut else "heal")
+        if cut:
+            self.link_broken()
+        else:
+            self.link_possible()
+
+    def link_broken(self) -> None:
+        self._epoch += 1
+        self._linked = False
+
+    def link_possible(self) -> None:
+        delay = self._nats.rng.random() * RECONNECT_S
+        self._loop.call_later(delay, self._relink, self._epoch)
+
+    def _relink(self, epoch: int) -> None:
+        if epoch != self._epoch or self._partitioned or not self._nats.up or self._closed:
+            return
+        self._linked = True
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            settle(future)
+
+    async def linked(self, timeout_s: float) -> None:
+        """Wait for the link. Raises Unavailable."""
+        deadline = self._loop.time() + timeout_s
+        while not self._linked or self._closed:
+            self._life.check()
+            left = deadline - self._loop.time()
+            if left <= 0 or self._closed:
+                raise Unavailable("not connected")
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(future)
+            timer = self._loop.call_later(left, settle, future)
+            try:
+                await future
+            finally:
+                timer.cancel()
+                if future in self._waiting:
+                    self._waiting.remove(future)
+        self._life.check()
+
+    def _up(self, action: Callable[[], object]) -> None:
+        """Run `action` at the server after this link's delay, in order, unless the link breaks."""
+        at = max(self._busy_up, self._loop.time() + self._nats.faults.delay(self._nats.rng))
+        self._busy_up = at
+        self._loop.call_at(at, self._arrive, self._epoch, action)
+
+    def _down(self, action: Callable[[], object]) -> None:
+        """Run `action` here after the delay, in order, unless the link breaks."""
+        at = max(self._busy_down, self._loop.time() + self._nats.faults.delay(self._nats.rng))
+        self._busy_down = at
+        self._loop.call_at(at, self._arrive, self._epoch, action)
+
+    def _arrive(self, epoch: int, action: Callable[[], object]) -> None:
+        if epoch == self._epoch and self._linked and self._life.alive:
+            action()
+
+    def kill(self) -> None:
+        """The process died: the server sees its socket closed."""
+        self._epoch += 1
+        self._linked = False
+        self._closed = True
+        self._nats.disconnect(self._serial)
+
+    # Core ----------------------------------------------------------------------------------
+
+    async def publish(self, subject: str, data: bytes, headers: Headers | None = None) -> None:
+        self._life.check()
+        carried = dict(headers or {})
+        self._check_size(subject, data, carried)
+        if not self._linked:
+            self._nats.count("unsent")
+            return
+        self._nats.trace.event(self._life.name, "publish", f"{subject} {len(data)}")
+        self._up(lambda: self._routed(subject, data, carried, None))
+
+    async def request(
+        self, subject: str, data: bytes, *, timeout_s: float, headers: Headers | None = None
+    ) -> Message:
+        self._life.check()
+        carried = dict(headers or {})
+        self._check_size(subject, data, carried)
+        deadline = self._loop.time() + timeout_s
+        await self.linked(timeout_s)
+        self._nats.trace.event(self._life.name, "request", f"{subject} {len(data)}")
+        future: asyncio.Future[Message | None] = self._loop.create_future()
+
+        def answered(reply: bytes, reply_headers: Mapping[str, str]) -> None:
+            message = Message(subject, reply, reply_headers)
+            self._down(lambda: settle(future, message))
+
+        def at_server() -> None:
+            if not self._routed(subject, data, carried, answered):
+                self._down(lambda: fail(future, NoResponders(f"nobody serves {subject}")))
+
+        self._up(at_server)
+        timer = self._loop.call_at(deadline, settle, future, None)
+        try:
+            reply = await future
+        finally:
+            timer.cancel()
+        self._life.check()
+        if reply is None:
+            raise DeadlineExceeded(f"no answer on {subject} within {timeout_s} s")
+        return reply
+
+    async def serve(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        await self.linked(CALL_S)
+        subscription = SimSubscription(self, self._serial, subject, queue, handler)
+        try:
+            await self._call(CALL_S, subscription.attach)
+        except TidelogError:
+            await subscription.close()
+            raise
+        return subscription
+
+    def _routed(
+        self, subject: str, data: bytes, headers: Mapping[str, str], answer: Answer | None
+    ) -> bool:
+        """At the server: lose, pass on, or pass on twice. False: nobody is there to hear."""
+        nats = self._nats
+        if nats.faults.loss and nats.rng.random() < nats.faults.loss:
+            nats.count("lost")
+            return True
+        receivers = nats.route(subject, data, headers, answer)
+        if nats.faults.duplicate and nats.rng.random() < nats.faults.duplicate:
+            nats.count("duplicated")
+            nats.route(subject, data, headers, answer)
+        return receivers > 0
+
+    def deliver(
+        self,
+        subscription: SimSubscription,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        answer: Answer | None,
+    ) -> None:
+        """From the server down to one of our subscriptions."""
+        request = SimRequest(self, subject, data, headers, answer)
+        self._down(lambda: subscription.put(request))
+
+    def respond(self, answer: Answer, data: bytes, headers: Mapping[str, str]) -> None:
+        if self._life.alive and self._linked:
+            self._up(lambda: answer(data, headers))
+
+    def unsubscribe(self, key: int) -> None:
+        self._nats.unsubscribe(key)
+
+    def subscribe(self, subscription: SimSubscription) -> int:
+        return self._nats.subscribe(subscription)
+
+    def dropped(self) -> None:
+        self._nats.count("slow consumer")
+
+    def refused(self, error: TidelogError) -> None:
+        self._nats.count(f"handler raised {type(error).__name__}")
+
+    # Streams -------------------------------------------------------------------------------
+
+    async def stream_create(self, config: StreamConfig) -> StreamState:
+        return await self._call(CALL_S, lambda: self._nats.create(config), changes=True)
+
+    async def stream_state(self, name: str) -> StreamState | None:
+        def state() -> StreamState | None:
+            stream = self._nats.streams.get(name)
+            if stream is None:
+                return None
+            stream.expire(self._loop.time())
+            return stream.state()
+
+        return await self._call(CALL_S, state)
+
+    async def stream_delete(self, name: str) -> None:
+        await self._call(CALL_S, lambda: self._nats.delete(name), changes=True)
+
+    async def append(
+        self,
+        stream: str,
+        messages: Sequence[Outgoing],
+        *,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        timeout_s: float = 10.0,
+    ) -> int:
+        self._life.check()
+        for message in messages:
+            self._check_size(message.subject, message.data, message.headers)
+
+        def append() -> int:
+            last = self._nats.stream(stream).append(
+                messages, expected_last_seq, expected_last_subject_seq, self._loop.time()
+            )
+            what = f"{stream} {last} {len(messages)}"
+            self._nats.trace.event(self._life.name, "append", what)
+            self._nats.wake(stream)
+            return last
+
+        return await self._call(timeout_s, append, changes=True)
+
+    async def last_message(self, stream: str, subject: str) -> Message | None:
+        return await self._call(CALL_S, lambda: self._nats.stream(stream).last_message(subject))
+
+    async def read(
+        self, stream: str, *, start_seq: int, subjects: tuple[str, ...] = ()
+    ) -> StreamReader:
+        self._life.check()
+        return SimStreamReader(self._nats, self, self._life, stream, max(1, start_seq), subjects)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self.kill()
+
+    async def hop(self) -> None:
+        """The time of one way between here and the server."""
+        await asyncio.sleep(self._nats.faults.delay(self._nats.rng))
+        self._life.check()
+
+    async def _call(self, timeout_s: float, action: Callable[[], T], *, changes: bool = False) -> T:
+        """Do something at the server and bring the result back: one round trip, in link order."""
+        await self.linked(timeout_s)
+        nats, rng = self._nats, self._nats.rng
+        future: asyncio.Future[T] = self._loop.create_future()
+        epoch = self._epoch
+        done = False
+
+        def perform(reply: bool) -> None:
+            nonlocal done
+            done = True
+            try:
+                result = action()
+            except Exception as error:  # noqa: BLE001 (the server's refusal travels back)
+                problem = error
+                if reply:
+                    self._down(lambda: fail(future, problem))
+            else:
+                if reply:
+                    self._down(lambda: settle(future, result))
+
+        unknown = changes and bool(nats.faults.unknown) and rng.random() < nats.faults.unknown
+        if unknown:
+            nats.count("unknown outcome")
+        if not unknown or rng.random() < 0.5:
+            self._up(lambda: perform(not unknown))
+        timer = self._loop.call_later(
+            timeout_s, fail, future, Unavailable("no answer from the server in time")
+        )
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            if changes and not done and epoch != self._epoch and rng.random() < nats.faults.late:
+                # What was in the broken connection's buffers may still reach the server.
+                nats.count("late")
+                self._loop.call_later(rng.random() * LATE_S, _late, nats, perform)
+            self._life.check()
+
+    def _check_size(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
+        if message_bytes(data, dict(headers)) > MAX_PAYLOAD:
+            raise MessageTooLarge(f"{len(data)} bytes for {subject}")
+
+
+class SimRequest:
+    def __init__(
+        self,
+        bus: SimBus,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        answer: Answer | None,
+    ) -> None:
+        self._bus = bus
+        self.subject = subject
+        self.data = data
+        self.headers = headers
+        self._answer = answer
+
+    @property
+    def wants_reply(self) -> bool:
+        return self._answer is not None
+
+    def respond(self, data: bytes, headers: Headers | None = None) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            self._bus.respond(answer, data, dict(headers or {}))
+
+
+class SimSubscription:
+    """Calls the handler for one message after the other."""
+
+    def __init__(
+        self, client: SimBus, client_serial: int, subject: str, queue: str, handler: Handler
+    ) -> None:
+        self.client = client
+        self.client_serial = client_serial
+        self.subject = subject
+        self.queue = queue
+        self._handler = handler
+        self._key = 0
+        self._waiting: deque[SimRequest] = deque()
+        self._more: asyncio.Future[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run(), name=f"serve {subject}")
+
+    def attach(self) -> None:
+        self._key = self.client.subscribe(self)
+
+    def put(self, request: SimRequest) -> None:
+        if len(self._waiting) >= PENDING:
+            self.client.dropped()
+            return
+        self._waiting.append(request)
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    async def close(self) -> None:
+        self.client.unsubscribe(self._key)
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while self._waiting:
+                try:
+                    await self._handler(self._waiting.popleft())
+                except TidelogError as error:
+                    # An actor between two lives refuses; the asker's deadline tells it.
+                    self.client.refused(error)
+            self._more = loop.create_future()
+            await self._more
+
+
+def _late(nats: SimNats, perform: Callable[[bool], None]) -> None:
+    if nats.up:
+        perform(False)

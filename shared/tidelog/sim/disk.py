@@ -1,0 +1,343 @@
+"""The simulated Disk port: directory entries and bytes that are durable only when synced.
+
+`SimDisk` is the hardware of one node and outlives its processes; `SimDisk.mount(life)` is the port
+that one process gets. `crash` is a power loss: what was not synced may be lost, in any order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.errors import DiskFull, ForeignDirectory, IoFailed
+from tidelog.ports import Buffer, File, Lock
+from tidelog.sim.inode import Inode
+from tidelog.sim.life import Life
+from tidelog.sim.trace import Trace
+
+HINT_SYNC_CHANCE = 0.3
+"""How often the kernel has written a hint back by itself before the next call."""
+
+
+@dataclass
+class DiskFaults:
+    """Seconds a call takes on average, chances per call, and what is injected on demand."""
+
+    write_s: float = 0.00005
+    sync_s: float = 0.0006
+    stall_chance: float = 0.002
+    stall_s: float = 0.05
+    fail_chance: float = 0.0
+    capacity: int = 1 << 40
+
+
+class SimDisk:
+    def __init__(
+        self, name: str, rng: random.Random, trace: Trace, faults: DiskFaults | None = None
+    ) -> None:
+        self.name = name
+        self.faults = faults or DiskFaults()
+        self.full = False
+        self.calls = 0
+        self.crashes = 0
+        self._fail_at: dict[int, str] = {}
+        self._rng = rng
+        self._trace = trace
+        self._names: dict[str, Inode] = {}
+        self._durable_names: dict[str, Inode] = {}
+        self._entries: dict[str, list[tuple[str, Inode | None]]] = {}
+        """Per directory, the changes of entries not synced yet, in order."""
+        self._dirs: dict[str, None] = {"": None}
+        self._locks: dict[str, Life] = {}
+
+    def mount(self, life: Life) -> MountedDisk:
+        return MountedDisk(self, life)
+
+    def fail_nth(self, nth: int, what: str = "io") -> None:
+        """The nth changing call from now on fails: `io` (EIO) or `full` (ENOSPC), half done."""
+        self._fail_at[self.calls + nth] = what
+
+    def used(self) -> int:
+        return sum(len(inode.data) for inode in self._names.values())
+
+    def crash(self) -> None:
+        """Power loss: drop what was not synced, in any way that a file system may."""
+        self.crashes += 1
+        for directory in sorted(self._entries):
+            for path, inode in self._survivors(self._entries[directory]):
+                self._set_entry(self._durable_names, path, inode)
+        self._entries.clear()
+        self._names = dict(self._durable_names)
+        lost = sum(self._names[path].crash(self._rng) for path in sorted(self._names))
+        self._locks.clear()
+        self._trace.event(self.name, "disk.crash", f"lost {lost} of {self.digest()}")
+
+    def wipe(self) -> None:
+        """Lose the volume."""
+        for content in (self._names, self._durable_names, self._entries, self._locks):
+            content.clear()
+        self._dirs = {"": None}
+
+    def digest(self) -> str:
+        return f"{len(self._names)} files {self.used()} bytes"
+
+    def _survivors(self, changes: list[tuple[str, Inode | None]]) -> list[tuple[str, Inode | None]]:
+        mode = self._rng.randrange(4)
+        if mode == 0:
+            return []
+        if mode == 1:
+            return changes
+        if mode == 2:
+            return changes[: self._rng.randrange(len(changes) + 1)]
+        return [change for change in changes if self._rng.random() < 0.5]
+
+    @staticmethod
+    def _set_entry(names: dict[str, Inode], path: str, inode: Inode | None) -> None:
+        if inode is None:
+            names.pop(path, None)
+        else:
+            names[path] = inode
+
+    def _change_entry(self, path: str, inode: Inode | None) -> None:
+        self._set_entry(self._names, path, inode)
+        self._entries.setdefault(posixpath.dirname(path), []).append((path, inode))
+
+    async def _take_time(self, mean_s: float) -> None:
+        rng, faults = self._rng, self.faults
+        seconds = rng.random() * 2 * mean_s
+        if rng.random() < faults.stall_chance:
+            seconds += rng.random() * faults.stall_s
+        await asyncio.sleep(seconds)
+
+    def _fault(self) -> str:
+        """What happens to this changing call: nothing, `io`, or `full`."""
+        self.calls += 1
+        if self.full:
+            return "full"
+        if self.faults.fail_chance and self._rng.random() < self.faults.fail_chance:
+            return "io"
+        return self._fail_at.pop(self.calls, "")
+
+
+class MountedDisk:
+    """The Disk port of one process."""
+
+    def __init__(self, disk: SimDisk, life: Life) -> None:
+        self._disk = disk
+        self._life = life
+
+    async def open(self, path: str, *, create: bool = False) -> File:
+        self._life.check()
+        disk, path = self._disk, _normal(path)
+        await disk._take_time(disk.faults.write_s)
+        self._life.check()
+        if path not in disk._names:
+            if not create:
+                raise IoFailed(f"{path}: no such file")
+            self._refuse(path)
+            self._need_dir(path)
+            disk._change_entry(path, Inode())
+            disk._trace.event(disk.name, "disk.create", path)
+        return SimFile(disk, self._life, path, disk._names[path])
+
+    def exists(self, path: str) -> bool:
+        self._life.check()
+        path = _normal(path)
+        return path in self._disk._names or path in self._disk._dirs
+
+    def listdir(self, path: str) -> list[str]:
+        self._life.check()
+        path = _normal(path)
+        everything = [*self._disk._names, *self._disk._dirs]
+        return sorted(
+            {posixpath.basename(p) for p in everything if p and posixpath.dirname(p) == path}
+        )
+
+    def mkdir(self, path: str) -> None:
+        self._life.check()
+        path = _normal(path)
+        while path:
+            self._disk._dirs[path] = None
+            path = posixpath.dirname(path)
+
+    def size(self, path: str) -> int:
+        return len(self._inode(path).data)
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self._inode(path).data)
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        self._life.check()
+        disk, path = self._disk, _normal(path)
+        self._need_dir(path)
+        self._refuse(path)
+        await disk._take_time(disk.faults.write_s + disk.faults.sync_s)
+        self._life.check()
+        fresh = Inode(bytearray(data), bytearray(data))
+        disk._change_entry(path, fresh)
+        await disk._take_time(disk.faults.sync_s)
+        self._life.check()
+        self._entries_durable(path)
+        disk._trace.event(disk.name, "disk.write_file", f"{path} {len(data)}")
+
+    async def remove(self, path: str) -> None:
+        self._life.check()
+        disk, path = self._disk, _normal(path)
+        await disk._take_time(disk.faults.write_s)
+        self._life.check()
+        if path not in disk._names:
+            raise IoFailed(f"{path}: no such file")
+        self._refuse(path, frees=True)
+        disk._change_entry(path, None)
+        disk._trace.event(disk.name, "disk.remove", path)
+
+    async def sync_dir(self, path: str) -> None:
+        self._life.check()
+        disk, path = self._disk, _normal(path)
+        if path not in disk._dirs:
+            raise IoFailed(f"{path}: no such directory")
+        pending = len(disk._entries.get(path, ()))
+        await disk._take_time(disk.faults.sync_s)
+        self._life.check()
+        self._refuse(path, frees=True)
+        self._make_durable(path, pending)
+        disk._trace.event(disk.name, "disk.sync_dir", path)
+
+    def free_bytes(self) -> int:
+        self._life.check()
+        disk = self._disk
+        return 0 if disk.full else max(0, disk.faults.capacity - disk.used())
+
+    def lock(self, path: str) -> Lock:
+        self._life.check()
+        path = _normal(path)
+        holder = self._disk._locks.get(path)
+        if holder is not None and holder.alive:
+            raise ForeignDirectory(f"{path} is locked by {holder.name} {holder.number}")
+        self._disk._locks[path] = self._life
+        return SimLock(self._disk, path, self._life)
+
+    def _inode(self, path: str) -> Inode:
+        self._life.check()
+        inode = self._disk._names.get(_normal(path))
+        if inode is None:
+            raise IoFailed(f"{path}: no such file")
+        return inode
+
+    def _need_dir(self, path: str) -> None:
+        if posixpath.dirname(path) not in self._disk._dirs:
+            raise IoFailed(f"{path}: no such directory")
+
+    def _refuse(self, path: str, *, frees: bool = False) -> None:
+        fault = self._disk._fault()
+        if fault == "io":
+            raise IoFailed(f"{path}: input/output error (injected)")
+        if fault == "full" and not frees:
+            raise DiskFull(f"{path}: no space left (injected)")
+
+    def _entries_durable(self, path: str) -> None:
+        directory = posixpath.dirname(path)
+        self._make_durable(directory, len(self._disk._entries.get(directory, ())))
+
+    def _make_durable(self, directory: str, count: int) -> None:
+        disk = self._disk
+        changes = disk._entries.get(directory, [])
+        for changed, inode in changes[:count]:
+            disk._set_entry(disk._durable_names, changed, inode)
+        del changes[:count]
+
+
+class SimFile:
+    """A File; `read` sees what was written, synced or not, as the page cache does."""
+
+    def __init__(self, disk: SimDisk, life: Life, path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._life = life
+        self._path = path
+        self._inode = inode
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    async def append(self, chunks: Sequence[Buffer], *, sync: bool) -> int:
+        self._usable()
+        disk, inode = self._disk, self._inode
+        data = b"".join(chunks)
+        fault = disk._fault()
+        if not fault and len(data) > disk.faults.capacity - disk.used():
+            fault = "full"
+        offset = len(inode.data)
+        if fault:
+            # A failed write may have written a part, and a failed sync everything.
+            inode.write(offset, data[: disk._rng.randrange(len(data) + 1)])
+            inode.poisoned = True
+            kind = DiskFull if fault == "full" else IoFailed
+            raise kind(f"{self._path}: append failed (injected)")
+        inode.write(offset, data)
+        disk._trace.event(disk.name, "disk.append", f"{self._path} {offset}+{len(data)} {sync}")
+        await disk._take_time(disk.faults.write_s)
+        self._life.check()
+        if sync:
+            await self.sync()
+        return offset
+
+    async def sync(self) -> None:
+        self._usable()
+        disk, inode = self._disk, self._inode
+        written = inode.written
+        if disk._fault() == "io":
+            inode.poisoned = True
+            raise IoFailed(f"{self._path}: fdatasync failed (injected)")
+        await disk._take_time(disk.faults.sync_s)
+        self._life.check()
+        # What was written while the sync ran is not covered by it.
+        inode.synced_up_to(written)
+        disk._trace.event(disk.name, "disk.sync", f"{self._path} {len(inode.durable)}")
+
+    def read(self, offset: int, length: int) -> bytes:
+        self._life.check()
+        return bytes(memoryview(self._inode.data)[offset : offset + length])
+
+    async def truncate(self, size: int) -> None:
+        self._usable()
+        self._inode.truncate(size)
+        await self.sync()
+
+    def overwrite(self, data: bytes) -> None:
+        self._usable()
+        inode = self._inode
+        if inode.pending and self._disk._rng.random() < HINT_SYNC_CHANCE:
+            inode.synced_up_to(inode.written)
+        inode.write(0, data)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _usable(self) -> None:
+        self._life.check()
+        if self._closed:
+            raise IoFailed(f"{self._path}: the file is closed")
+        if self._inode.poisoned:
+            raise IoFailed(f"{self._path}: an earlier write failed")
+
+
+class SimLock:
+    def __init__(self, disk: SimDisk, path: str, life: Life) -> None:
+        self._disk = disk
+        self._path = path
+        self._life = life
+
+    def release(self) -> None:
+        if self._disk._locks.get(self._path) is self._life:
+            del self._disk._locks[self._path]
+
+
+def _normal(path: str) -> str:
+    """Relative, without `.` parts; the data directory itself is the empty path."""
+    clean = posixpath.normpath(path)
+    return "" if clean == "." else clean.lstrip("/")

@@ -1,0 +1,91 @@
+"""The simulated IndexStore: a sorted map whose unsynced tail a crash may take back.
+
+Writes are atomic and are lost from the end only, as a log-structured store without a synced log
+loses them; what is older than WINDOW writes counts as flushed.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Sequence
+
+from tidelog.sim.life import Life
+
+WINDOW = 512
+
+Undo = list[tuple[bytes, bytes | None]]
+
+
+class SimIndexFile:
+    """The stored map of one path; outlives the processes that open it."""
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        self.keys: list[bytes] = []
+        self._undo: deque[Undo] = deque(maxlen=WINDOW)
+
+    def apply(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes]) -> None:
+        undo: Undo = []
+        for key, value in puts:
+            undo.append((key, self._set(key, value)))
+        for key in deletes:
+            undo.append((key, self._set(key, None)))
+        self._undo.append(undo)
+
+    def _set(self, key: bytes, value: bytes | None) -> bytes | None:
+        before = self.entries.get(key)
+        if value is not None:
+            if before is None:
+                if not self.keys or key > self.keys[-1]:
+                    self.keys.append(key)
+                else:
+                    insort(self.keys, key)
+            self.entries[key] = value
+        elif before is not None:
+            del self.entries[key]
+            del self.keys[bisect_left(self.keys, key)]
+        return before
+
+    def crash(self, rng: random.Random) -> int:
+        """Lose a seeded number of the last writes; returns how many."""
+        lost = rng.choice((0, 0, 1, rng.randrange(8), rng.randrange(WINDOW)))
+        done = 0
+        while done < lost and self._undo:
+            for key, before in reversed(self._undo.pop()):
+                self._set(key, before)
+            done += 1
+        self._undo.clear()
+        return done
+
+
+class SimIndex:
+    """The IndexStore port of one process."""
+
+    def __init__(self, file: SimIndexFile, life: Life) -> None:
+        self._file = file
+        self._life = life
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
+        self._life.check()
+        self._file.apply(puts, deletes)
+
+    def get(self, key: bytes) -> bytes | None:
+        self._life.check()
+        return self._file.entries.get(key)
+
+    def scan(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        self._life.check()
+        keys, entries = self._file.keys, self._file.entries
+        first = bisect_left(keys, start)
+        last = min(bisect_left(keys, stop), first + limit)
+        return [(key, entries[key]) for key in keys[first:last]]
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        self._life.check()
+        keys = self._file.keys
+        self._file.apply((), keys[bisect_left(keys, start) : bisect_left(keys, stop)])
+
+    def close(self) -> None:
+        """The map stays with the node."""

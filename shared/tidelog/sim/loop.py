@@ -1,0 +1,286 @@
+"""A seeded asyncio event loop on virtual time (design section 3; reliability 2.3).
+
+Time stands still while anything is ready and jumps to the next timer when nothing is. Task steps
+that are ready together run in a seeded order; plain callbacks keep their order, because asyncio
+itself relies on it. There are no sockets, signals or threads. The same seed gives the same run,
+whatever PYTHONHASHSEED is: tasks and futures hash by their serial number, so that sets of them
+(TaskGroup, asyncio.wait) iterate alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+import random
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+from tidelog.sim.life import Life, current_life
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+STEP_S = 1e-6
+"""What one callback costs on the virtual clock, so that a busy loop can't stop time."""
+THREAD_DELAY_S = 0.002
+DRAIN_ROUNDS = 200
+
+
+class SimulationError(AssertionError):
+    """The simulated program did something that no run may do."""
+
+
+class Deadlock(SimulationError):
+    """Nothing is ready and no timer is set: every task waits for ever."""
+
+
+class LimitReached(SimulationError):
+    """The run went past its bound of steps or of virtual time."""
+
+
+class CallbackFailed(SimulationError):
+    """An exception left a plain callback; asyncio would only have logged it."""
+
+
+class SimFuture(asyncio.Future[T]):
+    def __init__(self, serial: int, loop: SimLoop) -> None:
+        self._serial = serial
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+
+class SimTask(asyncio.Task[T]):
+    """Knows the simulated process that it belongs to: the one that created it."""
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        serial: int,
+        loop: SimLoop,
+        name: str | None,
+        context: Context | None,
+    ) -> None:
+        self.serial = serial
+        self.life: Life | None = current_life.get()
+        super().__init__(coro, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self.serial
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Limits: `max_steps` callbacks, `max_virtual_s` seconds; beyond them LimitReached."""
+
+    _ready: Any
+
+    def __init__(
+        self, seed: int | str, *, max_steps: int = 20_000_000, max_virtual_s: float = 36_000.0
+    ) -> None:
+        super().__init__()
+        self._rng = random.Random(f"loop/{seed}")
+        self._now = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._serials = 0
+        self._max_steps = max_steps
+        self._max_virtual_s = max_virtual_s
+        self.steps = 0
+        self.failures: list[BaseException] = []
+        self.set_exception_handler(_on_exception)
+        self.set_debug(False)
+
+    def time(self) -> float:
+        return self._now
+
+    def _serial(self) -> int:
+        self._serials += 1
+        return self._serials
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(self._serial(), self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        return SimTask(coro, self._serial(), self, None if name is None else str(name), context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self._serial(), handle))
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A cancelled timer stays in the heap until its time; it then does nothing."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run `func` on the loop after a seeded delay, as if a thread had done it meanwhile."""
+        future: asyncio.Future[T] = self.create_future()
+        life = current_life.get()
+
+        def finish() -> None:
+            if future.done():
+                return
+            if life is not None and not life.alive:
+                future.cancel()
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001 (handed to the waiter)
+                future.set_exception(error)
+
+        self.call_later(self._rng.random() * THREAD_DELAY_S, finish)
+        return future
+
+    def _run_once(self) -> None:
+        ready = self._ready
+        if not ready:
+            self._jump()
+        timers = self._timers
+        now = self._now
+        while timers and timers[0][0] <= now:
+            handle = heapq.heappop(timers)[2]
+            if not handle.cancelled():
+                ready.append(handle)
+        count = len(ready)
+        if count > 1:
+            self._shuffle_tasks(count)
+        self.steps += count
+        self._now = now + STEP_S * count
+        for _ in range(count):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _jump(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if self._stopping:  # type: ignore[attr-defined]
+            return
+        if not timers:
+            raise Deadlock(f"nothing is ready and no timer is set\n{self.where()}")
+        self._now = max(self._now, timers[0][0])
+        if self._now > self._max_virtual_s or self.steps > self._max_steps:
+            raise LimitReached(
+                f"{self.steps} steps, {self._now:.1f} virtual seconds\n{self.where()}"
+            )
+
+    def _shuffle_tasks(self, count: int) -> None:
+        """Permute the task steps among their places; a task has at most one step ready."""
+        ready = self._ready
+        places = [
+            place
+            for place in range(count)
+            if isinstance(getattr(ready[place]._callback, "__self__", None), asyncio.Task)
+        ]
+        if len(places) < 2:
+            return
+        steps = [ready[place] for place in places]
+        self._rng.shuffle(steps)
+        for place, step in zip(places, steps, strict=True):
+            ready[place] = step
+
+    def tasks_of(self, life: Life | None) -> list[SimTask[Any]]:
+        """Unfinished tasks of a simulated process, oldest first; None gives all tasks."""
+        found = [t for t in asyncio.all_tasks(self) if isinstance(t, SimTask)]
+        chosen = [t for t in found if life is None or t.life is life]
+        return sorted(chosen, key=lambda t: t.serial)
+
+    def where(self) -> str:
+        """Where every unfinished task hangs, a line each."""
+        return "\n".join(f"  {_place(task)}" for task in self.tasks_of(None))
+
+    def drain(self) -> None:
+        """Cancel what is left until nothing is."""
+        for _ in range(DRAIN_ROUNDS):
+            tasks = self.tasks_of(None)
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            self.call_soon(self.stop)
+            self.run_forever()
+        raise SimulationError(f"tasks that can't be cancelled\n{self.where()}")
+
+
+def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # Only callbacks: an exception nobody retrieved from a killed process's task is normal.
+    error = context.get("exception")
+    if error is not None and "handle" in context and isinstance(loop, SimLoop):
+        loop.failures.append(error)
+
+
+def _place(task: SimTask[Any]) -> str:
+    """A task's name, its process, and the innermost line that it awaits at."""
+    coro: Any = task.get_coro()
+    line = "?"
+    while coro is not None:
+        frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
+        if frame is not None:
+            code = frame.f_code
+            line = f"{code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno} {code.co_name}"
+        coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None)
+    owner = task.life.name if task.life is not None else "-"
+    return f"{owner} {task.get_name()}: {line}"
+
+
+def run_loop(loop: SimLoop, main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end on `loop`, end everything else, close. The garbage collector rests:
+    a finaliser at a moment of its choice would be an event that no seed decides."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        result = loop.run_until_complete(main)
+        loop.drain()
+        if loop.failures:
+            raise CallbackFailed("an exception left a callback") from loop.failures[0]
+        return result
+    except BaseException:
+        _drain_quietly(loop)
+        raise
+    finally:
+        loop.close()
+        if collecting:
+            gc.enable()
+
+
+def _drain_quietly(loop: SimLoop) -> None:
+    try:
+        loop._max_steps, loop._max_virtual_s = loop.steps + 1_000_000, float("inf")
+        loop.drain()
+    except SimulationError:
+        return
