@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import lzma
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from tidelog.ports import Bus, DdlHistory
 from tidelog.schema.model import DdlJob, decode_jobs
 
 PAGE = 200
-"""Jobs a page; TiDB refuses more than 2048."""
+"""Jobs a page; TiDB refuses a limit above 1024 and a start_job_id of 0."""
 HTTP_S = 30.0
 REQUEST_S = 5.0
 
@@ -81,32 +80,34 @@ class HttpHistory:
 
     async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
         """Pages newest first, unless everything is asked for. Raises Unavailable."""
-        async with aiohttp.ClientSession(timeout=self._timeout) as session:
-            if after_job_id <= 0:
-                everything = await self._get(session, {})
-                for start in range(0, len(everything), PAGE):
-                    yield everything[start : start + PAGE]
+        if after_job_id <= 0:
+            everything = await self._get({})
+            for first in range(0, len(everything), PAGE):
+                yield everything[first : first + PAGE]
+            return
+        start_id = 0
+        while True:
+            start = {"start_job_id": start_id} if start_id else {}
+            page = await self._get({"limit": PAGE} | start)
+            newer = [j for j in page if j.id > after_job_id and not 0 < start_id <= j.id]
+            if newer:
+                yield newer
+            lowest = min((job.id for job in page), default=0)
+            if len(page) < PAGE or lowest <= after_job_id or 0 < start_id <= lowest:
                 return
-            start_id = 0
-            while True:
-                page = await self._get(session, {"start_job_id": start_id, "limit": PAGE})
-                newer = [j for j in page if j.id > after_job_id and not 0 < start_id <= j.id]
-                if newer:
-                    yield newer
-                lowest = min((job.id for job in page), default=0)
-                if len(page) < PAGE or lowest <= after_job_id or 0 < start_id <= lowest:
-                    return
-                start_id = lowest
+            start_id = lowest
 
-    async def _get(self, session: aiohttp.ClientSession, query: dict[str, int]) -> list[DdlJob]:
+    async def _get(self, query: dict[str, int]) -> list[DdlJob]:
         try:
-            async with session.get(self._url, params=query) as answer:
+            async with (
+                aiohttp.ClientSession(timeout=self._timeout) as session,
+                session.get(self._url, params=query) as answer,
+            ):
                 body = await answer.read()
                 if answer.status != 200:
-                    raise Unavailable(
-                        f"{self._url} answered {answer.status}: {body[:200].decode(errors='replace')}"
-                    )
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+                    said = body[:200].decode(errors="replace")
+                    raise Unavailable(f"{self._url} answered {answer.status}: {said}")
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unavailable(
                 f"{self._url} can't be asked: {error or 'no answer in time'}"
             ) from error
