@@ -143,6 +143,8 @@ class PartitionStructure(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     less_than: tuple[str, ...] = ()
     in_values: tuple[tuple[str, ...], ...] = ()
+    id: int = 0
+    """TiDB's physical id: TRUNCATE and EXCHANGE PARTITION give the partition a new one."""
 
 
 class Partitioning(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -336,7 +338,7 @@ def _partitioning(info: PartitionInfo | None) -> Partitioning | None:
         expression=info.expr,
         columns=tuple(column.text for column in info.columns or ()),
         partitions=tuple(
-            PartitionStructure(one.name.text, one.less_than or (), one.in_values or ())
+            PartitionStructure(one.name.text, one.less_than or (), one.in_values or (), one.id)
             for one in info.definitions or ()
         ),
     )
