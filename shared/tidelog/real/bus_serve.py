@@ -1,0 +1,114 @@
+"""Serving a subject: requests in order of arrival, one handler call at a time, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from tidelog.errors import TidelogError, Unavailable
+from tidelog.messages import encode_error
+from tidelog.ports import Handler, Headers
+from tidelog.real import bus_metrics as metrics
+from tidelog.real.nats_client import parse_headers
+
+log = structlog.get_logger()
+
+PENDING_COUNT = 65_536
+PENDING_BYTES = 64 << 20
+"""What may wait for a slow handler. Core NATS has no flow control: beyond it requests are dropped,
+loudly, and their senders see a deadline."""
+
+Answer = Callable[[str, bytes, Headers | None], None]
+
+
+class NatsRequest:
+    __slots__ = ("_answer", "_raw", "_reply", "data", "subject")
+
+    def __init__(self, subject: str, data: bytes, raw: bytes, reply: str, answer: Answer) -> None:
+        self.subject = subject
+        self.data = data
+        self._raw = raw
+        self._reply = reply
+        self._answer = answer
+
+    @property
+    def headers(self) -> Headers:
+        return parse_headers(self._raw)[2]
+
+    @property
+    def wants_reply(self) -> bool:
+        return bool(self._reply)
+
+    def respond(self, data: bytes, headers: Headers | None = None) -> None:
+        reply, self._reply = self._reply, ""
+        if reply:
+            self._answer(reply, data, headers)
+
+
+class ServedSubject:
+    def __init__(
+        self,
+        subject: str,
+        handler: Handler,
+        answer: Answer,
+        withdraw: Callable[[ServedSubject], None],
+    ) -> None:
+        self.subject = subject
+        self.number = 0
+        self.task: asyncio.Task[None] | None = None
+        self._handler = handler
+        self._answer = answer
+        self._withdraw = withdraw
+        self._pending: deque[NatsRequest] = deque()
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+        self._dropped = metrics.dropped_requests.labels(subject)
+        self._failed = metrics.handler_errors.labels(subject)
+
+    def on_message(self, subject: bytes, reply: bytes, data: bytes, raw: bytes) -> None:
+        full = len(self._pending) >= PENDING_COUNT or self._bytes + len(data) > PENDING_BYTES
+        if full and self._pending:
+            self._dropped.inc()
+            log.error("a request is dropped: its handler is too slow", subject=self.subject)
+            return
+        self._bytes += len(data)
+        self._pending.append(
+            NatsRequest(
+                subject.decode(), bytes(data), bytes(raw or b""), reply.decode(), self._answer
+            )
+        )
+        self._arrived.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                while self._pending:
+                    request = self._pending.popleft()
+                    self._bytes -= len(request.data)
+                    await self._handle(request)
+                self._arrived.clear()
+                await self._arrived.wait()
+        finally:
+            self._withdraw(self)
+
+    async def _handle(self, request: NatsRequest) -> None:
+        try:
+            await self._handler(request)
+        except TidelogError as error:
+            self._failed.inc()
+            log.warning("a request failed", subject=request.subject, error=str(error))
+            request.respond(encode_error(error))
+        except Exception:
+            self._failed.inc()
+            log.exception("a handler raised", subject=request.subject)
+            request.respond(encode_error(Unavailable("the service failed while it handled this")))
+
+    async def close(self) -> None:
+        """No more calls of the handler; what waited is left unanswered."""
+        self._withdraw(self)
+        if self.task is not None and self.task is not asyncio.current_task():
+            self.task.cancel()
+            await asyncio.wait([self.task])

@@ -1,0 +1,102 @@
+"""nats-py's client, with messages handed over at once and its known ways to die closed.
+
+Everything that reaches below nats-py's public interface is in this file: `_process_msg`,
+`_process_err`, `_process_pong` and the reconnection task. The integration tests of the bus fail if
+a release changes one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from nats import errors
+from nats.aio.client import Client
+
+log = structlog.get_logger()
+
+Sink = Callable[[bytes, bytes, bytes, bytes], None]
+"""Takes subject, reply, payload and raw headers of a message; must not raise, never waits."""
+
+
+def parse_headers(raw: bytes) -> tuple[int, str, dict[str, str]]:
+    """The inline status (0 if none), its description, and the headers. A later line wins."""
+    if not raw:
+        return 0, "", {}
+    first, _, rest = bytes(raw).partition(b"\r\n")
+    status = first[9:12].strip()
+    headers: dict[str, str] = {}
+    for line in rest.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if colon:
+            headers[name.decode("utf-8", "replace")] = value.strip().decode("utf-8", "replace")
+    return int(status) if status.isdigit() else 0, first[13:].strip().decode(), headers
+
+
+def header_bytes(headers: dict[str, str]) -> int:
+    """What `headers` take on the wire; the server counts them against its max_payload."""
+    if not headers:
+        return 0
+    return 14 + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
+
+
+class SinkClient(Client):
+    """A client whose subscriptions are served by synchronous sinks, not by queues and tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sinks: dict[int, Sink] = {}
+
+    async def subscribe_sink(self, subject: str, queue: str, sink: Sink) -> int:
+        """Subscribe; returns the subscription's number. Replayed at every reconnect."""
+        subscription = await self.subscribe(subject, queue=queue)
+        number: int = subscription._id
+        self._sinks[number] = sink
+        return number
+
+    async def unsubscribe_sink(self, number: int) -> None:
+        self._sinks.pop(number, None)
+        subscription = self._subs.get(number)
+        if subscription is not None and not (self.is_closed or self.is_draining):
+            await subscription.unsubscribe()
+
+    def forget_unsent(self) -> None:
+        """Drop what was written for a connection that is gone: it would be sent out of time, after
+        its sender was told that the outcome is unknown."""
+        self._pending = []
+        self._pending_data_size = 0
+
+    async def revive(self) -> None:
+        """Start reconnecting again if nats-py's own task for it died of an unforeseen error."""
+        task = self._reconnection_task
+        if self.is_reconnecting and (task is None or task.done()):
+            self._reconnection_task = asyncio.get_running_loop().create_task(
+                self._attempt_reconnect()
+            )
+        elif self.is_connected and (self._reading_task is None or self._reading_task.done()):
+            await self._process_op_err(errors.StaleConnectionError())
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        sink = self._sinks.get(sid)
+        if sink is not None:
+            sink(subject, reply, data, headers)
+
+    async def _process_err(self, err_msg: str) -> None:
+        """nats-py closes for good at any `-ERR`; all but a refused subject are mere losses."""
+        if "permissions violation" in err_msg or "invalid subject" in err_msg:
+            await self._error_cb(errors.Error(f"nats: {err_msg}"))
+        else:
+            log.warning("the NATS server ends the connection", reason=err_msg.strip("'"))
+            await self._process_op_err(errors.Error(f"nats: {err_msg}"))
+
+    async def _process_pong(self) -> None:
+        """nats-py sets the result of a flush that timed out, and its read loop dies of it."""
+        if self._pongs:
+            future = self._pongs.pop(0)
+            if not future.done():
+                future.set_result(True)
+        self._pongs_received += 1
+        self._pings_outstanding = 0
