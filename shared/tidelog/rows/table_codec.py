@@ -10,7 +10,6 @@ import struct
 from collections.abc import Collection, Mapping
 
 import msgspec
-from tidelog_proto.binlog_pb2 import TableMutation
 
 from tidelog.rows import datum
 from tidelog.rows.any_datum import read_datum
@@ -20,6 +19,7 @@ from tidelog.rows.key_columns import handle_column, key_columns, primary_index
 from tidelog.rows.row import read_row, slots_for
 from tidelog.rows.values import T_JSON, Value
 from tidelog.schema.model import UNSPECIFIED_LENGTH, TableInfo
+from tidelog_proto.binlog_pb2 import TableMutation
 
 INSERT = 0
 UPDATE = 1
@@ -28,6 +28,7 @@ DELETE = 4
 _LISTS = {INSERT: "inserted_rows", UPDATE: "updated_rows", DELETE: "deleted_rows"}
 _HIDDEN_HANDLE_ID = -1
 _NO_STOP = -1
+_NOTHING: frozenset[str] = frozenset()
 
 Row = dict[str, Value]
 
@@ -58,6 +59,7 @@ class TableCodec:
         self._delete_slots = slots_for(shown)
         self._order = [column.name for column in stored]
         self._delete_order = [column.name for column in shown]
+        self._nulls = frozenset(column.name for column in stored if _may_be_left_out(column))
         self._handle: Column | None = None
         self._unsigned_handle = False
         at = handle_column(table)
@@ -69,8 +71,13 @@ class TableCodec:
         if index is not None:
             self._key = [(columns[part.offset], part.length) for part in index.idx_cols]
 
-    def decode(self, mutation: TableMutation) -> list[RowChange]:
-        """All changes in `sequence` order. Raises RowCorrupt, nothing else."""
+    def decode(self, mutation: TableMutation, own_schema: bool = False) -> list[RowChange]:
+        """All changes in `sequence` order. Raises RowCorrupt, nothing else.
+
+        `own_schema`: the mutation's schema version is not below this table's. A column that its
+        rows lack is then about to be dropped, and is left out instead of filled: a made-up value
+        would be found in no row downstream.
+        """
         sequence: list[int] = list(mutation.sequence)
         queues: dict[int, list[bytes]] = {
             INSERT: list(mutation.inserted_rows),
@@ -92,11 +99,11 @@ class TableCodec:
                 used[kind] = at + 1
                 row = queues[kind][at]
                 if kind == INSERT:
-                    changes.append(self._insert(row))
+                    changes.append(self._insert(row, own_schema))
                 elif kind == UPDATE:
-                    changes.append(self._update(row))
+                    changes.append(self._update(row, own_schema))
                 else:
-                    changes.append(self._delete(row))
+                    changes.append(self._delete(row, own_schema))
         except (Malformed, UnicodeDecodeError, OverflowError) as error:
             raise RowCorrupt(table_id, _LISTS[kind], used[kind] - 1, str(error)) from error
         except (IndexError, struct.error) as error:
@@ -104,7 +111,7 @@ class TableCodec:
             raise RowCorrupt(table_id, _LISTS[kind], used[kind] - 1, reason) from error
         return changes
 
-    def _insert(self, buf: bytes) -> RowChange:
+    def _insert(self, buf: bytes, own_schema: bool) -> RowChange:
         row: Row = {}
         marks: list[str] = []
         p = 0
@@ -124,10 +131,12 @@ class TableCodec:
         if handles:
             self._add_key(handles, row, marks)
         if len(row) != len(self._order) or handles:
-            row = self._fill(row, self._order, marks)
+            # TiDB leaves NULLs out of an insert where they are the default.
+            left_out = self._nulls if own_schema else None
+            row = self._fill(row, self._order, left_out, marks)
         return RowChange("c", None, row, tuple(marks) if marks else ())
 
-    def _update(self, buf: bytes) -> RowChange:
+    def _update(self, buf: bytes, own_schema: bool) -> RowChange:
         before: Row = {}
         after: Row = {}
         marks: list[str] = []
@@ -140,22 +149,24 @@ class TableCodec:
         if before.keys() != after.keys():
             raise Malformed("the images of an update have different columns")
         if len(before) != len(self._order):
-            before = self._fill(before, self._order, marks)
-            after = self._fill(after, self._order, marks_after)
+            left_out = _NOTHING if own_schema else None
+            before = self._fill(before, self._order, left_out, marks)
+            after = self._fill(after, self._order, left_out, marks_after)
         if marks or marks_after:
             self._agree(before, marks, marks_after)
             self._agree(after, marks_after, marks)
             return RowChange("u", before, after, tuple(dict.fromkeys(marks + marks_after)))
         return RowChange("u", before, after)
 
-    def _delete(self, buf: bytes) -> RowChange:
+    def _delete(self, buf: bytes, own_schema: bool) -> RowChange:
         row: Row = {}
         marks: list[str] = []
         # A row of nothing but NULLs that were left out is a single NIL.
         if not (buf[0] == datum.NIL and len(buf) == 1):
             read_row(buf, 0, self._delete_slots, row, marks, _NO_STOP)
         if len(row) != len(self._delete_order):
-            row = self._fill(row, self._delete_order, marks)
+            left_out = _NOTHING if own_schema else None
+            row = self._fill(row, self._delete_order, left_out, marks)
         return RowChange("d", row, None, tuple(marks) if marks else ())
 
     def _add_key(
@@ -169,13 +180,16 @@ class TableCodec:
                     raise Malformed(f"the row lacks the prefix-indexed column {column.name}")
                 row[column.name] = column.value(flag, raw, marks)
 
-    def _fill(self, row: Row, order: list[str], marks: list[str]) -> Row:
-        """The row in column order, its missing columns filled; virtual columns stay missing."""
+    def _fill(
+        self, row: Row, order: list[str], only: frozenset[str] | None, marks: list[str]
+    ) -> Row:
+        """The row in column order, its missing columns filled: all (None) or `only` these.
+        Virtual columns stay missing."""
         full: Row = {}
         for name in order:
             if name in row:
                 full[name] = row[name]
-            elif not self._columns[name].info.virtual:
+            elif (only is None or name in only) and not self._columns[name].info.virtual:
                 full[name] = self._columns[name].default(marks)
         return full
 
@@ -256,8 +270,13 @@ class TableCodec:
         for part, length in self._key:
             if part is column:
                 return length == UNSPECIFIED_LENGTH and not column.restored
-        info = column.info
-        return value is None and info.default is None and info.origin_default is None
+        return value is None and _may_be_left_out(column)
+
+
+def _may_be_left_out(column: Column) -> bool:
+    """A NULL of this column needs no place in an insert's row."""
+    info = column.info
+    return info.default is None and info.origin_default is None and not info.not_null
 
 
 def _signed(value: Value, name: str) -> int:
