@@ -48,7 +48,8 @@ class SimStreamReader:
                 epoch = self._bus.epoch
                 await self._bus.hop()
                 if epoch == self._bus.epoch:
-                    self._next = found[-1].sequence + 1
+                    self._seen = found[-1].sequence
+                    self._next = self._seen + 1
                     return found
                 continue
             if left <= 0:
@@ -74,7 +75,7 @@ class SimStreamReader:
         found, after = stream.take(self._next, self._subjects, max_messages)
         if not found:
             self._next = after
-        self._seen = max(self._seen, min(self._next - 1, stream.last_seq))
+            self._seen = max(self._seen, min(after - 1, stream.last_seq))
         return found
 
     async def _changed(self, timeout_s: float) -> None:
