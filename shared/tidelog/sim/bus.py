@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from tidelog.actor import current_cell
 from tidelog.errors import (
     DeadlineExceeded,
     MessageTooLarge,
@@ -18,6 +19,7 @@ from tidelog.errors import (
     TidelogError,
     Unavailable,
 )
+from tidelog.messages import encode_error
 from tidelog.ports import (
     Handler,
     Headers,
@@ -39,7 +41,7 @@ Answer = Callable[[bytes, Mapping[str, str]], None]
 PENDING = 65_536
 """Messages a subscription holds before the server drops for it, as a slow consumer."""
 RECONNECT_S = 0.2
-CALL_S = 5.0
+CALL_S = 10.0
 
 
 class SimBus:
@@ -55,6 +57,8 @@ class SimBus:
         self._busy_up = 0.0
         self._busy_down = 0.0
         self._waiting: list[asyncio.Future[None]] = []
+        self._sent: dict[asyncio.Future[Any], None] = {}
+        self._unsent: list[Callable[[], object]] = []
         nats.connect(self._serial, self)
 
     # The link ------------------------------------------------------------------------------
@@ -82,8 +86,12 @@ class SimBus:
             self.link_possible()
 
     def link_broken(self) -> None:
+        """Everybody whose call was under way is told at once; its outcome is unknown."""
         self._epoch += 1
         self._linked = False
+        sent, self._sent = self._sent, {}
+        for future in sent:
+            fail(future, Unavailable("the connection was lost before the answer"))
 
     def link_possible(self) -> None:
         delay = self._nats.rng.random() * RECONNECT_S
@@ -96,6 +104,9 @@ class SimBus:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             settle(future)
+        unsent, self._unsent = self._unsent, []
+        for action in unsent:
+            self._up(action)
 
     async def linked(self, timeout_s: float) -> None:
         """Wait for the link. Raises Unavailable."""
@@ -117,7 +128,12 @@ class SimBus:
         self._life.check()
 
     def _up(self, action: Callable[[], object]) -> None:
-        """Run `action` at the server after this link's delay, in order, unless the link breaks."""
+        """Run `action` at the server after this link's delay, in order, unless the link breaks;
+        without a link it waits for the next one."""
+        if not self._linked:
+            if len(self._unsent) < PENDING:
+                self._unsent.append(action)
+            return
         at = max(self._busy_up, self._loop.time() + self._nats.faults.delay(self._nats.rng))
         self._busy_up = at
         self._loop.call_at(at, self._arrive, self._epoch, action)
@@ -145,9 +161,6 @@ class SimBus:
         self._life.check()
         carried = dict(headers or {})
         self._check_size(subject, data, carried)
-        if not self._linked:
-            self._nats.count("unsent")
-            return
         self._nats.trace.event(self._life.name, "publish", f"{subject} {len(data)}")
         self._up(lambda: self._routed(subject, data, carried, None))
 
@@ -171,11 +184,13 @@ class SimBus:
                 self._down(lambda: fail(future, NoResponders(f"nobody serves {subject}")))
 
         self._up(at_server)
+        self._sent[future] = None
         timer = self._loop.call_at(deadline, settle, future, None)
         try:
             reply = await future
         finally:
             timer.cancel()
+            self._sent.pop(future, None)
         self._life.check()
         if reply is None:
             raise DeadlineExceeded(f"no answer on {subject} within {timeout_s} s")
@@ -281,8 +296,9 @@ class SimBus:
     async def read(
         self, stream: str, *, start_seq: int, subjects: tuple[str, ...] = ()
     ) -> StreamReader:
-        self._life.check()
-        return SimStreamReader(self._nats, self, self._life, stream, max(1, start_seq), subjects)
+        reader = SimStreamReader(self._nats, self, self._life, stream, max(1, start_seq), subjects)
+        await self._call(CALL_S, reader.check)
+        return reader
 
     async def close(self) -> None:
         if not self._closed:
@@ -320,12 +336,14 @@ class SimBus:
         if not unknown or rng.random() < 0.5:
             self._up(lambda: perform(not unknown))
         timer = self._loop.call_later(
-            timeout_s, fail, future, Unavailable("no answer from the server in time")
+            timeout_s, fail, future, DeadlineExceeded("no answer from the server in time")
         )
+        self._sent[future] = None
         try:
             return await future
         finally:
             timer.cancel()
+            self._sent.pop(future, None)
             if changes and not done and epoch != self._epoch and rng.random() < nats.faults.late:
                 # What was in the broken connection's buffers may still reach the server.
                 nats.count("late")
@@ -376,8 +394,14 @@ class SimSubscription:
         self._key = 0
         self._waiting: deque[SimRequest] = deque()
         self._more: asyncio.Future[None] | None = None
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._run(), name=f"serve {subject}")
+        work, name = self._run(), f"serve {subject}"
+        cell = current_cell.get()
+        # It ends with the actor, also when that crashes: a fresh instance serves again.
+        self._task: asyncio.Task[None] = (
+            cell.actor.spawn(work, name)
+            if cell is not None
+            else asyncio.get_running_loop().create_task(work, name=name)
+        )
 
     def attach(self) -> None:
         self._key = self.client.subscribe(self)
@@ -396,15 +420,21 @@ class SimSubscription:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            while self._waiting:
-                try:
-                    await self._handler(self._waiting.popleft())
-                except TidelogError as error:
-                    # An actor between two lives refuses; the asker's deadline tells it.
-                    self.client.refused(error)
-            self._more = loop.create_future()
-            await self._more
+        try:
+            while True:
+                while self._waiting:
+                    await self._handle(self._waiting.popleft())
+                self._more = loop.create_future()
+                await self._more
+        finally:
+            self.client.unsubscribe(self._key)
+
+    async def _handle(self, request: SimRequest) -> None:
+        try:
+            await self._handler(request)
+        except TidelogError as error:
+            self.client.refused(error)
+            request.respond(encode_error(error))
 
 
 def _late(nats: SimNats, perform: Callable[[bool], None]) -> None:

@@ -8,6 +8,7 @@ from tidelog.errors import Purged, StreamMissing, Unavailable
 from tidelog.ports import Message
 from tidelog.sim.life import Life
 from tidelog.sim.nats import SimNats, settle
+from tidelog.sim.streams import SimStream
 
 if TYPE_CHECKING:
     from tidelog.sim.bus import SimBus
@@ -32,6 +33,7 @@ class SimStreamReader:
         self._created = ""
         self._seen = 0
         """The highest sequence that was read or passed over."""
+        self._last: Message | None = None
 
     async def next_batch(self, max_messages: int, max_wait_s: float) -> list[Message]:
         self._life.check()
@@ -48,7 +50,8 @@ class SimStreamReader:
                 epoch = self._bus.epoch
                 await self._bus.hop()
                 if epoch == self._bus.epoch:
-                    self._seen = found[-1].sequence
+                    self._last = found[-1]
+                    self._seen = self._last.sequence
                     self._next = self._seen + 1
                     return found
                 continue
@@ -59,7 +62,8 @@ class SimStreamReader:
     async def close(self) -> None:
         """Nothing to give back: the server keeps no state for a reader."""
 
-    def _take(self, max_messages: int) -> list[Message]:
+    def check(self) -> SimStream:
+        """It is still the stream that was read. Raises StreamMissing, Purged."""
         stream = self._nats.streams.get(self._stream)
         if stream is None:
             raise StreamMissing(f"there is no stream {self._stream}")
@@ -69,9 +73,17 @@ class SimStreamReader:
         stream.expire(self._nats.loop.time())
         if stream.last_seq < self._seen:
             raise StreamMissing(f"{self._stream} was rolled back to {stream.last_seq}")
+        if self._last is not None:
+            there = stream.at(self._last.sequence)
+            if there is not None and there is not self._last:
+                raise StreamMissing(f"{self._stream} was rolled back below {self._seen}")
         superseding = stream.config.max_msgs_per_subject > 0
         if not superseding and stream.first_seq > self._next:
             raise Purged(f"{self._stream} starts at {stream.first_seq}, not {self._next}")
+        return stream
+
+    def _take(self, max_messages: int) -> list[Message]:
+        stream = self.check()
         found, after = stream.take(self._next, self._subjects, max_messages)
         if not found:
             self._next = after

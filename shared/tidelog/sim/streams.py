@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelog.changes import BATCH_MESSAGES
-from tidelog.errors import Conflict, MessageTooLarge, StreamMissing, TidelogError
+from tidelog.errors import BadInput, Conflict, MessageTooLarge, StreamMissing
 from tidelog.ports import Message, Outgoing, StreamConfig, StreamState
 
 MAX_PAYLOAD = 1 << 20
@@ -89,10 +89,10 @@ class SimStream:
         return self.last_seq
 
     def check(self, messages: Sequence[Outgoing]) -> None:
-        if not messages:
-            raise TidelogError("an empty batch")
-        if len(messages) > BATCH_MESSAGES:
-            raise MessageTooLarge(f"a batch of {len(messages)} messages")
+        if not 0 < len(messages) <= BATCH_MESSAGES:
+            raise BadInput(
+                f"a batch of {len(messages)} messages; 1 to {BATCH_MESSAGES} are possible"
+            )
         for message in messages:
             if message_bytes(message.data, message.headers) > MAX_PAYLOAD:
                 raise MessageTooLarge(f"{len(message.data)} bytes for {message.subject}")
@@ -101,12 +101,12 @@ class SimStream:
 
     def last_message(self, pattern: str) -> Message | None:
         if pattern in self.by_subject:
-            return self._message(self._last_of(pattern))
+            return self.at(self._last_of(pattern))
         newest = max(
             (seqs[-1] for subject, seqs in self.by_subject.items() if matches(pattern, subject)),
             default=0,
         )
-        return self._message(newest)
+        return self.at(newest)
 
     def take(
         self, position: int, patterns: tuple[str, ...], max_messages: int
@@ -183,8 +183,8 @@ class SimStream:
         sequences = self.by_subject.get(subject)
         return sequences[-1] if sequences else 0
 
-    def _message(self, sequence: int) -> Message | None:
-        if not sequence:
-            return None
-        stored = self.slots[sequence - self.base]
+    def at(self, sequence: int) -> Message | None:
+        """The message at a sequence; None if it is not stored."""
+        index = sequence - self.base
+        stored = self.slots[index] if 0 <= index < len(self.slots) else None
         return None if stored is None else stored.message
