@@ -46,9 +46,7 @@ class Collector(Actor[CollectorMail]):
 
     tick_s = NUDGE_AGAIN_S
 
-    def __init__(
-        self, config: DrainerConfig, ports: Ports, publisher: Ref[PublisherMail]
-    ) -> None:
+    def __init__(self, config: DrainerConfig, ports: Ports, publisher: Ref[PublisherMail]) -> None:
         self._config = config
         self._ports = ports
         self._publisher = publisher
@@ -60,7 +58,10 @@ class Collector(Actor[CollectorMail]):
         self._waiting: dict[str, list[Reply[None]]] = {}
         self._joining: list[PumpJoins] = []
         self._moved = asyncio.Event()
+        self._halted: list[Reply[None]] = []
+        self._stopped = ""
         self._error = ""
+        self._consulted = -IDLE_S
         self._idle_since = 0.0
         self._duplicates_counted = 0
 
@@ -96,8 +97,9 @@ class Collector(Actor[CollectorMail]):
             merger.push(message.node, message.txns, message.resolved, message.size)
         except Disorder as error:
             # Unanswered: this cursor reads no further, and the merge stands at its source.
-            self._stop(error)
-            self._waiting.setdefault(message.node, []).append(message.reply)
+            self._halted.append(message.reply)
+            self._stopped = str(error)
+            log.error("the merge stands still", error=str(error), kind=type(error).__name__)
             return
         if merger.sources[message.node].bytes < self._config.source_buffer_bytes:
             message.reply.set(None)
@@ -141,7 +143,9 @@ class Collector(Actor[CollectorMail]):
             return
         now = self._ports.clock.monotonic()
         want = merger.newest_waiting()
-        if not want and now - self._idle_since >= IDLE_S:
+        if want:
+            self._idle_since = now
+        elif now - self._idle_since >= IDLE_S:
             self._idle_since = now
             for node in self._cursors:
                 self._nudge(node, merger.highest(), now)
@@ -167,7 +171,7 @@ class Collector(Actor[CollectorMail]):
         while True:
             try:
                 emitted = await self._emit()
-            except (Unavailable, StreamMissing) as error:
+            except (Unavailable, StreamMissing, UnparsablePayload) as error:
                 if isinstance(error, ActorStopped):
                     raise
                 self._error = f"source 0: {error}"
@@ -181,6 +185,9 @@ class Collector(Actor[CollectorMail]):
         merger = self._merger
         assert merger is not None
         upto = merger.horizon()
+        idle = upto <= merger.emitted
+        if idle and self._ports.clock.monotonic() - self._consulted < IDLE_S:
+            return False
         if not await self._consult():
             return False
         # A Pump that was added during the question takes the horizon back to what was emitted.
@@ -198,6 +205,7 @@ class Collector(Actor[CollectorMail]):
     async def _consult(self) -> bool:
         """Read the membership bucket (I3). True: the sources are all there are."""
         clock = self._ports.clock
+        self._consulted = clock.monotonic()
         state = await self._bucket.state()
         verdict = self._view.judge(state, clock.monotonic(), clock.wall_ms())
         if verdict is Verdict.SAME:
@@ -235,10 +243,6 @@ class Collector(Actor[CollectorMail]):
             pass
         self._moved.clear()
 
-    def _stop(self, error: TidelogError) -> None:
-        self._error = str(error)
-        log.error("the merge stands still", error=str(error), kind=type(error).__name__)
-
     # The registry's question
 
     async def _serve_online(self) -> None:
@@ -262,7 +266,10 @@ class Collector(Actor[CollectorMail]):
             elif error is None:
                 request.respond(messages.encode(Empty()))
 
-        await self.self_ref.tell(PumpJoins(node, self.self_ref.reply(settle)))
+        try:
+            await self.self_ref.tell(PumpJoins(node, self.self_ref.reply(settle)))
+        except ActorStopped as error:
+            request.respond(messages.encode_error(error))
 
     def status(self) -> dict[str, object]:
         merger = self._merger
@@ -284,6 +291,6 @@ class Collector(Actor[CollectorMail]):
             "horizon_ts": horizon,
             "duplicates": merger.duplicates,
             "trusted": self._view.trusted,
-            "error": self._error,
+            "error": self._stopped or self._error,
             "sources": sources,
         }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from tidelog.config import ServiceConfig
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 
@@ -25,7 +27,7 @@ class DrainerConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """Such a feed may go on where it was last pulled, whatever its readers have missed."""
     ddl_history: str = "embedded"
     ignore_schemas: tuple[str, ...] = tuple(sorted(SYSTEM_SCHEMAS))
-    ddl_policy: dict[str, str] = {}
+    ddl_policy: dict[str, str] = msgspec.field(default_factory=dict)
     """DDL kind -> "forward", "skip" or "stop", over the defaults of ddl_policy.py."""
 
     batch_messages: int = 1000

@@ -34,7 +34,12 @@ class Cursor(Actor[Nudge]):
     max_count = 16
 
     def __init__(
-        self, config: DrainerConfig, ports: Ports, collector: Ref[CollectorMail], node: str, after_ts: int
+        self,
+        config: DrainerConfig,
+        ports: Ports,
+        collector: Ref[CollectorMail],
+        node: str,
+        after_ts: int,
     ) -> None:
         self._config = config
         self._ports = ports

@@ -7,6 +7,7 @@ payload is checked against its crc32c (transport.proto).
 from __future__ import annotations
 
 from crc32c import crc32c
+
 from tidelog.errors import Corrupt
 from tidelog_drainer.merger import Txn
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest

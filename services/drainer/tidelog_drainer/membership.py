@@ -12,7 +12,7 @@ from enum import Enum
 import msgspec
 
 from tidelog.kv import Bucket
-from tidelog.messages import OFFLINE
+from tidelog.messages import OFFLINE, decode
 from tidelog.ports import StreamState
 from tidelog.subjects import unescape
 
@@ -103,9 +103,6 @@ async def read_pumps(bucket: Bucket) -> tuple[dict[str, bool], int]:
     entries, last_seq = await bucket.entries()
     pumps: dict[str, bool] = {}
     for key in sorted(entries):
-        member = _MEMBER.decode(entries[key].value)
+        member = decode(entries[key].value, Member)
         pumps[member.node or unescape(key)] = not (member.tombstone or member.state == OFFLINE)
     return pumps, last_seq
-
-
-_MEMBER = msgspec.json.Decoder(Member)

@@ -1,0 +1,238 @@
+"""Decoded transactions into atomic batches of messages (design section 5). Pure.
+
+Rows are grouped by table in commit order, cut into messages of at most 256 KiB by events; the
+marker is the last message. A transaction above the server's limit goes in several chunks of one
+attempt: a reader takes none of them before the marker.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog import changes, subjects
+from tidelog.changes import MESSAGE_BYTES, MarkedTxn, Marker, Watermark
+from tidelog.ports import Outgoing
+from tidelog.schema.structure import TableStructure
+from tidelog_drainer.decoder import DdlTxn, Route, RowTxn
+from tidelog_drainer.schema_store import key_of
+
+MARKER_BYTES = 512 << 10
+"""The marker lists every transaction, and must stay below the server's default message."""
+_MARKED_TXN_BYTES = 90
+_MARKED_TABLE_BYTES = 12
+
+_json = msgspec.json.Encoder().encode
+
+
+class Batch(msgspec.Struct):
+    """Messages to append, each chunk atomically. `last_ts`: the marker's or watermark's position;
+    `covers`: everything at or below is published once the last chunk is."""
+
+    attempt: str
+    chunks: list[list[Outgoing]]
+    last_ts: int
+    covers: int
+    txns: int = 0
+    rows: int = 0
+    structures: dict[str, TableStructure] = {}
+
+    @property
+    def is_watermark(self) -> bool:
+        return not self.txns
+
+
+class _Block:
+    """The open message of one table."""
+
+    __slots__ = ("created", "deleted", "events", "first_ts", "last_ts", "route", "size", "updated")
+
+    def __init__(self, route: Route, commit_ts: int) -> None:
+        self.route = route
+        self.events: list[bytes] = []
+        self.size = len(route.head) + 2
+        self.first_ts = self.last_ts = commit_ts
+        self.created = self.updated = self.deleted = 0
+
+
+class Batcher:
+    """Builds the batches of one feed under one epoch. `epoch` is the header's text."""
+
+    def __init__(self, feed: str, epoch: str, *, max_messages: int, max_bytes: int) -> None:
+        self._feed = feed
+        self._epoch = epoch
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._attempts = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._blocks: dict[str, _Block] = {}
+        self._messages: list[Outgoing] = []
+        self._marked: list[MarkedTxn] = []
+        self._structures: dict[str, TableStructure] = {}
+        self._attempt = ""
+        self._bytes = self._marker_bytes = self._rows = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self._marked
+
+    def fits(self, txn: RowTxn) -> bool:
+        """Whether the open batch stays within its limits with this transaction."""
+        if self.empty:
+            return True
+        most = len(self._messages) + len(self._blocks) + len(txn.tables) + 1
+        most += 2 * (txn.size // MESSAGE_BYTES)
+        return (
+            most < self._max_messages
+            and self._bytes + txn.size <= self._max_bytes
+            and self._marker_bytes < MARKER_BYTES
+        )
+
+    def add(self, txn: RowTxn) -> None:
+        """Add a transaction's rows to the messages of their tables."""
+        self._open()
+        counts: dict[str, int] = {}
+        for table in txn.tables:
+            route = table.route
+            label = route.label
+            counts[label] = counts.get(label, 0) + len(table.events)
+            block = self._blocks.get(label)
+            if block is None or block.route is not route:
+                if block is not None:
+                    self._close(block)
+                block = self._blocks[label] = self._new_block(route, txn.commit_ts)
+            if block.size + sum(map(len, table.events)) + len(table.events) <= MESSAGE_BYTES:
+                block.events += table.events
+                block.size += sum(map(len, table.events)) + len(table.events)
+                block.last_ts = txn.commit_ts
+                block.created += table.ops[0]
+                block.updated += table.ops[1]
+                block.deleted += table.ops[2]
+            else:
+                self._add_slowly(block, table.events, txn.commit_ts)
+        self._marked.append(MarkedTxn(txn.commit_ts, txn.start_ts, txn.rows, counts))
+        self._marker_bytes += _MARKED_TXN_BYTES + sum(
+            len(label) + _MARKED_TABLE_BYTES for label in counts
+        )
+        self._rows += txn.rows
+        self._bytes += txn.size
+
+    def _new_block(self, route: Route, commit_ts: int) -> _Block:
+        self._structures[key_of(route.db, route.structure)] = route.structure
+        return _Block(route, commit_ts)
+
+    def _add_slowly(self, block: _Block, events: list[bytes], commit_ts: int) -> None:
+        """Event by event, closing messages that are full."""
+        for event in events:
+            if block.events and block.size + len(event) + 1 > MESSAGE_BYTES:
+                self._close(block)
+                block = self._blocks[block.route.label] = _Block(block.route, commit_ts)
+            block.events.append(event)
+            block.size += len(event) + 1
+            block.last_ts = commit_ts
+            op = event[7:8]  # {"op":"c"
+            block.created += op == b"c"
+            block.updated += op == b"u"
+            block.deleted += op == b"d"
+
+    def _close(self, block: _Block) -> None:
+        body = block.route.head + b",".join(block.events) + b"]}"
+        headers = {
+            changes.H_FIRST_TS: str(block.first_ts),
+            changes.H_LAST_TS: str(block.last_ts),
+            changes.H_OPS: f"c={block.created},u={block.updated},d={block.deleted}",
+        }
+        self._emit(block.route.subject, body, headers)
+
+    def _emit(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
+        """Append a message, in fragments if its body is too large for one."""
+        pieces = [body]
+        if len(body) > MESSAGE_BYTES:
+            pieces = [body[i : i + MESSAGE_BYTES] for i in range(0, len(body), MESSAGE_BYTES)]
+        for i, piece in enumerate(pieces):
+            own = headers | {
+                changes.H_ATTEMPT: self._attempt,
+                changes.H_INDEX: str(len(self._messages)),
+                changes.H_EPOCH: self._epoch,
+            }
+            if len(pieces) > 1:
+                own[changes.H_FRAGMENT] = f"{i}/{len(pieces)}"
+            self._messages.append(Outgoing(subject, piece, own))
+
+    def _open(self) -> None:
+        if not self._attempt:
+            self._attempts += 1
+            self._attempt = f"{self._epoch}-{self._attempts}"
+
+    def finish(self, prev_commit_ts: int, covers: int) -> Batch:
+        """Close the batch: the open messages of all tables, then the marker."""
+        for block in self._blocks.values():
+            self._close(block)
+        return self._seal(prev_commit_ts, covers)
+
+    def ddl(self, txn: DdlTxn, prev_commit_ts: int) -> Batch:
+        """A DDL, alone in its batch."""
+        assert self.empty
+        self._open()
+        ts = str(txn.commit_ts)
+        self._emit(txn.subject, _json(txn.message), {changes.H_FIRST_TS: ts, changes.H_LAST_TS: ts})
+        self._marked.append(MarkedTxn(txn.commit_ts, txn.start_ts, 0))
+        self._structures = txn.structures
+        return self._seal(prev_commit_ts, txn.commit_ts)
+
+    def _seal(self, prev_commit_ts: int, covers: int) -> Batch:
+        marked, count = self._marked, len(self._messages)
+        last_ts = marked[-1].commit_ts
+        marker = Marker(self._attempt, count, prev_commit_ts, marked)
+        self._messages.append(
+            self._mark(
+                subjects.changes_txn(self._feed), _json(marker), marked[0].commit_ts, last_ts, count
+            )
+        )
+        batch = Batch(
+            self._attempt,
+            self._chunks(),
+            last_ts,
+            covers,
+            len(marked),
+            self._rows,
+            self._structures,
+        )
+        self._clear()
+        return batch
+
+    def watermark(self, resolved_ts: int, prev_commit_ts: int) -> Batch:
+        """Nothing at or below `resolved_ts` comes any more."""
+        assert self.empty
+        self._open()
+        subject = subjects.changes_watermark(self._feed)
+        body = _json(Watermark(resolved_ts, prev_commit_ts))
+        message = self._mark(subject, body, resolved_ts, resolved_ts, 0)
+        batch = Batch(self._attempt, [[message]], resolved_ts, resolved_ts)
+        self._clear()
+        return batch
+
+    def _mark(self, subject: str, body: bytes, first: int, last: int, index: int) -> Outgoing:
+        headers = {
+            changes.H_FIRST_TS: str(first),
+            changes.H_LAST_TS: str(last),
+            changes.H_ATTEMPT: self._attempt,
+            changes.H_INDEX: str(index),
+            changes.H_EPOCH: self._epoch,
+        }
+        return Outgoing(subject, body, headers)
+
+    def _chunks(self) -> list[list[Outgoing]]:
+        """The messages in order, cut where the server's limits ask for it."""
+        chunks: list[list[Outgoing]] = [[]]
+        size = 0
+        for message in self._messages:
+            if chunks[-1] and (
+                len(chunks[-1]) >= self._max_messages or size + len(message.data) > self._max_bytes
+            ):
+                chunks.append([])
+                size = 0
+            chunks[-1].append(message)
+            size += len(message.data)
+        return chunks

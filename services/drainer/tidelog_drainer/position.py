@@ -1,0 +1,185 @@
+"""Where a feed goes on (design section 5, "Position at start").
+
+The stream itself says it: the later of its last marker and its last watermark. A stream that is
+gone is filled again from the lowest registered consumer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from tidelog import changes, messages, subjects
+from tidelog.changes import DdlMessage, Marker, Watermark
+from tidelog.errors import PositionUnknown, StreamMissing, Unavailable
+from tidelog.messages import Empty, Nodes
+from tidelog.ports import Message, Ports, StreamConfig, StreamState
+from tidelog.timestamps import compose
+from tidelog_drainer.config import NOW, DrainerConfig
+
+EPOCH_FILE = "drainer.json"
+ASK_S = 2.0
+RETRY_S = 0.3
+
+log = structlog.get_logger()
+
+
+class Epoch(msgspec.Struct, frozen=True, order=True):
+    """Rises with every life of a feed's publisher; the node tells apart two that rose alike."""
+
+    number: int
+    node: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.number}:{self.node}"
+
+
+def parse_epoch(message: Message | None) -> Epoch:
+    """The epoch in a message's headers; number 0 if there is none."""
+    if message is None:
+        return Epoch(0)
+    number, _, node = message.headers.get(changes.H_EPOCH, "0").partition(":")
+    return Epoch(int(number), node)
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The end of the stream: `state`, and its newest marks."""
+
+    state: StreamState
+    marker: Marker | None
+    watermark: Watermark | None
+    epoch: Epoch
+    schema_version: int
+    """Of the newest DDL in the stream; 0 = none."""
+
+    @property
+    def commit_ts(self) -> int | None:
+        """The later of the last marker and the last watermark; None without either."""
+        last = [self.marker.txns[-1].commit_ts] if self.marker is not None else []
+        if self.watermark is not None:
+            last.append(self.watermark.resolved_ts)
+        return max(last, default=None)
+
+    @property
+    def prev_commit_ts(self) -> int:
+        """The last marker's last commit_ts, from the marker or from the watermark after it."""
+        prev = self.watermark.prev_commit_ts if self.watermark is not None else 0
+        return max(prev, self.marker.txns[-1].commit_ts if self.marker is not None else 0)
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Where to go on: publish what is above `commit_ts`. `fresh`: the stream holds no mark yet."""
+
+    commit_ts: int
+    prev_commit_ts: int
+    state: StreamState
+    epoch: Epoch
+    schema_version: int
+    fresh: bool
+
+
+async def read_tail(ports: Ports, feed: str) -> Tail:
+    """The stream's end as its leader has it. Raises StreamMissing, Unavailable."""
+    bus, stream = ports.bus, subjects.changes_stream(feed)
+    while True:
+        state = await bus.stream_state(stream)
+        if state is None:
+            raise StreamMissing(f"stream {stream} does not exist")
+        marker = await bus.last_message(stream, subjects.changes_txn(feed))
+        watermark = await bus.last_message(stream, subjects.changes_watermark(feed))
+        ddl = await bus.last_message(stream, f"changes.{feed}.ddl.>")
+        newest = await bus.last_message(stream, f"changes.{feed}.>")
+        seen = [m.sequence for m in (marker, watermark, ddl, newest) if m is not None]
+        if max(seen, default=0) <= state.last_seq:
+            break  # else somebody appended in between: read a state that covers it
+    return Tail(
+        state,
+        msgspec.json.decode(marker.data, type=Marker) if marker else None,
+        msgspec.json.decode(watermark.data, type=Watermark) if watermark else None,
+        max(parse_epoch(m) for m in (marker, watermark, newest)),
+        _schema_version(ddl),
+    )
+
+
+def _schema_version(ddl: Message | None) -> int:
+    if ddl is None or changes.H_FRAGMENT in ddl.headers:
+        return 0
+    return msgspec.json.decode(ddl.data, type=DdlMessage).schema_version
+
+
+async def find_start(config: DrainerConfig, ports: Ports) -> Start:
+    """The position, and an epoch above every one before. Creates the stream if it is missing.
+
+    Waits for the registry only when the stream doesn't tell. Raises PositionUnknown, Unavailable.
+    """
+    stream = StreamConfig(
+        subjects.changes_stream(config.feed),
+        (f"changes.{config.feed}.>",),
+        max_age_s=config.changes_max_age_s,
+        max_bytes=config.changes_max_bytes,
+    )
+    try:
+        tail = await read_tail(ports, config.feed)
+        commit_ts = tail.commit_ts
+    except StreamMissing:
+        commit_ts = None
+    fresh = commit_ts is None
+    if commit_ts is None:
+        # Before the stream is made: a crash in between must not leave an empty one that looks new.
+        commit_ts = await _from_readers(config, ports)
+        await ports.bus.stream_create(stream)
+        tail = await read_tail(ports, config.feed)
+    epoch = await _next_epoch(config, ports, tail.epoch)
+    prev = commit_ts if fresh else tail.prev_commit_ts
+    return Start(commit_ts, prev, tail.state, epoch, tail.schema_version, fresh)
+
+
+async def _next_epoch(config: DrainerConfig, ports: Ports, seen: Epoch) -> Epoch:
+    number = seen.number
+    if ports.disk.exists(EPOCH_FILE):
+        stored = msgspec.json.decode(ports.disk.read_file(EPOCH_FILE), type=Epoch)
+        number = max(number, stored.number)
+    epoch = Epoch(number + 1, config.node)
+    await ports.disk.write_file(EPOCH_FILE, msgspec.json.encode(epoch))
+    return epoch
+
+
+async def _from_readers(config: DrainerConfig, ports: Ports) -> int:
+    """The position of a feed whose stream is gone or was never there."""
+    if config.start_ts:
+        return config.start_ts
+    nodes = await _settled_nodes(config, ports)
+    consumers = [c.commit_ts for c in nodes.consumers if c.feed == config.feed]
+    pulled = nodes.feeds.get(config.feed)
+    if consumers and (pulled is not None or min(consumers) > 0):
+        lowest = min(consumers)
+        log.info("the stream is filled from its lowest consumer", feed=config.feed, after_ts=lowest)
+        return lowest
+    if pulled is not None:
+        if config.accept_loss:
+            return pulled
+        raise PositionUnknown(
+            f"feed {config.feed} was pulled up to {pulled}, but its stream is gone"
+            " and no consumer is registered"
+        )
+    if config.initial_commit_ts == NOW:
+        return compose(ports.clock.wall_ms())
+    return config.initial_commit_ts
+
+
+async def _settled_nodes(config: DrainerConfig, ports: Ports) -> Nodes:
+    """What the registry knows, once it has heard everybody."""
+    subject = subjects.registry(config.cluster, "nodes")
+    waiting = False
+    while True:
+        try:
+            answer = await ports.bus.request(subject, messages.encode(Empty()), timeout_s=ASK_S)
+            nodes = messages.decode_reply(answer.data, Nodes)
+            if nodes.settled:
+                return nodes
+        except Unavailable as error:
+            if not waiting:
+                log.warning("the registry is needed to place the feed", error=str(error))
+            waiting = True
+        await ports.clock.sleep(RETRY_S * (0.5 + ports.rng.random()))

@@ -1,0 +1,331 @@
+"""The publisher: decodes what the collector merged and appends it to the feed's stream.
+
+Group commit: one atomic batch is in flight; what arrives meanwhile is decoded and forms the next.
+A typed stop keeps the actor alive and shows its reason, so that nothing restarts in circles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import structlog
+
+from tidelog.actor import Actor, Reply
+from tidelog.errors import BadInput, Stopped, StreamMissing, TidelogError, Unavailable
+from tidelog.ports import Ports
+from tidelog.schema.errors import UnknownJob, UnknownTable
+from tidelog_drainer import metrics
+from tidelog_drainer.batcher import Batch, Batcher
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, Undecodable
+from tidelog_drainer.mail import AskPublished, AskStart, Merged, Published, PublisherMail
+from tidelog_drainer.merger import Txn
+from tidelog_drainer.position import Start, find_start
+from tidelog_drainer.schema_store import SchemaStore
+from tidelog_drainer.tail import StreamTail
+
+QUEUE_BYTES = 16 << 20
+YIELD_TXNS = 128
+"""Decoding lets others run after so many transactions."""
+WATERMARK_S = 1.0
+WATERMARK_SOON_S = 0.03
+"""An idle feed's new position is told this soon."""
+HISTORY_TRIES = 20
+"""Complete answers of the DDL history without the wanted job or table: then the feed stops."""
+
+log = structlog.get_logger()
+
+
+class Publisher(Actor[PublisherMail]):
+    """Owns the stream's end, the schema and the feed's position."""
+
+    def __init__(self, config: DrainerConfig, ports: Ports) -> None:
+        self._config = config
+        self._ports = ports
+        self._feed = config.feed
+        self._store = SchemaStore(config, ports)
+        self._decoder = Decoder(config, self._store.tracker)
+        self._start: Start | None = None
+        self._tail: StreamTail
+        self._batcher: Batcher
+        self._queue: deque[Merged] = deque()
+        self._queued_bytes = 0
+        self._at = 0
+        self._carry: RowTxn | DdlTxn | None = None
+        self._credits: deque[Reply[None]] = deque()
+        self._askers: list[AskStart] = []
+        self._accepted = 0
+        self._covered = 0
+        self._published = 0
+        self._prev = 0
+        self._marked = 0
+        self._marked_at = 0.0
+        self._moved_at = 0.0
+        self._in_flight = False
+        self._wake = asyncio.Event()
+        self._error = ""
+        self._counted: dict[str, int] = {}
+        self._totals = {"txns": 0, "rows": 0, "batches": 0, "watermarks": 0}
+
+    # Mail
+
+    async def on_start(self) -> None:
+        self.spawn(self._run(), "publish")
+
+    async def on_batch(self, batch: list[PublisherMail]) -> None:
+        for message in batch:
+            match message:
+                case AskStart():
+                    self._askers.append(message)
+                case AskPublished():
+                    epoch = self._start.epoch.number if self._start is not None else 0
+                    message.reply.set(Published(self._published, epoch, self._error))
+                case Merged():
+                    self._queue.append(message)
+                    self._queued_bytes += message.size
+                    self._accepted = message.upto
+                    self._credits.append(message.reply)
+        self._answer()
+        self._wake.set()
+
+    def weigh(self, message: PublisherMail) -> int:
+        return message.size + 64 if isinstance(message, Merged) else 64
+
+    def _answer(self) -> None:
+        """A collector begins behind everything that an earlier one handed over."""
+        if self._start is not None and not self._error:
+            for asker in self._askers:
+                asker.reply.set(self._accepted)
+            self._askers.clear()
+        while self._credits and self._queued_bytes < QUEUE_BYTES and not self._error:
+            self._credits.popleft().set(None)
+
+    # The loop
+
+    async def _run(self) -> None:
+        try:
+            await self._begin()
+            while not self._error:
+                batch = await self._gather()
+                if batch is None:
+                    break
+                self._in_flight = True
+                self.spawn(self._send(batch), "append")
+        except (Stopped, BadInput) as error:
+            self._stop(error)
+
+    async def _begin(self) -> None:
+        while self._start is None:
+            try:
+                start = await find_start(self._config, self._ports)
+                self._store.waiting = ""
+            except Unavailable as error:
+                self._store.waiting = f"position: {error}"
+                await self._store.pause(8)
+                continue
+            await self._store.fetch_until_answered("the DDL history at start")
+            self._decoder.passed_version = max(
+                start.schema_version, self._store.version_at(start.commit_ts)
+            )
+            self._tail = StreamTail(self._ports, self._feed, start)
+            self._batcher = Batcher(
+                self._feed,
+                start.epoch.text,
+                max_messages=self._config.batch_messages,
+                max_bytes=self._config.batch_bytes,
+            )
+            self._accepted = self._covered = self._published = self._marked = start.commit_ts
+            self._prev = start.prev_commit_ts
+            if start.fresh:
+                # A stream with a mark can't be taken for a feed that nobody ever published.
+                await self._send(self._batcher.watermark(start.commit_ts, self._prev))
+            self._start = start
+        self._marked_at = self._ports.clock.monotonic()
+        log.info("feed goes on", feed=self._feed, after_ts=self._covered, epoch=start.epoch.text)
+        self._answer()
+
+    async def _gather(self) -> Batch | None:
+        """The next batch, once nothing is in flight: full, or all there is, or a watermark. None
+        when the batch in flight met a typed stop."""
+        full: Batch | None = None
+        while True:
+            if full is None:
+                full = await self._fill()
+            if self._error:
+                return None
+            if not self._in_flight:
+                if full is not None:
+                    return full
+                if not self._batcher.empty:
+                    return self._finish(self._covered)
+                self._advance(self._covered)
+                if self._watermark_due() <= self._ports.clock.monotonic():
+                    return self._batcher.watermark(self._published, self._prev)
+            self._wake.clear()
+            if not self._queue or full is not None:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait for mail, for the batch in flight, or until a watermark is due."""
+        if self._in_flight:
+            await self._wake.wait()
+            return
+        left = self._watermark_due() - self._ports.clock.monotonic()
+        try:
+            async with asyncio.timeout(max(0.0, left)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _watermark_due(self) -> float:
+        """Soon after the position moved without a marker, at the latest each second (I5)."""
+        due = self._marked_at + WATERMARK_S
+        if self._published > self._marked:
+            due = min(due, self._moved_at + WATERMARK_SOON_S)
+        return due
+
+    def _advance(self, covers: int) -> None:
+        if covers > self._published:
+            if self._published <= self._marked:
+                self._moved_at = self._ports.clock.monotonic()
+            self._published = covers
+            metrics.PUBLISHED_TS.labels(self._feed).set(covers)
+
+    async def _fill(self) -> Batch | None:
+        """Decode the queue into the open batch; returns it when it is full."""
+        now = self._ports.clock.monotonic
+        decoded_since_yield = 0
+        while self._queue:
+            head = self._queue[0]
+            while self._at < len(head.txns):
+                txn = head.txns[self._at]
+                decoded, self._carry = self._carry, None
+                if decoded is None:
+                    decoded = await self._decode(txn)
+                if decoded is not None:
+                    if not self._batcher.empty and (
+                        isinstance(decoded, DdlTxn) or not self._batcher.fits(decoded)
+                    ):
+                        self._carry = decoded
+                        return self._finish(self._covered)
+                    if isinstance(decoded, RowTxn):
+                        self._batcher.add(decoded)
+                self._at += 1
+                self._covered = txn[0]
+                if isinstance(decoded, DdlTxn):
+                    return self._note(self._batcher.ddl(decoded, self._prev))
+                decoded_since_yield += 1
+                if decoded_since_yield >= YIELD_TXNS:
+                    decoded_since_yield = 0
+                    await asyncio.sleep(0)
+            self._queue.popleft()
+            self._at = 0
+            self._covered = head.upto
+            self._queued_bytes -= head.size
+            self._answer()
+            if self._batcher.empty and now() - self._marked_at >= WATERMARK_S:
+                break  # a fully filtered feed moves by watermarks, however much there is to drop
+        return None
+
+    def _finish(self, covers: int) -> Batch:
+        return self._note(self._batcher.finish(self._prev, covers))
+
+    def _note(self, batch: Batch) -> Batch:
+        self._prev = batch.last_ts
+        return batch
+
+    async def _decode(self, txn: Txn) -> RowTxn | DdlTxn | None:
+        """Decode, fetching more of the DDL history when the schema is unknown. Raises Undecodable
+        when the history answers and still doesn't know."""
+        tries = 0
+        while True:
+            try:
+                return self._decoder.decode(txn)
+            except UnknownJob as error:
+                missing: BadInput = error
+                after: int | None = error.job_id - 1
+            except UnknownTable as error:
+                missing = error
+                after = 0 if tries >= HISTORY_TRIES // 2 else None
+            if tries >= HISTORY_TRIES:
+                raise Undecodable(txn[0], missing.message, hint=missing.hint) from missing
+            if tries:
+                await self._store.pause(tries)
+            await self._store.fetch_until_answered(missing.message, after)
+            self._store.waiting = f"transaction {txn[0]}: {missing.message}"
+            self._decoder.schema_changed()
+            tries += 1
+
+    async def _send(self, batch: Batch) -> None:
+        try:
+            await self._write_structures(batch)
+            for chunk in batch.chunks:
+                await self._tail.append(chunk)
+        except (Stopped, BadInput) as error:
+            self._stop(error)
+        else:
+            self._sent(batch)
+        finally:
+            self._in_flight = False
+            self._wake.set()
+
+    async def _write_structures(self, batch: Batch) -> None:
+        failures = 0
+        while batch.structures:
+            try:
+                await self._store.publish(batch.structures)
+            except (Unavailable, StreamMissing) as error:
+                self._store.waiting = f"{self._store.bucket_name}: {error}"
+                await self._store.pause(failures)
+                failures += 1
+                continue
+            break
+
+    def _sent(self, batch: Batch) -> None:
+        self._store.waiting = ""
+        self._marked = batch.last_ts
+        self._marked_at = self._ports.clock.monotonic()
+        self._advance(batch.covers)
+        if batch.is_watermark:
+            self._totals["watermarks"] += 1
+        else:
+            self._totals["txns"] += batch.txns
+            self._totals["rows"] += batch.rows
+            self._totals["batches"] += 1
+            metrics.TXNS_PUBLISHED.labels(self._feed).inc(batch.txns)
+            metrics.ROWS_PUBLISHED.labels(self._feed).inc(batch.rows)
+            metrics.BATCHES.labels(self._feed).inc()
+        for reason, count in self._decoder.dropped.items():
+            new = count - self._counted.get(reason, 0)
+            if new:
+                metrics.DROPPED.labels(self._feed, reason).inc(new)
+                self._counted[reason] = count
+
+    def _stop(self, error: TidelogError) -> None:
+        self._error = str(error)
+        log.error(
+            "the feed stops",
+            feed=self._feed,
+            error=error.message,
+            hint=error.hint,
+            kind=type(error).__name__,
+            commit_ts=self._published,
+        )
+
+    def status(self) -> dict[str, object]:
+        waiting = self._store.waiting
+        if self._start is not None:
+            waiting = waiting or self._tail.waiting
+        return {
+            "feed": self._feed,
+            "published_ts": self._published,
+            "epoch": self._start.epoch.text if self._start is not None else "",
+            "sequence": self._tail.sequence if self._start is not None else 0,
+            "schema_version": self._decoder.passed_version,
+            "queued_bytes": self._queued_bytes,
+            "dropped": dict(sorted(self._decoder.dropped.items())),
+            "waiting": waiting,
+            "error": self._error,
+            **self._totals,
+        }

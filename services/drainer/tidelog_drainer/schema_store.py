@@ -1,0 +1,110 @@
+"""The feed's schema: fed from the DDL history, written to SCHEMAS_<FEED> before it is named."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from tidelog import subjects
+from tidelog.changes import schema_key
+from tidelog.errors import StreamMissing, Unavailable
+from tidelog.kv import Bucket
+from tidelog.ports import Ports
+from tidelog.schema.model import DdlJob
+from tidelog.schema.structure import TableStructure
+from tidelog.schema.tracker import SchemaTracker, changes_schema
+from tidelog_drainer.config import DrainerConfig
+
+BACKOFF_MIN_S = 0.05
+BACKOFF_MAX_S = 1.0
+
+log = structlog.get_logger()
+
+
+class SchemaStore:
+    """Owned by the publisher. `tracker` is asked synchronously; `fetch` brings what it lacks."""
+
+    def __init__(self, config: DrainerConfig, ports: Ports) -> None:
+        self.tracker = SchemaTracker()
+        self.waiting = ""
+        """For what the merge waits here; shown in status."""
+        self._ports = ports
+        self._history = ports.open_ddl_history(config.ddl_history)
+        self._bucket = Bucket(ports.bus, subjects.schemas_bucket(config.feed))
+        self._last_job = 0
+        self._finished: dict[int, tuple[int, int]] = {}
+        self._written: set[str] = set()
+        self._created = False
+
+    @property
+    def bucket_name(self) -> str:
+        return self._bucket.name
+
+    async def fetch(self, after_job: int | None = None) -> int:
+        """Read the jobs after the newest one known, or after `after_job`: jobs may finish out of
+        order. Returns how many. Raises Unavailable."""
+        count = 0
+        start = self._last_job if after_job is None else min(after_job, self._last_job)
+        async for page in self._history.jobs(start):
+            self._add(page)
+            count += len(page)
+        return count
+
+    def _add(self, page: list[DdlJob]) -> None:
+        self.tracker.add_jobs(page)
+        for job in page:
+            self._last_job = max(self._last_job, job.id)
+            if job.binlog is not None and changes_schema(job):
+                self._finished[job.id] = (job.binlog.finished_ts, job.version)
+
+    def version_at(self, commit_ts: int) -> int:
+        """The schema version that the stream had passed at `commit_ts`, as near as the history
+        tells: a job's FinishedTS is never below its binlog's commit_ts (fixtures README)."""
+        return max(
+            (version for ts, version in self._finished.values() if ts <= commit_ts), default=0
+        )
+
+    async def fetch_until_answered(self, why: str, after_job: int | None = None) -> int:
+        """`fetch`, waiting for an unreachable history for as long as it takes."""
+        failures = 0
+        while True:
+            try:
+                count = await self.fetch(after_job)
+            except Unavailable as error:
+                self.waiting = f"{why}: {error}"
+                if not failures:
+                    log.warning("the DDL history is unreachable", error=str(error))
+                await self.pause(failures)
+                failures += 1
+                continue
+            self.waiting = ""
+            return count
+
+    async def pause(self, failures: int) -> None:
+        """Back off before asking again."""
+        delay = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 8))
+        await self._ports.clock.sleep(delay * (0.5 + self._ports.rng.random() / 2))
+
+    async def publish(self, structures: dict[str, TableStructure]) -> None:
+        """Write the structures, by key, that this life has not yet written.
+
+        Raises Unavailable: the outcome doesn't matter, writing again changes nothing.
+        """
+        for key, structure in structures.items():
+            if key in self._written:
+                continue
+            if not self._created:
+                await self._bucket.create()
+                self._created = True
+            try:
+                await self._bucket.put(key, msgspec.json.encode(structure))
+            except StreamMissing:
+                self._created = False
+                self._written.clear()
+                raise
+            self._written.add(key)
+
+
+def key_of(db: str, structure: TableStructure) -> str:
+    """A structure's key in SCHEMAS_<FEED>."""
+    return schema_key(db, structure.name, structure.version)
