@@ -179,11 +179,9 @@ class Column:
         return number
 
     def _string(self, raw: bytes, marks: list[str]) -> str:
-        if not self.binary:
-            try:
-                return str(raw, "utf-8")
-            except UnicodeDecodeError:
-                pass
+        text = None if self.binary else _text(raw)
+        if text is not None:
+            return text
         marks.append(self.name)
         return base64_text(raw)
 
@@ -269,6 +267,14 @@ def _wire_flag(info: ColumnInfo) -> int:
         T_JSON: datum.JSON,
     }
     return flags.get(tp, -1)
+
+
+def _text(raw: bytes) -> str | None:
+    """The text, or None for bytes that are not UTF-8."""
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _as_bytes(value: Value | bytes, is_base64: bool) -> bytes:

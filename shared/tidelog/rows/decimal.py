@@ -84,7 +84,8 @@ def put_decimal(out: bytearray, text: str, precision: int, scale: int) -> None:
     negative = text.startswith("-")
     whole, _, fraction = text.lstrip("+-").partition(".")
     digits = whole.lstrip("0").rjust(layout.int_digits, "0") + fraction.ljust(scale, "0")
-    if len(digits) != precision or not digits.isascii() or not digits.isdigit():
+    missing = not whole and not fraction
+    if missing or len(digits) != precision or not digits.isascii() or not digits.isdigit():
         raise Malformed(f"{text!r} is no decimal({precision},{scale})")
     bits = 0
     at = 0
