@@ -6,8 +6,6 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
-
 from tidelog.actor import first_error
 from tidelog.errors import BadInput, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Rng
@@ -22,6 +20,7 @@ from tidelog.pump_client.routes import Route, Routes
 from tidelog.pump_client.send import Send
 from tidelog.pump_client.strategy import make_strategy
 from tidelog.supervisor import Supervisor
+from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
 
 WRITE_TIMEOUT_S = 15.0
 TRY_TIMEOUT_S = 5.0

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult
 
 from tidelog.actor import Actor
 from tidelog.errors import TidelogError
@@ -16,6 +15,7 @@ from tidelog.pump_client.lane import Lane
 from tidelog.pump_client.pump_list import Pump, PumpList
 from tidelog.subjects import pump as pump_subject
 from tidelog.subjects import registry
+from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult
 
 log = structlog.get_logger()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 
 import structlog
-from tidelog_proto.binlog_pb2 import Binlog, Rollback
 
 from tidelog.actor import Actor, Ref
 from tidelog.errors import ActorStopped, BadInput, TidelogError
@@ -20,6 +19,7 @@ from tidelog.pump_client.errors import NotSent
 from tidelog.pump_client.metrics import GIVEN_UP
 from tidelog.pump_client.pump_list import PumpList
 from tidelog.pump_client.send import Send
+from tidelog_proto.binlog_pb2 import Binlog, Rollback
 
 log = structlog.get_logger()
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
-
 from tidelog.errors import (
     BadInput,
     DeadlineExceeded,
@@ -19,6 +17,7 @@ from tidelog.errors import (
     TidelogError,
     Unavailable,
 )
+from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
 if TYPE_CHECKING:
     import grpc.aio

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from google.protobuf.message import DecodeError
-from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 
 from tidelog.actor import Actor
 from tidelog.errors import DeadlineExceeded, TidelogError, Unavailable, error_class
@@ -21,6 +20,7 @@ from tidelog.pump_client.metrics import BATCHES, LOST_ANSWERS, REFUSED, WRITES
 from tidelog.pump_client.pump_list import Pump, PumpList
 from tidelog.pump_client.send import Send
 from tidelog.subjects import pump as pump_subject
+from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 
 BATCH_BYTES = 256 << 10
 WINDOW = 4

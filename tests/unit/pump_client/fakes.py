@@ -7,13 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidelog_proto.binlog_pb2 import Binlog, BinlogType
-from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
-
 from tidelog import messages, subjects
 from tidelog.errors import DeadlineExceeded, MessageTooLarge, NoResponders, TidelogError
 from tidelog.messages import Nodes, NodeStatus
 from tidelog.ports import Handler, Headers, Message, Subscription
+from tidelog_proto.binlog_pb2 import Binlog, BinlogType
+from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 
 
 class LoopClock:

@@ -1,0 +1,70 @@
+"""What became of each transaction: the workload's TiKV, as the Pump sees it. Pure."""
+
+from __future__ import annotations
+
+from tidelog.ports import Verdict
+
+OPEN, COMMITTED, ROLLED_BACK = "undecided", "committed", "rolled_back"
+MAX_DECIDED = 1 << 18
+
+
+class Outcome:
+    """`expected`: no Commit or Rollback is coming, a Pump has to ask. `answered`: it was told."""
+
+    __slots__ = ("answered", "commit_ts", "expected", "state")
+
+    def __init__(self) -> None:
+        self.state = OPEN
+        self.commit_ts = 0
+        self.expected = False
+        self.answered = False
+
+
+class Outcomes:
+    """By start_ts. A decision is never taken back."""
+
+    def __init__(self, limit: int = MAX_DECIDED) -> None:
+        self._limit = limit
+        self._outcomes: dict[int, Outcome] = {}
+
+    def begin(self, start_ts: int) -> None:
+        if len(self._outcomes) >= self._limit:
+            oldest = next(iter(self._outcomes))
+            assert self._outcomes[oldest].state != OPEN, "too many open transactions"
+            del self._outcomes[oldest]
+        self._outcomes[start_ts] = Outcome()
+
+    def commit(self, start_ts: int, commit_ts: int) -> bool:
+        """False when somebody forced a rollback before."""
+        outcome = self._outcomes[start_ts]
+        if outcome.state != OPEN:
+            return False
+        outcome.state, outcome.commit_ts = COMMITTED, commit_ts
+        return True
+
+    def roll_back(self, start_ts: int) -> None:
+        outcome = self._outcomes[start_ts]
+        assert outcome.state != COMMITTED
+        outcome.state = ROLLED_BACK
+
+    def abandon(self, start_ts: int) -> None:
+        """Its client died: a Pump that has its Prewrite must ask."""
+        self._outcomes[start_ts].expected = True
+
+    def verdict(self, start_ts: int, *, force: bool) -> Verdict:
+        """A forced question about an open (or unknown) transaction rolls it back for good."""
+        outcome = self._outcomes.get(start_ts)
+        if outcome is None:
+            if not force:
+                return Verdict(OPEN)
+            self.begin(start_ts)
+            outcome = self._outcomes[start_ts]
+        if outcome.state == OPEN and force:
+            outcome.state = ROLLED_BACK
+        if outcome.state != OPEN:
+            outcome.answered = True
+        return Verdict(outcome.state, outcome.commit_ts)
+
+    def unasked(self) -> int:
+        """Transactions whose clients died and that no Pump has asked about yet."""
+        return sum(1 for one in self._outcomes.values() if one.expected and not one.answered)

@@ -1,0 +1,93 @@
+"""A workload against fake Pumps, a fake registry and virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tests.unit.pump_client.fakes import (
+    Dice,
+    FakeCluster,
+    LoopClock,
+    MemoryBus,
+    MemoryRequest,
+)
+from tidelog import subjects
+from tidelog.messages import (
+    DdlAppend,
+    Empty,
+    TsoReply,
+    TsoRequest,
+    TxnStatusReply,
+    TxnStatusRequest,
+    decode,
+    decode_reply,
+    encode,
+)
+from tidelog.ports import Ports
+from tidelog.sim.loop import SimLoop, run_loop
+from tidelog.workload import Committed, Workload, WorkloadConfig
+from tidelog_proto.binlog_pb2 import Binlog
+
+
+@dataclass
+class Bed:
+    """`ledger` and `binlogs` are what a run left."""
+
+    config: WorkloadConfig
+    nodes: tuple[str, ...] = ("p1", "p2")
+    ledger: list[Committed] = field(default_factory=list)
+    jobs: list[bytes] = field(default_factory=list)
+
+    def run(self, seed: int = 1) -> Workload:
+        return run_loop(SimLoop(seed), self._main())
+
+    async def _main(self) -> Workload:
+        self.bus = MemoryBus()
+        self.cluster = FakeCluster(self.bus, *self.nodes)
+        for pump in self.cluster.pumps.values():
+            pump.delay_s = 0.002
+        await self.cluster.start()
+        self._ts = 1 << 40
+        await self.bus.serve(subjects.registry("c", "tso"), self._tso)
+        await self.bus.serve(subjects.registry("c", "ddl-append"), self._append)
+        ports = cast(Ports, _SomePorts(clock=LoopClock(), rng=Dice(), bus=self.bus))
+        workload = Workload(ports, self.config, self.ledger.append)
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(workload.run(stop))
+            await workload.finished.wait()
+            assert await workload.client.flush(60)
+            await self.ask_dead(workload)
+            stop.set()
+        return workload
+
+    async def ask_dead(self, workload: Workload) -> None:
+        """What a Pump does about Prewrites that stay open."""
+        ended = {b.start_ts for b in self.binlogs if b.tp}
+        for start_ts in sorted({b.start_ts for b in self.binlogs} - ended):
+            answer = await self.bus.request(
+                subjects.txnstatus("c"), encode(TxnStatusRequest(start_ts)), timeout_s=1
+            )
+            assert decode_reply(answer.data, TxnStatusReply).state in ("committed", "rolled_back")
+        assert workload.outcomes.unasked() == 0
+
+    @property
+    def binlogs(self) -> list[Binlog]:
+        return [b for pump in self.cluster.pumps.values() for b in pump.taken]
+
+    async def _tso(self, request: MemoryRequest) -> None:
+        self._ts += decode(request.data, TsoRequest).count
+        request.respond(encode(TsoReply(self._ts)))
+
+    async def _append(self, request: MemoryRequest) -> None:
+        self.jobs.append(bytes(decode(request.data, DdlAppend).job))
+        request.respond(encode(Empty()))
+
+
+@dataclass
+class _SomePorts:
+    clock: Any
+    rng: Any
+    bus: Any
