@@ -54,6 +54,8 @@ class SchemaTracker:
         self._jobs: dict[int, DdlJob] = {}
         self._schemas = Schemas()
         self._outcomes: dict[int, tuple[Affected, ...]] = {}
+        self._touching: dict[int, list[tuple[int, int]]] = {}
+        """Per table id, (version, job id) of the jobs that changed it, rising."""
         self._pruned = 0
         self.version = 0
         """The highest schema version applied."""
@@ -73,8 +75,11 @@ class SchemaTracker:
             )
             self._schemas = Schemas()
             self._outcomes = {}
+            self._touching = {}
         for job in pending:
-            self._outcomes[job.id] = self._apply(job)
+            affected = self._outcomes[job.id] = self._apply(job)
+            for table_id in _touched(affected):
+                self._touching.setdefault(table_id, []).append((job.version, job.id))
             self.version = max(self.version, job.version)
 
     def table(self, table_id: int, schema_version: int) -> TableAt:
@@ -128,11 +133,10 @@ class SchemaTracker:
         version, with its new columns, come before it. A Drainer that meets one whose table is newer
         than the last DDL it forwarded finds here what to forward first.
         """
-        return [
-            job.id
-            for job in sorted(self._jobs.values(), key=lambda job: job.version)
-            if after < job.version <= up_to and _touches(self._outcomes.get(job.id, ()), table_id)
-        ]
+        touching = self._touching.get(table_id, [])
+        if not touching or touching[-1][0] <= after:
+            return []
+        return [job_id for version, job_id in touching if after < version <= up_to]
 
     def prune(self, below: int) -> None:
         """Forget what only mutations and DDLs below schema version `below` could ask for."""
@@ -141,7 +145,11 @@ class SchemaTracker:
         gone = [job.id for job in self._jobs.values() if job.version < below]
         for job_id in gone:
             del self._jobs[job_id]
-            self._outcomes.pop(job_id, None)
+            for table_id in _touched(self._outcomes.pop(job_id, ())):
+                kept = [entry for entry in self._touching[table_id] if entry[1] != job_id]
+                self._touching[table_id] = kept
+                if not kept:
+                    del self._touching[table_id]
 
     def _is_news(self, job: DdlJob) -> bool:
         known = self._jobs.get(job.id)
@@ -160,12 +168,9 @@ def changes_schema(job: DdlJob) -> bool:
     return done and job.version > 0
 
 
-def _touches(affected: tuple[Affected, ...], table_id: int) -> bool:
-    return any(
-        state is not None and state.info.id == table_id
-        for one in affected
-        for state in (one.before, one.after)
-    )
+def _touched(affected: tuple[Affected, ...]) -> set[int]:
+    states = [state for one in affected for state in (one.before, one.after)]
+    return {state.info.id for state in states if state is not None}
 
 
 def _session_db(job: DdlJob, affected: tuple[Affected, ...]) -> str:
