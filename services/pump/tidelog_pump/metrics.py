@@ -6,7 +6,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 LOSS = Counter("binlog_pump_loss_binlog_count", "Commits whose Prewrite this Pump does not hold")
 REFUSED = Counter("tidelog_pump_refused", "payloads not taken, by error class", ["error"])
-WRITTEN = Counter("tidelog_pump_written", "payloads fdatasynced", ["kind"])
+WRITTEN = Counter("tidelog_pump_written", "binlogs fdatasynced")
 NOTED = Counter(
     "tidelog_pump_noted",
     "binlogs taken but not as usual: duplicate, late_copy, repeated_prewrite, closed_prewrite, "

@@ -1,0 +1,34 @@
+"""Which transactions are over: the last ones from memory, older ones from the index. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog_pump.index import State, Transaction
+
+LIMIT = 1 << 17
+"""More than the buffer between writer and indexer can hold; older ones the index knows."""
+
+
+class ClosedStarts:
+    """start_ts -> commit_ts, 0 for a Rollback: the last `LIMIT` from memory, older by `look_up`."""
+
+    def __init__(self, look_up: Callable[[int], Transaction | None], limit: int = LIMIT) -> None:
+        self._look_up = look_up
+        self._limit = limit
+        self._recent: dict[int, int] = {}
+
+    def add(self, start_ts: int, commit_ts: int) -> None:
+        self._recent[start_ts] = commit_ts
+        if len(self._recent) > self._limit:
+            del self._recent[next(iter(self._recent))]
+
+    def get(self, start_ts: int) -> int | None:
+        """commit_ts, 0 if rolled back, None if the transaction is open or unknown."""
+        recent = self._recent.get(start_ts)
+        if recent is not None:
+            return recent
+        known = self._look_up(start_ts)
+        if known is None or known.state is State.OPEN:
+            return None
+        return known.commit_ts

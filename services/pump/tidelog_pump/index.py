@@ -1,0 +1,156 @@
+"""What the index keeps: keys and values as bytes (design section 6, Index). Pure.
+
+    c commit_ts start_ts -> where its Prewrite is               what a pull scans
+    p start_ts   -> state, commit_ts, where its Prewrite is     pairing, duplicates, inspection
+    o start_ts   -> bound, where its Prewrite is                the open Prewrites, for the restart
+    u start_ts   -> commit_ts, where the Commit is              Commits without their Prewrite
+    h            -> head: the next record to index, and W there
+
+Timestamps in keys are big-endian, so that the order of bytes is the order of time.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from tidelog.timestamps import TS_MAX
+
+
+class Pointer(NamedTuple):
+    """A record: segment number and offset of its header."""
+
+    fid: int
+    offset: int
+
+
+class Place(NamedTuple):
+    """A Prewrite's record: the pointer, the payload's bytes, where its body begins in it."""
+
+    fid: int
+    offset: int
+    length: int
+    body: int
+
+
+class State(IntEnum):
+    OPEN = 0
+    COMMITTED = 1
+    ROLLED_BACK = 2
+    UNPAIRED = 3
+    """A Commit came, its Prewrite did not."""
+
+
+class Transaction(NamedTuple):
+    """What `p` says of a start_ts; `place` is all zero while UNPAIRED."""
+
+    state: State
+    commit_ts: int
+    place: Place
+
+
+class Head(NamedTuple):
+    """Everything before this pointer is indexed; `high_ts` is W there, in log order."""
+
+    fid: int
+    offset: int
+    high_ts: int
+
+
+_KEY = struct.Struct(">cQ")
+_POINTER = struct.Struct("<IQ")
+_COMMIT_KEY = struct.Struct(">cQQ")
+_PLACE = struct.Struct("<IQIB")
+_TRANSACTION = struct.Struct("<BQIQIB")
+_OPEN = struct.Struct("<QIQIB")
+_UNPAIRED = struct.Struct("<QIQ")
+_HEAD = struct.Struct("<IQQ")
+HEAD_KEY = b"h"
+NOWHERE = Place(0, 0, 0, 0)
+
+
+def pack_pointer(pointer: Pointer) -> bytes:
+    """12 bytes, as the original's (original.md B.1.5)."""
+    return _POINTER.pack(*pointer)
+
+
+def unpack_pointer(data: bytes) -> Pointer:
+    return Pointer(*_POINTER.unpack(data))
+
+
+def commit_key(commit_ts: int, start_ts: int) -> bytes:
+    """With the start_ts, so that two transactions of one commit_ts are seen, not overwritten."""
+    return _COMMIT_KEY.pack(b"c", commit_ts, start_ts)
+
+
+def commit_range(after_ts: int, up_to: int) -> tuple[bytes, bytes]:
+    """Keys of the Commits with after_ts < commit_ts <= up_to, as [start, stop)."""
+    return _KEY.pack(b"c", after_ts + 1), _KEY.pack(b"c", min(up_to, TS_MAX) + 1)
+
+
+def pack_place(place: Place) -> bytes:
+    return _PLACE.pack(*place)
+
+
+def unpack_commit(key: bytes, value: bytes) -> tuple[int, int, Place]:
+    """(commit_ts, start_ts, where the Prewrite is)."""
+    _, commit_ts, start_ts = _COMMIT_KEY.unpack(key)
+    return commit_ts, start_ts, Place(*_PLACE.unpack(value))
+
+
+def transaction_key(start_ts: int) -> bytes:
+    return _KEY.pack(b"p", start_ts)
+
+
+def pack_transaction(transaction: Transaction) -> bytes:
+    return _TRANSACTION.pack(transaction.state, transaction.commit_ts, *transaction.place)
+
+
+def unpack_transaction(value: bytes) -> Transaction:
+    state, commit_ts, fid, offset, length, body = _TRANSACTION.unpack(value)
+    return Transaction(State(state), commit_ts, Place(fid, offset, length, body))
+
+
+def open_key(start_ts: int) -> bytes:
+    return _KEY.pack(b"o", start_ts)
+
+
+def open_range() -> tuple[bytes, bytes]:
+    return b"o", b"p"
+
+
+def pack_open(bound: int, place: Place) -> bytes:
+    return _OPEN.pack(bound, *place)
+
+
+def unpack_open(key: bytes, value: bytes) -> tuple[int, int, Place]:
+    """(start_ts, bound, where the Prewrite is)."""
+    bound, fid, offset, length, body = _OPEN.unpack(value)
+    return int.from_bytes(key[1:], "big"), bound, Place(fid, offset, length, body)
+
+
+def unpaired_key(start_ts: int) -> bytes:
+    return _KEY.pack(b"u", start_ts)
+
+
+def unpaired_range() -> tuple[bytes, bytes]:
+    return b"u", b"v"
+
+
+def pack_unpaired(commit_ts: int, pointer: Pointer) -> bytes:
+    return _UNPAIRED.pack(commit_ts, *pointer)
+
+
+def unpack_unpaired(key: bytes, value: bytes) -> tuple[int, int, Pointer]:
+    """(start_ts, commit_ts, where the Commit is)."""
+    commit_ts, fid, offset = _UNPAIRED.unpack(value)
+    return int.from_bytes(key[1:], "big"), commit_ts, Pointer(fid, offset)
+
+
+def pack_head(head: Head) -> bytes:
+    return _HEAD.pack(*head)
+
+
+def unpack_head(value: bytes) -> Head:
+    return Head(*_HEAD.unpack(value))

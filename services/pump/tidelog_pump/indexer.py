@@ -1,0 +1,152 @@
+"""The indexer: what is synced becomes findable, then the sorter is told (section 6, Index).
+
+It owns the index and, at the start, reads the log from the index's head to its end before anything
+else runs. An index that claims more than the log holds is thrown away and built again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from tidelog.actor import Actor, Ref
+from tidelog.failpoints import hit
+from tidelog.ports import Clock, IndexStore
+from tidelog_pump import index
+from tidelog_pump.high_ts import HighTs
+from tidelog_pump.index import Head, Place, Pointer, Transaction
+from tidelog_pump.intake import Stored
+from tidelog_pump.metrics import LOSS
+from tidelog_pump.pairing import Pairing
+from tidelog_pump.payload import classify
+from tidelog_pump.segments import Segments
+from tidelog_pump.sorter_actor import Indexed, Recovered, SorterMessage
+
+log = structlog.get_logger()
+
+BATCH_ENTRIES = 512
+PAGE = 4096
+
+
+class Written(msgspec.Struct, frozen=True):
+    """Records that are in the log, synced, in its order."""
+
+    stored: list[Stored]
+
+
+IndexerMessage = Written
+
+
+def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
+    """What the index knows of a start_ts."""
+    value = store.get(index.transaction_key(start_ts))
+    return None if value is None else index.unpack_transaction(value)
+
+
+class Indexer(Actor[IndexerMessage]):
+    max_bytes = 16 << 20
+
+    def __init__(
+        self,
+        clock: Clock,
+        segments: Segments,
+        store: IndexStore,
+        sorter: Ref[SorterMessage],
+        *,
+        follow: bool,
+        clock_skew_s: float,
+    ) -> None:
+        self._clock = clock
+        self._segments = segments
+        self._store = store
+        self._sorter = sorter
+        self._follow = follow
+        self._skew_ms = int(clock_skew_s * 1000)
+        self._pairing: Pairing
+        self._reported_loss = 0
+        self.replayed = 0
+
+    def weigh(self, message: IndexerMessage) -> int:
+        return 64 + 128 * len(message.stored)
+
+    async def on_start(self) -> None:
+        await self._segments.open()
+        self._pairing = self._load()
+        async for records in self._segments.scan(Pointer(*self._pairing.head[:2])):
+            wall_ms = self._clock.wall_ms()
+            for pointer, payload in records:
+                facts = classify(payload)
+                place = Place(pointer.fid, pointer.offset, len(payload), facts.body)
+                self._feed(Stored(facts.kind, facts.start_ts, facts.commit_ts, place), wall_ms)
+            self._write()
+            self.replayed += len(records)
+        self._write()
+        pairing = self._pairing
+        log.info("log read", replayed=self.replayed, open=pairing.open_count)
+        await self._sorter.tell(Recovered(pairing.high.value, pairing.opened()))
+
+    def _load(self) -> Pairing:
+        """The state at the index's head; from the first record on if there is no usable index."""
+        start = self._segments.start
+        head = Head(*start, 0)
+        value = self._store.get(index.HEAD_KEY)
+        if value is not None:
+            head = index.unpack_head(value)
+            if Pointer(*head[:2]) > self._segments.end or head.fid < start.fid:
+                log.warning("the index does not fit the log, building it again", head=head)
+                self._store.delete_range(b"\x00", b"\xff")
+                head = Head(*start, 0)
+        opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
+        high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
+        return Pairing(lambda ts: look_up(self._store, ts), head, opened, high)
+
+    def _open_prewrites(self) -> list[tuple[int, int, Place]]:
+        start, stop = index.open_range()
+        found: list[tuple[int, int, Place]] = []
+        while True:
+            page = self._store.scan(start, stop, PAGE)
+            found += [index.unpack_open(key, value) for key, value in page]
+            if len(page) < PAGE:
+                return found
+            start = page[-1][0] + b"\x00"
+
+    async def on_batch(self, batch: list[IndexerMessage]) -> None:
+        wall_ms = self._clock.wall_ms()
+        closed: list[tuple[int, int]] = []
+        for message in batch:
+            for stored in message.stored:
+                closed += self._feed(stored, wall_ms)
+        closed += self._write()
+        if closed:
+            await self._sorter.tell(Indexed(closed))
+
+    def _feed(self, stored: Stored, wall_ms: int) -> list[tuple[int, int]]:
+        self._pairing.feed(stored, wall_ms)
+        return self._write() if len(self._pairing) >= BATCH_ENTRIES else []
+
+    def _write(self) -> list[tuple[int, int]]:
+        changes = self._pairing.take()
+        hit("pump.indexer.before_write")
+        self._store.write(changes.puts, changes.deletes)
+        LOSS.inc(self._pairing.unpaired - self._reported_loss)
+        self._reported_loss = self._pairing.unpaired
+        return changes.closed
+
+    async def on_stop(self) -> None:
+        self._store.close()
+        self._segments.close()
+
+    def status(self) -> dict[str, object]:
+        pairing = self._pairing
+        first = self._store.scan(*index.unpaired_range(), 16)
+        return {
+            "head": list(pairing.head[:2]),
+            "replayed": self.replayed,
+            "open": pairing.open_count,
+            "unpaired_commits": [
+                {"start_ts": start_ts, "commit_ts": commit_ts, "segment": at.fid, "at": at.offset}
+                for start_ts, commit_ts, at in (index.unpack_unpaired(*entry) for entry in first)
+            ],
+            "late_pairs": pairing.late_pairs,
+            "conflicts": pairing.conflicts,
+        }

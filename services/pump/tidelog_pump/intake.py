@@ -1,0 +1,137 @@
+"""What becomes of each payload handed in: stored, answered without storing, or refused. Pure.
+
+A Prewrite of a transaction that is over is stored and acked, not opened; a second Commit of one
+start_ts is a counted duplicate when equal and a typed error when not (design section 7).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from tidelog import record
+from tidelog.errors import DiskFull, InvariantBroken, NotOnline, TidelogError, UnparsablePayload
+from tidelog.messages import ONLINE
+from tidelog.ports import Buffer
+from tidelog_pump.closed import ClosedStarts
+from tidelog_pump.index import Place
+from tidelog_pump.payload import Facts, Kind, classify
+
+
+class Note(Enum):
+    """Taken, but not as usual; the values are metric labels."""
+
+    DUPLICATE = "duplicate"
+    CLOSED_PREWRITE = "closed_prewrite"
+    CONFLICT = "conflict"
+    STRAY_ROLLBACK = "stray_rollback"
+
+
+class Stored(NamedTuple):
+    """A record to index: `place.fid` and `place.offset` are set once it is written."""
+
+    kind: Kind
+    start_ts: int
+    commit_ts: int
+    place: Place
+
+
+class Intake:
+    """One batch: `take` each payload, write `chunks`, then `placed`."""
+
+    def __init__(self, closed: ClosedStarts, state: str, *, disk_full: bool) -> None:
+        self.chunks: list[Buffer] = []
+        self.size = 0
+        self.max_ts = 0
+        self.entered: list[int] = []
+        self.notes: list[Note] = []
+        self._closed = closed
+        self._state = state
+        self._disk_full = disk_full
+        self._records: list[tuple[Facts, int]] = []
+
+    def __len__(self) -> int:
+        """Records to write."""
+        return len(self._records)
+
+    def take(self, payload: Buffer, *, own: bool = False) -> TidelogError | None:
+        """Why the payload is refused, or None. `own`: the Pump's, where a fake is allowed."""
+        if not payload:
+            return self._refuses_prewrites()
+        try:
+            facts = classify(payload)
+        except UnparsablePayload as error:
+            return error
+        match facts.kind:
+            case Kind.PREWRITE:
+                return self._prewrite(facts)
+            case Kind.COMMIT:
+                return self._commit(facts)
+            case Kind.ROLLBACK:
+                return self._rollback(facts)
+            case Kind.FAKE:
+                if not own:
+                    return UnparsablePayload("fake binlogs are the Pump's own")
+                self._store(facts)
+                return None
+
+    def _refuses_prewrites(self) -> TidelogError | None:
+        if self._state != ONLINE:
+            return NotOnline(f"this Pump is {self._state}")
+        if self._disk_full:
+            return DiskFull("too little space for Prewrites")
+        return None
+
+    def _prewrite(self, facts: Facts) -> TidelogError | None:
+        refusal = self._refuses_prewrites()
+        if refusal is not None:
+            return refusal
+        if self._closed.get(facts.start_ts) is None:
+            self.entered.append(facts.start_ts)
+        else:
+            self.notes.append(Note.CLOSED_PREWRITE)
+        self._store(facts)
+        return None
+
+    def _commit(self, facts: Facts) -> TidelogError | None:
+        before = self._closed.get(facts.start_ts)
+        if before is None:
+            self._closed.add(facts.start_ts, facts.commit_ts)
+            self._store(facts)
+            return None
+        if before == facts.commit_ts:
+            self.notes.append(Note.DUPLICATE)
+            return None
+        self.notes.append(Note.CONFLICT)
+        what = f"committed at {before}" if before else "rolled back"
+        return InvariantBroken(
+            f"transaction {facts.start_ts} is {what}, and now a Commit at {facts.commit_ts} came"
+        )
+
+    def _rollback(self, facts: Facts) -> TidelogError | None:
+        before = self._closed.get(facts.start_ts)
+        if before is None:
+            self._closed.add(facts.start_ts, 0)
+            self._store(facts)
+        else:
+            self.notes.append(Note.DUPLICATE if before == 0 else Note.STRAY_ROLLBACK)
+        return None
+
+    def _store(self, facts: Facts) -> None:
+        self._records.append((facts, self.size))
+        self.chunks.append(record.header(facts.payload))
+        self.chunks.append(facts.payload)
+        self.size += record.HEADER_BYTES + len(facts.payload)
+        self.max_ts = max(self.max_ts, facts.start_ts, facts.commit_ts)
+
+    def placed(self, fid: int, offset: int) -> list[Stored]:
+        """The records in log order, now that the first byte of the batch is at `offset`."""
+        return [
+            Stored(
+                facts.kind,
+                facts.start_ts,
+                facts.commit_ts,
+                Place(fid, offset + at, len(facts.payload), facts.body),
+            )
+            for facts, at in self._records
+        ]

@@ -1,0 +1,141 @@
+"""From log records to index entries: which Commit belongs to which Prewrite (section 7). Pure.
+
+Fed in log order, live and at the restart alike; what it decides depends on the log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidelog import record
+from tidelog_pump import index
+from tidelog_pump.high_ts import HighTs
+from tidelog_pump.index import NOWHERE, Head, Place, Pointer, State, Transaction
+from tidelog_pump.intake import Stored
+from tidelog_pump.payload import Kind
+
+
+class Changes(NamedTuple):
+    """One index batch, and the (start_ts, commit_ts or 0) that it closes."""
+
+    puts: list[tuple[bytes, bytes]]
+    deletes: list[bytes]
+    closed: list[tuple[int, int]]
+
+
+class Pairing:
+    def __init__(
+        self,
+        look_up: Callable[[int], Transaction | None],
+        head: Head,
+        opened: list[tuple[int, int, Place]],
+        high: HighTs,
+    ) -> None:
+        self.head = head
+        self.high = high
+        self.unpaired = 0
+        self.late_pairs = 0
+        self.conflicts = 0
+        self._look_up = look_up
+        self._open = {start: (bound, place) for start, bound, place in opened}
+        self._puts: dict[bytes, bytes] = {}
+        self._deletes: dict[bytes, None] = {}
+        self._fresh: dict[int, Transaction] = {}
+        self._closed: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        """Entries of the batch so far."""
+        return len(self._puts)
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    def opened(self) -> list[tuple[int, int]]:
+        """Open Prewrites as (start_ts, bound), in log order."""
+        return [(start, bound) for start, (bound, _) in self._open.items()]
+
+    def feed(self, stored: Stored, wall_ms: int) -> None:
+        kind, start_ts, commit_ts, place = stored
+        match kind:
+            case Kind.PREWRITE:
+                self._prewrite(start_ts, place, wall_ms)
+            case Kind.COMMIT:
+                self._commit(start_ts, commit_ts, place, wall_ms)
+            case Kind.ROLLBACK:
+                self._rollback(start_ts)
+            case Kind.FAKE:
+                # A fake's timestamp came from the oracle: under `embedded` nothing else vouches.
+                self.high.value = max(self.high.value, commit_ts)
+        after = place.offset + record.HEADER_BYTES + place.length
+        self.head = Head(place.fid, after, self.high.value)
+
+    def take(self) -> Changes:
+        """The batch so far, with the head; the next one begins."""
+        self._puts[index.HEAD_KEY] = index.pack_head(self.head)
+        changes = Changes(list(self._puts.items()), list(self._deletes), self._closed)
+        self._puts, self._deletes, self._fresh, self._closed = {}, {}, {}, []
+        return changes
+
+    def _known(self, start_ts: int) -> Transaction | None:
+        return self._fresh.get(start_ts) or self._look_up(start_ts)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self._deletes.pop(key, None)
+        self._puts[key] = value
+
+    def _delete(self, key: bytes) -> None:
+        self._puts.pop(key, None)
+        self._deletes[key] = None
+
+    def _set(self, start_ts: int, state: State, commit_ts: int, place: Place) -> None:
+        transaction = Transaction(state, commit_ts, place)
+        self._fresh[start_ts] = transaction
+        self._put(index.transaction_key(start_ts), index.pack_transaction(transaction))
+
+    def _prewrite(self, start_ts: int, place: Place, wall_ms: int) -> None:
+        if self.high.follow:
+            self.high.claim(start_ts, wall_ms)
+        known = self._known(start_ts)
+        if known is None:
+            bound = max(start_ts, self.high.value)
+            self._open[start_ts] = (bound, place)
+            self._set(start_ts, State.OPEN, 0, place)
+            self._put(index.open_key(start_ts), index.pack_open(bound, place))
+        elif known.state is State.UNPAIRED:
+            self.late_pairs += 1
+            self._delete(index.unpaired_key(start_ts))
+            self._pair(start_ts, known.commit_ts, place)
+
+    def _pair(self, start_ts: int, commit_ts: int, place: Place) -> None:
+        self._set(start_ts, State.COMMITTED, commit_ts, place)
+        self._put(index.commit_key(commit_ts, start_ts), index.pack_place(place))
+        self._closed.append((start_ts, commit_ts))
+
+    def _commit(self, start_ts: int, commit_ts: int, place: Place, wall_ms: int) -> None:
+        if self.high.follow:
+            self.high.claim(commit_ts, wall_ms)
+        _, prewrite = self._open.pop(start_ts, (0, None))
+        if prewrite is not None:
+            self._delete(index.open_key(start_ts))
+            self._pair(start_ts, commit_ts, prewrite)
+            return
+        known = self._known(start_ts)
+        if known is None:
+            self.unpaired += 1
+            self._set(start_ts, State.UNPAIRED, commit_ts, NOWHERE)
+            pointer = Pointer(place.fid, place.offset)
+            self._put(index.unpaired_key(start_ts), index.pack_unpaired(commit_ts, pointer))
+            self._closed.append((start_ts, commit_ts))
+        elif known.commit_ts != commit_ts:
+            self.conflicts += 1
+
+    def _rollback(self, start_ts: int) -> None:
+        _, prewrite = self._open.pop(start_ts, (0, None))
+        if prewrite is not None:
+            self._delete(index.open_key(start_ts))
+        elif self._known(start_ts) is not None:
+            return
+        self._set(start_ts, State.ROLLED_BACK, 0, prewrite or NOWHERE)
+        self._closed.append((start_ts, 0))

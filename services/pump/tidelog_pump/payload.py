@@ -1,0 +1,170 @@
+"""Binlog bytes without building their values: what a record is, and the Commit a reader gets.
+
+A Prewrite may be two gigabytes; nothing here copies it. `classify` reads the few small fields.
+The Prewrite rewritten as a Commit (fixtures README) is `commit_head` before the Prewrite's bytes
+from `Facts.body` on: a new tp, start_ts and commit_ts, everything else as it was written.
+For what a TiDB writes that is byte for byte what the original answers. Pure.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from tidelog.errors import UnparsablePayload
+from tidelog.ports import Buffer
+from tidelog.timestamps import TS_MAX
+from tidelog_proto.binlog_pb2 import Binlog
+
+_SHALLOW_ABOVE = 64 << 10
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_TP, _START, _COMMIT, _KEY = 1, 2, 3, 4
+
+
+class Kind(IntEnum):
+    """What a record is to the Pump. A fake is the Pump's own: a Rollback whose start_ts equals
+    its commit_ts (original.md B.5)."""
+
+    PREWRITE = 0
+    COMMIT = 1
+    ROLLBACK = 2
+    FAKE = 3
+
+
+class Facts(NamedTuple):
+    """`commit_ts` is 0 for a Prewrite or Rollback. `payload` is what to store: the given bytes, or
+    the same fields in order. `body` is where its fields after tp, start_ts and commit_ts begin."""
+
+    kind: Kind
+    start_ts: int
+    commit_ts: int
+    payload: Buffer
+    body: int
+
+
+def classify(payload: Buffer) -> Facts:
+    """The kind and timestamps of a serialised Binlog. Raises UnparsablePayload."""
+    if len(payload) <= _SHALLOW_ABOVE:
+        payload = payload if isinstance(payload, bytes) else bytes(payload)
+        try:
+            binlog = Binlog.FromString(payload)
+        except DecodeError as error:
+            raise UnparsablePayload("the payload is no Binlog") from error
+        # Written again the same: in order, each field once, no type that we don't know.
+        if payload[:1] == b"\x08" and binlog.SerializeToString() == payload:
+            body = 3 + _varint_bytes(binlog.start_ts)
+            if payload[body : body + 1] == b"\x18":
+                body += 1 + _varint_bytes(binlog.commit_ts)
+            return _judge(binlog.tp, binlog.start_ts, binlog.commit_ts, payload, body)
+    return _shallow(payload)
+
+
+def _varint_bytes(value: int) -> int:
+    return (value.bit_length() + 6) // 7 if value > 0 else 1
+
+
+def _judge(tp: int, start_ts: int, commit_ts: int, payload: Buffer, body: int) -> Facts:
+    if tp > Kind.ROLLBACK:
+        raise UnparsablePayload(f"binlogs of type {tp} are obsolete or unknown")
+    if not 0 < start_ts <= TS_MAX or not 0 <= commit_ts <= TS_MAX:
+        raise UnparsablePayload(f"timestamps {start_ts}, {commit_ts} are none of an oracle")
+    if tp == Kind.COMMIT:
+        if commit_ts <= start_ts:
+            raise UnparsablePayload(f"commit_ts {commit_ts} is not above start_ts {start_ts}")
+        return Facts(Kind.COMMIT, start_ts, commit_ts, payload, body)
+    if tp == Kind.ROLLBACK and commit_ts == start_ts:
+        return Facts(Kind.FAKE, start_ts, commit_ts, payload, body)
+    return Facts(Kind.ROLLBACK if tp else Kind.PREWRITE, start_ts, 0, payload, body)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    for position in range(at, min(at + 10, len(data))):
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position + 1
+        shift += 7
+    raise UnparsablePayload("a varint of the payload has no end")
+
+
+def _fields(data: memoryview) -> list[tuple[int, int, int, int]]:
+    """Top-level fields as (number, start, value or start of bytes, end)."""
+    found: list[tuple[int, int, int, int]] = []
+    at, size = 0, len(data)
+    while at < size:
+        start = at
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+        elif wire == _BYTES:
+            length, value = _varint(data, at)
+            at = value + length
+        elif wire in (_FIXED64, _FIXED32):
+            value, at = at, at + (8 if wire == _FIXED64 else 4)
+        else:
+            raise UnparsablePayload("the payload is no Binlog")
+        if at > size or tag >> 3 == 0 or (tag >> 3 <= _COMMIT and wire != _VARINT):
+            raise UnparsablePayload("the payload is no Binlog")
+        found.append((tag >> 3, start, value, at))
+    return found
+
+
+def _shallow(payload: Buffer) -> Facts:
+    """The same without building the message: for large payloads, and for unusual ones."""
+    data = memoryview(payload)
+    fields = _fields(data)
+    values = {_TP: 0, _START: 0, _COMMIT: 0}
+    for number, _, value, _ in fields:
+        if number in values:
+            values[number] = value
+    lead = [field for field in fields if field[0] <= _COMMIT]
+    body = max((end for *_, end in lead), default=0)
+    if fields[: len(lead)] != lead:
+        rest = b"".join(data[start:end] for number, start, _, end in fields if number > _COMMIT)
+        head = _head(values[_TP], values[_START], values[_COMMIT])
+        payload, body = head + rest, len(head)
+    return _judge(values[_TP], values[_START], values[_COMMIT], payload, body)
+
+
+def prewrite_key(head: Buffer) -> bytes:
+    """The prewrite_key, from a payload's first bytes (64 KiB are plenty); empty if none."""
+    data = memoryview(head)
+    at = 0
+    try:
+        while at < len(data):
+            tag, at = _varint(data, at)
+            length, at = _varint(data, at)
+            if tag >> 3 == _KEY:
+                return bytes(data[at : at + length])
+            at += length if tag & 7 == _BYTES else 0
+    except UnparsablePayload:
+        pass
+    return b""
+
+
+def _head(tp: int, start_ts: int, commit_ts: int) -> bytes:
+    return Binlog(tp=tp, start_ts=start_ts, commit_ts=commit_ts).SerializeToString()  # type: ignore[arg-type]
+
+
+def commit_head(start_ts: int, commit_ts: int) -> bytes:
+    """The first fields of the Commit that a reader gets: tp, start_ts, commit_ts."""
+    return _head(Kind.COMMIT, start_ts, commit_ts)
+
+
+def fake(ts: int) -> bytes:
+    """A fake binlog at `ts`."""
+    return _head(Kind.ROLLBACK, ts, ts)
+
+
+def verdict(start_ts: int, commit_ts: int, key: bytes) -> bytes:
+    """The Commit (or, with commit_ts 0, the Rollback) that closes a Prewrite nobody closed."""
+    return Binlog(
+        tp=1 if commit_ts else 2,  # type: ignore[arg-type]
+        start_ts=start_ts,
+        commit_ts=commit_ts,
+        prewrite_key=key,
+    ).SerializeToString()

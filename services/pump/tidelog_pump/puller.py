@@ -1,0 +1,162 @@
+"""The puller: long polls of the Drainers (design section 5, `pull`).
+
+resolved_ts is taken first, from the sorter, then the index is scanned up to it (I2). Each poll runs
+in a task of its own, so that a waiting one holds nobody back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import structlog
+from google.protobuf.message import DecodeError
+
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
+from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
+from tidelog_proto.transport_pb2 import PullFrame, PullRequest
+from tidelog_pump.frames import FRAME_BYTES, Framer
+from tidelog_pump.metrics import PULLED
+from tidelog_pump.segments import Segments
+from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
+
+log = structlog.get_logger()
+
+FEEDS_FILE = "feeds.json"
+MAX_POLLS = 256
+MAX_FEEDS = 1024
+MAX_WAIT_MS = 60_000
+
+
+class Pull(msgspec.Struct, frozen=True):
+    """A request of `pump.<node>.pull`; answered with one PullFrame."""
+
+    request: Request
+
+
+class ReadFeeds(msgspec.Struct, frozen=True):
+    """Each feed's last pulled after_ts."""
+
+    reply: Reply[dict[str, int]]
+
+
+PullerMessage = Pull | ReadFeeds
+
+
+class Puller(Actor[PullerMessage]):
+    tick_s = 1.0
+
+    def __init__(
+        self,
+        clock: Clock,
+        disk: Disk,
+        bus: Bus,
+        segments: Segments,
+        store: IndexStore,
+        sorter: Ref[SorterMessage],
+    ) -> None:
+        self._clock = clock
+        self._disk = disk
+        self._bus = bus
+        self._framer = Framer(segments, store, clock)
+        self._sorter = sorter
+        self._polls = 0
+        self._feeds: dict[str, int] = {}
+        self._saved: dict[str, int] = {}
+        self._saving = False
+        self._numbers: dict[str, int] = {}
+        self._errors: dict[str, str] = {}
+
+    async def on_start(self) -> None:
+        if self._disk.exists(FEEDS_FILE):
+            self._feeds = msgspec.json.decode(self._disk.read_file(FEEDS_FILE), type=dict[str, int])
+            self._saved = dict(self._feeds)
+
+    async def on_batch(self, batch: list[PullerMessage]) -> None:
+        for message in batch:
+            match message:
+                case Pull():
+                    self._accept(message.request)
+                case ReadFeeds():
+                    message.reply.set(dict(self._feeds))
+
+    def _accept(self, request: Request) -> None:
+        try:
+            wanted = PullRequest.FromString(request.data)
+        except DecodeError:
+            _refuse(request, UnparsablePayload("the body is no PullRequest"))
+            return
+        if self._polls >= MAX_POLLS:
+            _refuse(request, Overloaded(f"{MAX_POLLS} polls are waiting"))
+            return
+        self._polls += 1
+        self.spawn(self._serve(request, wanted), "poll")
+
+    async def _serve(self, request: Request, wanted: PullRequest) -> None:
+        try:
+            frame = await self._answer(wanted)
+            frame.number = self._next_number(wanted.feed)
+            PULLED.labels("nats").inc(len(frame.txns))
+            request.respond(frame.SerializeToString())
+        except TidelogError as error:
+            self._errors[wanted.feed] = str(error)
+            log.warning("a pull failed", feed=wanted.feed, after=wanted.after_ts, error=str(error))
+            _refuse(request, error)
+        finally:
+            self._polls -= 1
+
+    def _next_number(self, feed: str) -> int:
+        self._numbers[feed] = self._numbers.get(feed, 0) + 1 & 0xFFFF_FFFF
+        if len(self._numbers) > MAX_FEEDS:
+            del self._numbers[next(iter(self._numbers))]
+        return self._numbers[feed]
+
+    async def _answer(self, wanted: PullRequest) -> PullFrame:
+        if wanted.max_bytes == 0:
+            resolved = await self._resolved(-1, wanted.want_ts)
+            return PullFrame(resolved_ts=resolved.resolved_ts, high_ts=resolved.high_ts)
+        budget = min(wanted.max_bytes, FRAME_BYTES, self._bus.max_payload)
+        if wanted.offset:
+            return await self._framer.continued(
+                wanted.after_ts, wanted.commit_ts, wanted.offset, budget
+            )
+        self._note(wanted.feed, wanted.after_ts)
+        resolved = await self._wait(wanted)
+        if resolved.resolved_ts <= wanted.after_ts:
+            return PullFrame(resolved_ts=resolved.resolved_ts, high_ts=resolved.high_ts)
+        frame = await self._framer.frame(wanted.after_ts, resolved.resolved_ts, budget)
+        frame.high_ts = resolved.high_ts
+        return frame
+
+    async def _wait(self, wanted: PullRequest) -> Resolved:
+        """resolved_ts once it passes after_ts, or as it is after wait_ms."""
+        try:
+            async with asyncio.timeout(min(wanted.wait_ms, MAX_WAIT_MS) / 1000):
+                return await self._resolved(wanted.after_ts, wanted.want_ts)
+        except TimeoutError:
+            return await self._resolved(-1, 0)
+
+    async def _resolved(self, above: int, want_ts: int) -> Resolved:
+        return await self._sorter.ask(lambda reply: AwaitResolved(above, want_ts, reply))
+
+    def _note(self, feed: str, after_ts: int) -> None:
+        if feed and (feed in self._feeds or len(self._feeds) < MAX_FEEDS):
+            self._feeds[feed] = after_ts
+
+    async def on_tick(self) -> None:
+        if self._feeds != self._saved and not self._saving:
+            self._saving = True
+            self.spawn(self._save(dict(self._feeds)), "save feeds")
+
+    async def _save(self, feeds: dict[str, int]) -> None:
+        await self._disk.write_file(FEEDS_FILE, msgspec.json.encode(feeds))
+        self._saved = feeds
+        self._saving = False
+
+    def status(self) -> dict[str, object]:
+        return {"polls": self._polls, "feeds": self._feeds, "errors": self._errors}
+
+
+def _refuse(request: Request, error: TidelogError) -> None:
+    request.respond(PullFrame(code=type(error).__name__, message=error.message).SerializeToString())

@@ -1,0 +1,248 @@
+"""The value log: append-only segment files, the truth of this Pump (design section 6, B.1).
+
+`value/%06d.vlog`, records framed by `tidelog.record`, a footer on every segment but the last.
+Beside them `value/synced` holds the last synced offset, rewritten after each fdatasync without a
+sync of its own: after a power loss it is a lower bound. What lies beyond it and can't be read is a
+torn tail, cut off at start; a bad record before it is `Corrupt`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import NamedTuple
+
+import structlog
+from crc32c import crc32c
+
+from tidelog import record
+from tidelog.errors import Corrupt, Purged
+from tidelog.failpoints import hit
+from tidelog.ports import Buffer, Disk, File
+from tidelog_pump.index import Pointer
+from tidelog_pump.payload import classify
+
+log = structlog.get_logger()
+
+DIRECTORY = "value"
+SYNCED = f"{DIRECTORY}/synced"
+READ_BYTES = 1 << 20
+_NAME = re.compile(r"(\d{6,10})\.vlog")
+_SYNCED = struct.Struct("<IQI")
+
+Records = list[tuple[Pointer, memoryview]]
+
+
+class _Step(NamedTuple):
+    """Records as (offset, payload), the offset after them, why they end there ("" = they don't)."""
+
+    records: list[tuple[int, memoryview]]
+    end: int
+    bad: str
+
+
+def name(fid: int) -> str:
+    return f"{DIRECTORY}/{fid:06d}.vlog"
+
+
+class Segments:
+    """Open with `open`, then scan, append, read. Only the writer appends."""
+
+    def __init__(self, disk: Disk, *, segment_bytes: int, sync: bool) -> None:
+        self._disk = disk
+        self._segment_bytes = segment_bytes
+        self._sync = sync
+        self._files: dict[int, File] = {}
+        self._fids: list[int] = []
+        self._max_ts = 0
+        self._hint: File | None = None
+        self.truncated_bytes = 0
+
+    @property
+    def fids(self) -> list[int]:
+        """Numbers of the segments, oldest first."""
+        return list(self._fids)
+
+    @property
+    def end(self) -> Pointer:
+        """Where the next record goes."""
+        last = self._fids[-1]
+        return Pointer(last, self._files[last].size)
+
+    @property
+    def start(self) -> Pointer:
+        return Pointer(self._fids[0], 0)
+
+    async def open(self) -> None:
+        """Open all segments, mend the last one, make everything in them durable. Raises Corrupt."""
+        self.close()
+        self._max_ts = 0
+        self._disk.mkdir(DIRECTORY)
+        found = (_NAME.fullmatch(entry) for entry in self._disk.listdir(DIRECTORY))
+        self._fids = sorted(int(match[1]) for match in found if match)
+        for fid in self._fids:
+            self._files[fid] = await self._disk.open(name(fid))
+        synced_fid, synced_offset = self._read_hint()
+        if self._fids and synced_fid > self._fids[-1]:
+            raise Corrupt(f"{name(synced_fid)} was written and is gone")
+        self._hint = await self._disk.open(SYNCED, create=True)
+        if not self._fids:
+            await self._create(0)
+            return
+        last = self._fids[-1]
+        if self._footer(last) is not None:
+            await self._create(last + 1)
+            return
+        await self._mend(last, synced_offset if synced_fid == last else 0)
+
+    def close(self) -> None:
+        for file in [*self._files.values(), self._hint]:
+            if file is not None:
+                file.close()
+        self._files, self._hint = {}, None
+
+    def _read_hint(self) -> tuple[int, int]:
+        """The (segment, offset) surely synced; zeros when unknown."""
+        if not self._disk.exists(SYNCED):
+            return 0, 0
+        data = self._disk.read_file(SYNCED)
+        if len(data) != _SYNCED.size or crc32c(data[:12]) != _SYNCED.unpack(data)[2]:
+            log.warning("the synced offset can't be read, nothing is known to be synced")
+            return 0, 0
+        fid, offset, _ = _SYNCED.unpack(data)
+        return fid, offset
+
+    def _write_hint(self) -> None:
+        if self._hint is not None:
+            packed = struct.pack("<IQ", *self.end)
+            self._hint.overwrite(packed + struct.pack("<I", crc32c(packed)))
+
+    def _footer(self, fid: int) -> int | None:
+        """The largest timestamp of a closed segment; None while it is open.
+
+        Should a payload's end look like one, the segment is merely left as it is and the next
+        begun: a scan trusts a footer only where the records end.
+        """
+        file = self._files[fid]
+        if file.size < record.FOOTER_BYTES:
+            return None
+        return record.parse_footer(file.read(file.size - record.FOOTER_BYTES, record.FOOTER_BYTES))
+
+    async def _mend(self, fid: int, synced: int) -> None:
+        """Find the end of the last segment's records, cut a torn tail beyond `synced`, sync."""
+        file = self._files[fid]
+        if file.size < synced:
+            raise Corrupt(f"{name(fid)} has {file.size} bytes, {synced} were synced")
+        good, bad = 0, ""
+        for step in self._walk(fid, 0):
+            good, bad = step.end, step.bad
+            for _, payload in step.records:
+                facts = classify(payload)
+                self._max_ts = max(self._max_ts, facts.start_ts, facts.commit_ts)
+        if bad and good < synced:
+            raise Corrupt(
+                f"{name(fid)}: bad record ({bad}) at offset {good}, synced up to {synced}"
+            )
+        if good < file.size:
+            self.truncated_bytes = file.size - good
+            log.warning("cut a torn tail", segment=name(fid), offset=good, bytes=file.size - good)
+            await file.truncate(good)
+        await file.sync()
+        await self._disk.sync_dir(DIRECTORY)
+        self._write_hint()
+
+    async def _create(self, fid: int) -> None:
+        file = await self._disk.open(name(fid), create=True)
+        await self._disk.sync_dir(DIRECTORY)
+        self._files[fid] = file
+        self._fids.append(fid)
+        self._max_ts = 0
+        self._write_hint()
+
+    async def append(self, chunks: Sequence[Buffer], max_ts: int) -> Pointer:
+        """Append framed records, durably if sync-log is on; returns the first one's pointer.
+
+        Raises IoFailed or DiskFull; the segment then takes no more. `rotate` first.
+        """
+        fid = self._fids[-1]
+        hit("pump.segments.before_append")
+        offset = await self._files[fid].append(chunks, sync=self._sync)
+        hit("pump.segments.after_sync")
+        self._max_ts = max(self._max_ts, max_ts)
+        if self._sync:
+            self._write_hint()
+        return Pointer(fid, offset)
+
+    async def rotate(self, coming: int) -> None:
+        """Close the last segment and begin the next if `coming` more bytes would be too many."""
+        fid, size = self.end
+        if size == 0 or size + coming <= self._segment_bytes:
+            return
+        await self._files[fid].append([record.footer(self._max_ts)], sync=True)
+        hit("pump.segments.between_rotation")
+        await self._create(fid + 1)
+
+    def read(self, pointer: Pointer, start: int, length: int) -> bytes:
+        """`length` bytes from `start` after the header, unchecked. Raises Purged, Corrupt."""
+        file = self._files.get(pointer.fid)
+        if file is None:
+            raise Purged(f"{name(pointer.fid)} is no longer stored")
+        data = file.read(pointer.offset + record.HEADER_BYTES + start, length)
+        if len(data) != length:
+            raise self._corrupt(pointer, "the file ends within the record")
+        return data
+
+    def window(self, pointer: Pointer, length: int) -> bytes:
+        """Up to `length` raw bytes from a record on, framing included. Raises Purged."""
+        file = self._files.get(pointer.fid)
+        if file is None:
+            raise Purged(f"{name(pointer.fid)} is no longer stored")
+        return file.read(pointer.offset, length)
+
+    def header(self, pointer: Pointer) -> record.Header:
+        """Raises Purged, Corrupt."""
+        data = self.read(pointer, -record.HEADER_BYTES, record.HEADER_BYTES)
+        head = record.parse_header(data)
+        if head is None:
+            raise self._corrupt(pointer, "no record starts here")
+        return head
+
+    def payload(self, pointer: Pointer) -> bytes:
+        """One record's payload, checked. Raises Purged, Corrupt."""
+        head = self.header(pointer)
+        payload = self.read(pointer, 0, head.length)
+        if not record.matches(payload, head.crc):
+            raise self._corrupt(pointer, "checksum mismatch")
+        return payload
+
+    def _corrupt(self, pointer: Pointer, what: str) -> Corrupt:
+        return Corrupt(f"{name(pointer.fid)} at offset {pointer.offset}: {what}")
+
+    async def scan(self, pointer: Pointer) -> AsyncIterator[Records]:
+        """Records from `pointer` on to the end, a MiB or one record at a time. Raises Corrupt."""
+        for fid in [fid for fid in self._fids if fid >= pointer.fid]:
+            begin = pointer.offset if fid == pointer.fid else 0
+            good, bad = begin, ""
+            for step in self._walk(fid, begin):
+                good, bad = step.end, step.bad
+                if step.records:
+                    yield [(Pointer(fid, offset), payload) for offset, payload in step.records]
+            rest = self._files[fid].size - good
+            closed = rest == record.FOOTER_BYTES and self._footer(fid) is not None
+            if rest and not closed:
+                raise self._corrupt(Pointer(fid, good), bad or "the record is cut off")
+
+    def _walk(self, fid: int, begin: int) -> Iterator[_Step]:
+        """One segment from offset `begin` on, READ_BYTES or one record a step."""
+        file, at, wanted = self._files[fid], begin, READ_BYTES
+        while at < file.size:
+            data = file.read(at, wanted)
+            found = record.split(data, at)
+            at += found.consumed
+            yield _Step(found.records, at, found.bad)
+            if found.bad or (not found.consumed and len(data) < wanted):
+                if not found.bad:
+                    yield _Step([], at, "the file ends within it")
+                return
+            wanted = max(READ_BYTES, found.wanted)

@@ -1,0 +1,195 @@
+"""The sorter as an actor: what the writer and the indexer report, who waits for resolved_ts.
+
+Everything that moves W comes through this mailbox, the oracle's answers too: a Prewrite is told
+before its ack, so whatever was allocated after the ack comes after it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from tidelog.actor import Actor, Reply
+from tidelog.errors import TidelogError
+from tidelog.ports import Clock, Oracle, Rng
+from tidelog_pump.high_ts import HighTs
+from tidelog_pump.metrics import MAX_COMMIT_TS, NOTED
+from tidelog_pump.sorter import OpenPrewrite, Sorter
+
+log = structlog.get_logger()
+
+RETRY_S = (0.05, 1.0)
+SHOWN = 16
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """The indexer read the log to its end: W there, the open (start_ts, bound)."""
+
+    high_ts: int
+    opened: list[tuple[int, int]]
+
+
+class Entered(msgspec.Struct, frozen=True):
+    """Prewrites are about to be written; told before their ack."""
+
+    start_ts: list[int]
+
+
+class Indexed(msgspec.Struct, frozen=True):
+    """(start_ts, commit_ts or 0) whose end is synced and readable."""
+
+    closed: list[tuple[int, int]]
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The oracle allocated `ts`; it was asked because of `asked`."""
+
+    ts: int
+    asked: int
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """resolved_ts, W, and the largest commit_ts stored."""
+
+    resolved_ts: int
+    high_ts: int
+    max_commit_ts: int
+
+
+class AwaitResolved(msgspec.Struct, frozen=True):
+    """Answer when resolved_ts > `above`; `want_ts`: a timestamp somebody saw (0 = none)."""
+
+    above: int
+    want_ts: int
+    reply: Reply[Resolved]
+
+
+class ListOpen(msgspec.Struct, frozen=True):
+    """Open Prewrites that have waited at least `age_s`, oldest first."""
+
+    age_s: float
+    limit: int
+    reply: Reply[list[OpenPrewrite]]
+
+
+SorterMessage = Recovered | Entered | Indexed | Answered | AwaitResolved | ListOpen
+
+
+class SorterActor(Actor[SorterMessage]):
+    batch_count = 256
+
+    def __init__(
+        self, clock: Clock, rng: Rng, oracle: Oracle | None, *, clock_skew_s: float
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._oracle = oracle
+        high = HighTs(follow=oracle is None, skew_ms=int(clock_skew_s * 1000))
+        self._sorter = Sorter(high)
+        self._waiters: list[AwaitResolved] = []
+        self._asking = False
+
+    def weigh(self, message: SorterMessage) -> int:
+        match message:
+            case Recovered():
+                return 64 + 32 * len(message.opened)
+            case Entered():
+                return 64 + 16 * len(message.start_ts)
+            case Indexed():
+                return 64 + 32 * len(message.closed)
+            case _:
+                return 128
+
+    async def on_batch(self, batch: list[SorterMessage]) -> None:
+        now_ms = self._clock.wall_ms()
+        for message in batch:
+            self._handle(message, now_ms)
+        if self._sorter.advance():
+            MAX_COMMIT_TS.set(self._sorter.resolved)
+        self._wake()
+        self._ask_oracle()
+
+    def _handle(self, message: SorterMessage, now_ms: int) -> None:
+        sorter = self._sorter
+        match message:
+            case Entered():
+                for start_ts in message.start_ts:
+                    sorter.enter(start_ts, now_ms)
+            case Indexed():
+                for start_ts, commit_ts in message.closed:
+                    if not sorter.close(start_ts, commit_ts, now_ms):
+                        NOTED.labels("late_copy").inc()
+            case AwaitResolved():
+                if message.want_ts:
+                    sorter.high.claim(message.want_ts, now_ms)
+                self._waiters.append(message)
+            case Answered():
+                sorter.high.answer(message.ts, message.asked)
+                self._asking = False
+            case ListOpen():
+                before_ms = now_ms - int(message.age_s * 1000)
+                found: list[OpenPrewrite] = []
+                for entry in sorter.waiting_since(before_ms):
+                    if len(found) == message.limit:
+                        break
+                    found.append(entry)
+                message.reply.set(found)
+            case Recovered():
+                sorter.reset(message.high_ts, message.opened, now_ms)
+                # Nothing vouches for W yet: ask the oracle once at start.
+                sorter.high.wanted = max(sorter.high.wanted, 1) if self._oracle else 0
+
+    def _resolved(self) -> Resolved:
+        sorter = self._sorter
+        return Resolved(sorter.resolved, sorter.high.value, sorter.max_commit_ts)
+
+    def _wake(self) -> None:
+        if not self._waiters:
+            return
+        answer, still = self._resolved(), []
+        for waiter in self._waiters:
+            if answer.resolved_ts > waiter.above:
+                waiter.reply.set(answer)
+            elif not waiter.reply.settled:
+                still.append(waiter)
+        self._waiters = still
+
+    def _ask_oracle(self) -> None:
+        wanted = self._sorter.high.wanted
+        if self._oracle is not None and wanted and not self._asking:
+            self._asking = True
+            self.spawn(self._fresh(self._oracle, wanted), "oracle")
+
+    async def _fresh(self, oracle: Oracle, wanted: int) -> None:
+        """One question for everything that was claimed since the last one."""
+        pause = RETRY_S[0]
+        while True:
+            try:
+                answer = await oracle.fresh(wanted)
+                break
+            except TidelogError as error:
+                log.warning("the oracle does not answer", error=str(error), wanted=wanted)
+            await self._clock.sleep(pause * (0.5 + self._rng.random()))
+            pause = min(pause * 2, RETRY_S[1])
+        await self.self_ref.tell(Answered(answer, wanted))
+
+    def status(self) -> dict[str, object]:
+        sorter = self._sorter
+        oldest = sorter.oldest()
+        return {
+            "resolved_ts": sorter.resolved,
+            "high_ts": sorter.high.value,
+            "max_commit_ts": sorter.max_commit_ts,
+            "open": len(sorter),
+            "oldest_open": None
+            if oldest is None
+            else {
+                "start_ts": oldest.start_ts,
+                "age_s": (self._clock.wall_ms() - oldest.since_ms) / 1000,
+            },
+            "late_copies": sorter.late,
+            "repeated_prewrites": sorter.repeated,
+            "refused_ts": sorter.high.refused,
+            "waiting": len(self._waiters),
+            "asking_oracle": self._asking,
+        }

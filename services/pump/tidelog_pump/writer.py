@@ -1,0 +1,165 @@
+"""The writer: group commit. Whatever waits is framed, written once, fdatasynced once, answered.
+
+A Prewrite is told to the sorter before the sync; nobody is acked before it (I1). A failed write or
+sync acks nobody and ends the process: what is durable is found out at the next start.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.errors import DiskFull, Fatal, ForeignCluster, InvariantBroken, IoFailed, TidelogError
+from tidelog.failpoints import hit
+from tidelog.messages import JOINING
+from tidelog.ports import Buffer, Disk, IndexStore
+from tidelog_pump.closed import ClosedStarts
+from tidelog_pump.index import Pointer
+from tidelog_pump.indexer import IndexerMessage, Written, look_up
+from tidelog_pump.intake import Intake
+from tidelog_pump.metrics import AVAILABLE, BATCH_BYTES, NOTED, REFUSED, WRITTEN
+from tidelog_pump.segments import Segments
+from tidelog_pump.sorter_actor import Entered, SorterMessage
+
+WRITE_BYTES = 16 << 20
+"""Payloads of one write, unless a single one is larger."""
+DEFAULT_KEPT_FREE = 10 << 30
+
+Outcome = TidelogError | None
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Serialised Binlogs in order; the answer has one outcome each. Empty payload = probe."""
+
+    cluster_id: int
+    payloads: list[Buffer]
+    reply: Reply[list[Outcome]]
+    own: bool = False
+    """From within this Pump: a fake, or a verdict."""
+
+
+class SetState(msgspec.Struct, frozen=True):
+    """What the registry says; Prewrites are taken while it is `online`."""
+
+    state: str
+
+
+WriterMessage = Append | SetState
+
+
+class Writer(Actor[WriterMessage]):
+    tick_s = 1.0
+
+    def __init__(
+        self,
+        disk: Disk,
+        segments: Segments,
+        store: IndexStore,
+        sorter: Ref[SorterMessage],
+        indexer: Ref[IndexerMessage],
+        *,
+        cluster_id: int,
+        kept_free: int,
+    ) -> None:
+        self._disk = disk
+        self._segments = segments
+        self._closed = ClosedStarts(lambda start_ts: look_up(store, start_ts))
+        self._sorter = sorter
+        self._indexer = indexer
+        self._cluster_id = cluster_id
+        self._kept_free = kept_free
+        self._state = JOINING
+        self._disk_full = False
+
+    def weigh(self, message: WriterMessage) -> int:
+        match message:
+            case Append():
+                return 128 + sum(map(len, message.payloads))
+            case SetState():
+                return 64
+
+    async def on_start(self) -> None:
+        if self._kept_free == 0:
+            self._kept_free = min(DEFAULT_KEPT_FREE, self._disk.free_bytes() // 10)
+        await self.on_tick()
+
+    async def on_tick(self) -> None:
+        free = self._disk.free_bytes()
+        AVAILABLE.set(free)
+        self._disk_full = free < self._kept_free
+
+    async def on_batch(self, batch: list[WriterMessage]) -> None:
+        group: list[Append] = []
+        size = 0
+        for message in batch:
+            match message:
+                case SetState():
+                    await self._write(group)
+                    group, size = [], 0
+                    self._state = message.state
+                case Append():
+                    weight = self.weigh(message)
+                    if group and size + weight > WRITE_BYTES:
+                        await self._write(group)
+                        group, size = [], 0
+                    group.append(message)
+                    size += weight
+        await self._write(group)
+
+    async def _write(self, group: list[Append]) -> None:
+        if not group:
+            return
+        intake = Intake(self._closed, self._state, disk_full=self._disk_full)
+        outcomes = [self._judge(message, intake) for message in group]
+        for note in intake.notes:
+            NOTED.labels(note.value).inc()
+        if not intake.chunks:
+            self._answer(group, outcomes)
+            return
+        if intake.entered:
+            await self._sorter.tell(Entered(intake.entered))
+        written = await self._store(intake)
+        hit("pump.writer.before_ack")
+        self._answer(group, outcomes)
+        WRITTEN.inc(len(intake))
+        await self._indexer.tell(Written(intake.placed(*written)))
+
+    def _judge(self, message: Append, intake: Intake) -> list[Outcome]:
+        if message.cluster_id != self._cluster_id:
+            error = ForeignCluster(
+                f"cluster id {message.cluster_id}, this Pump serves {self._cluster_id}"
+            )
+            return [error] * len(message.payloads)
+        return [intake.take(payload, own=message.own) for payload in message.payloads]
+
+    async def _store(self, intake: Intake) -> Pointer:
+        """Write and sync. Every failure is fatal: half of a batch may be anywhere, and only a start
+        from the log knows."""
+        try:
+            await self._segments.rotate(intake.size)
+            written = await self._segments.append(intake.chunks, intake.max_ts)
+        except Fatal:
+            raise
+        except DiskFull as error:
+            raise IoFailed(f"the segment could not be written: {error}") from error
+        except Exception as error:
+            raise InvariantBroken(f"writing failed unexpectedly: {error!r}") from error
+        BATCH_BYTES.observe(intake.size)
+        return written
+
+    def _answer(self, group: list[Append], outcomes: list[list[Outcome]]) -> None:
+        for message, outcome in zip(group, outcomes, strict=True):
+            message.reply.set(outcome)
+            for error in outcome:
+                if error is not None:
+                    REFUSED.labels(type(error).__name__).inc()
+
+    def status(self) -> dict[str, object]:
+        fid, offset = self._segments.end if self._segments.fids else (0, 0)
+        return {
+            "state": self._state,
+            "disk_full": self._disk_full,
+            "kept_free": self._kept_free,
+            "segment": fid,
+            "offset": offset,
+        }
