@@ -1,0 +1,18 @@
+"""The registry's configuration."""
+
+from __future__ import annotations
+
+from tidelog.config import ServiceConfig
+
+ORACLES = ("embedded", "pd", "follow")
+
+
+class RegistryConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
+    """`oracle`: who gives the transactions their timestamps (I9); only with `embedded` is it us.
+    `cluster_id` 0 takes nodes of any cluster id."""
+
+    oracle: str = "embedded"
+
+    def __post_init__(self) -> None:
+        if self.oracle not in ORACLES:
+            raise ValueError(f"oracle {self.oracle!r}: one of {', '.join(ORACLES)}")

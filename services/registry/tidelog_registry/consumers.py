@@ -1,0 +1,100 @@
+"""Who still needs the Pumps' data: consumers, feeds, and the safe point that waits for them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tidelog.errors import Refused
+from tidelog.messages import DRAINER, PUMP, Consumer, Heartbeat, NodeStatus
+from tidelog.timestamps import TS_MAX
+
+MAX_CONSUMERS = 1024
+DRAINER_CONSUMER = "drainer"
+"""A feed's Drainers count as one consumer of that name: what they published together."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What the registry keeps of them, in the registry bucket and in its data directory."""
+
+    consumers: list[Consumer] = []
+    feeds: dict[str, int] = {}
+
+
+class Consumers:
+    """Pure. A consumer counts until it is removed, whatever its lease (design section 7)."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._positions = {(c.feed, c.name): c.commit_ts for c in kept.consumers}
+        self._kept_feeds = dict(kept.feeds)
+        self._pulled: dict[str, dict[str, int]] = {}
+        self.refused = 0
+
+    def announced(self, heartbeat: Heartbeat) -> None:
+        """Take over what a node tells. Its own word counts, backwards too, except that a feed's
+        Drainers together never go back: a standby knows less than the one that publishes."""
+        for consumer in heartbeat.consumers:
+            self._place(consumer)
+        status = heartbeat.status
+        if status.kind == DRAINER and status.feed and status.resolvedTS > 0:
+            known = self._positions.get((status.feed, DRAINER_CONSUMER), 0)
+            newest = max(known, status.resolvedTS)
+            self._place(Consumer(DRAINER_CONSUMER, status.feed, newest))
+        if status.kind == PUMP:
+            for feed, after_ts in heartbeat.feeds.items():
+                if feed in self._pulled or len(self._pulled) < MAX_CONSUMERS:
+                    self._pulled.setdefault(feed, {})[status.nodeId] = after_ts
+
+    def put(self, consumer: Consumer) -> None:
+        """Register or move one. Raises Refused above MAX_CONSUMERS."""
+        if not self._place(consumer):
+            raise Refused(f"{MAX_CONSUMERS} consumers are registered: remove one first")
+
+    def remove(self, feed: str, name: str) -> bool:
+        """Stop waiting for it; False if it was not there. A living one comes back by announcing."""
+        return self._positions.pop((feed, name), None) is not None
+
+    def forget_pump(self, node: str) -> None:
+        """A tombstoned Pump's word about feeds no longer counts."""
+        for pulled in self._pulled.values():
+            pulled.pop(node, None)
+
+    def _place(self, consumer: Consumer) -> bool:
+        key = (consumer.feed, consumer.name)
+        if key not in self._positions and len(self._positions) >= MAX_CONSUMERS:
+            self.refused += 1
+            return False
+        self._positions[key] = consumer.commit_ts
+        return True
+
+    @property
+    def feeds(self) -> dict[str, int]:
+        """Each feed's lowest pulled after_ts over the Pumps that announced it."""
+        found = dict(self._kept_feeds)
+        for feed, pulled in self._pulled.items():
+            if pulled:
+                found[feed] = min(pulled.values())
+        return {feed: found[feed] for feed in sorted(found)}
+
+    @property
+    def all(self) -> list[Consumer]:
+        keys = sorted(self._positions)
+        return [Consumer(name, feed, self._positions[feed, name]) for feed, name in keys]
+
+    def safe_point(self) -> int:
+        """Everything at or below it was consumed by all; TS_MAX if nobody is registered. A feed
+        that nobody speaks for counts with what the Pumps were last asked for."""
+        spoken_for = {feed for feed, _ in self._positions}
+        lowest = min(self._positions.values(), default=TS_MAX)
+        orphans = (ts for feed, ts in self.feeds.items() if feed not in spoken_for)
+        return min(lowest, min(orphans, default=TS_MAX))
+
+    def kept(self) -> Kept:
+        return Kept(self.all, self.feeds)
+
+
+def newest_position(statuses: Sequence[NodeStatus], feeds: Mapping[str, int]) -> int:
+    """The largest timestamp any node or feed speaks of: no new one may be at or below it (I9)."""
+    spoken = (max(s.highTS, s.maxCommitTS, s.resolvedTS) for s in statuses)
+    return max(max(spoken, default=0), max(feeds.values(), default=0))

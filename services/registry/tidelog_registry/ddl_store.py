@@ -1,0 +1,172 @@
+"""The embedded DDL history: jobs (TiDB's JSON) in one append-only file, acked after fdatasync.
+
+Records are framed `length u32 | crc32c u32 | JSON`, little-endian. Beside the file lies the length
+that was surely synced: a torn tail is cut only beyond it, anything bad before it stops us (the
+rule of segments, design section 6).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right, insort
+
+import msgspec
+import structlog
+from crc32c import crc32c
+
+from tidelog.actor import Actor, Reply
+from tidelog.errors import BadInput, Conflict, Corrupt, Refused
+from tidelog.messages import DdlJobs, DdlList, Empty
+from tidelog.ports import File, Ports
+from tidelog_registry import metrics
+
+log = structlog.get_logger()
+
+PATH = "ddl-history.log"
+SYNCED_PATH = "ddl-history.synced"
+HEADER = struct.Struct("<II")
+JOB_BYTES = 8 << 20
+PAGE_BYTES = 256 << 10
+MAX_JOBS = 1_000_000
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Keep a job."""
+
+    job: bytes
+    reply: Reply[Empty]
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Read jobs."""
+
+    wanted: DdlList
+    reply: Reply[DdlJobs]
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: int
+
+
+Place = tuple[int, int, int]
+"""Job id, offset of its JSON, length."""
+
+
+class DdlStore(Actor[Append | Page]):
+    def __init__(self, ports: Ports) -> None:
+        self._disk = ports.disk
+        self._file: File
+        self._synced: File
+        self._places: list[Place] = []
+
+    def weigh(self, message: Append | Page) -> int:
+        return len(message.job) + 64 if isinstance(message, Append) else 64
+
+    async def on_start(self) -> None:
+        self._file = await self._disk.open(PATH, create=True)
+        self._synced = await self._disk.open(SYNCED_PATH, create=True)
+        marked = self._synced.read(0, 8)
+        await self._recover(int.from_bytes(marked, "little"))
+
+    async def on_stop(self) -> None:
+        self._file.close()
+        self._synced.close()
+
+    async def on_batch(self, batch: list[Append | Page]) -> None:
+        await self._append([m for m in batch if isinstance(m, Append)])
+        for message in batch:
+            if isinstance(message, Page):
+                message.reply.set(self._page(message.wanted))
+
+    def status(self) -> dict[str, object]:
+        return {"jobs": len(self._places), "bytes": self._file.size}
+
+    async def _recover(self, synced: int) -> None:
+        position, size = 0, self._file.size
+        while (found := self._read_record(position, size)) is not None:
+            job_id, length = found
+            self._remember((job_id, position + HEADER.size, length))
+            position += HEADER.size + length
+        if position == size:
+            return
+        if position < synced:
+            raise Corrupt(f"{PATH} has a bad record at {position}, synced up to {synced}")
+        metrics.DDL_TORN_BYTES.inc(size - position)
+        log.warning("cut an unacknowledged tail", file=PATH, at=position, bytes=size - position)
+        await self._file.truncate(position)
+
+    def _read_record(self, position: int, size: int) -> tuple[int, int] | None:
+        if position + HEADER.size > size:
+            return None
+        length, crc = HEADER.unpack(self._file.read(position, HEADER.size))
+        if not 0 < length <= JOB_BYTES or position + HEADER.size + length > size:
+            return None
+        data = self._file.read(position + HEADER.size, length)
+        return (_job_id(data), length) if crc32c(data) == crc else None
+
+    def _remember(self, place: Place) -> None:
+        if not self._places or place[0] > self._places[-1][0]:
+            self._places.append(place)
+        else:
+            insort(self._places, place)
+
+    def _at(self, job_id: int) -> bytes | None:
+        index = bisect_right(self._places, (job_id, -1, -1))
+        if index < len(self._places) and self._places[index][0] == job_id:
+            return self._file.read(*self._places[index][1:])
+        return None
+
+    async def _append(self, asks: list[Append]) -> None:
+        """One write and one fdatasync for all; the same job again is acked, another one of its id
+        is refused."""
+        chunks: list[bytes] = []
+        fresh: dict[int, bytes] = {}
+        accepted: list[Append] = []
+        for ask in asks:
+            try:
+                job_id = _job_id(ask.job)
+                if len(ask.job) > JOB_BYTES:
+                    raise BadInput(f"DDL job {job_id} has {len(ask.job)} bytes")
+                known = fresh.get(job_id) or self._at(job_id)
+                if known is not None and known != ask.job:
+                    raise Conflict(f"DDL job {job_id} is kept already, with another content")
+                if known is None and len(self._places) + len(fresh) >= MAX_JOBS:
+                    raise Refused(f"{MAX_JOBS} DDL jobs are kept")
+            except (BadInput, Conflict, Refused) as error:
+                metrics.DDL_JOBS.labels(type(error).__name__).inc()
+                ask.reply.fail(error)
+                continue
+            accepted.append(ask)
+            if known is None:
+                fresh[job_id] = ask.job
+                chunks += [HEADER.pack(len(ask.job), crc32c(ask.job)), ask.job]
+        if chunks:
+            offset = await self._file.append(chunks, sync=True)
+            for job_id, job in fresh.items():
+                self._remember((job_id, offset + HEADER.size, len(job)))
+                offset += HEADER.size + len(job)
+            self._synced.overwrite(self._file.size.to_bytes(8, "little"))
+            metrics.DDL_JOBS.labels("kept").inc(len(fresh))
+        for ask in accepted:
+            ask.reply.set(Empty())
+
+    def _page(self, wanted: DdlList) -> DdlJobs:
+        """Oldest first; at least one job, else up to `limit` and PAGE_BYTES."""
+        index = bisect_right(self._places, wanted.after_job_id, key=lambda place: place[0])
+        jobs: list[msgspec.Raw] = []
+        room = PAGE_BYTES
+        while index < len(self._places) and len(jobs) < max(1, wanted.limit):
+            _, offset, length = self._places[index]
+            if jobs and length > room:
+                break
+            jobs.append(msgspec.Raw(self._file.read(offset, length)))
+            room -= length
+            index += 1
+        return DdlJobs(jobs, more=index < len(self._places))
+
+
+def _job_id(job: bytes) -> int:
+    try:
+        return msgspec.json.decode(job, type=_Id).id
+    except msgspec.DecodeError as error:
+        raise BadInput(f"that is no DDL job: {error}") from error

@@ -1,0 +1,199 @@
+"""The membership bucket, source 0 of every Drainer (I3): its only writer, always by revision."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from tidelog import subjects
+from tidelog.actor import Actor, Reply
+from tidelog.errors import Conflict, Corrupt, Stopped, StreamMissing, Unavailable
+from tidelog.kv import Bucket
+from tidelog.membership import Member
+from tidelog.ports import Ports
+from tidelog.subjects import escape
+from tidelog_registry.metrics import MEMBERSHIP_LOST
+
+log = structlog.get_logger()
+
+COPY = "members.json"
+RETRY_S = 0.3
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Make the entry what it says; answered when it is durable in the bucket."""
+
+    member: Member
+    reply: Reply[Member]
+
+
+class Look(msgspec.Struct, frozen=True):
+    reply: Reply[View]
+
+
+class View(msgspec.Struct, frozen=True):
+    """`losses` counts how often the bucket was found missing, recreated or rolled back; `fresh`:
+    neither a bucket nor a copy of one was found at the start."""
+
+    members: dict[str, Member]
+    losses: int
+    fresh: bool
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """What this registry last knew of the bucket, in its data directory: by it a bucket that was
+    recreated or rolled back is recognised, and entries of Pumps that are down are filled in."""
+
+    created: str
+    last_seq: int
+    members: list[Member]
+
+
+class Members(Actor[Record | Look]):
+    tick_s = 1.0
+
+    def __init__(self, ports: Ports, cluster: str) -> None:
+        self._ports = ports
+        self._bucket = Bucket(ports.bus, subjects.members_bucket(cluster))
+        self._members: dict[str, Member] = {}
+        self._revisions: dict[str, int] = {}
+        self._missing: dict[str, Member] = {}
+        self._created = ""
+        self._last_seq = 0
+        self._losses = 0
+        self._fresh = False
+
+    async def on_start(self) -> None:
+        while True:
+            try:
+                await self._load()
+                return
+            except (Unavailable, StreamMissing) as error:
+                log.warning("the membership bucket can't be read yet", reason=str(error))
+                await self._ports.clock.sleep(RETRY_S)
+
+    async def on_batch(self, batch: list[Record | Look]) -> None:
+        for message in batch:
+            match message:
+                case Record(member, reply):
+                    await self._record(member)
+                    reply.set(member)
+                case Look(reply):
+                    reply.set(View(dict(self._members), self._losses, self._fresh))
+
+    async def on_tick(self) -> None:
+        try:
+            await self._check()
+        except (Unavailable, StreamMissing) as error:
+            log.info("the membership bucket can't be asked", reason=str(error))
+
+    def status(self) -> dict[str, object]:
+        return {"members": len(self._members), "last_seq": self._last_seq, "losses": self._losses}
+
+    async def _load(self) -> None:
+        copy: Copy | None = None
+        if self._ports.disk.exists(COPY):
+            try:
+                copy = msgspec.json.decode(self._ports.disk.read_file(COPY), type=Copy)
+            except msgspec.DecodeError as error:
+                raise Corrupt(f"{COPY} can't be read: {error}") from error
+        if copy is not None:
+            self._created, self._last_seq = copy.created, copy.last_seq
+            self._members = {member.node: member for member in copy.members}
+            await self._check(reread=True)
+            return
+        state = await self._bucket.state()
+        self._fresh = state is None
+        self._created = (state or await self._bucket.create()).created
+        await self._read()
+        await self._save()
+
+    async def _check(self, *, reread: bool = False) -> None:
+        """Is it still the bucket we know, with everything we wrote?"""
+        state = await self._bucket.state()
+        if state is None or state.created != self._created or state.last_seq < self._last_seq:
+            await self._rebuild()
+        elif self._missing:
+            await self._fill()
+        elif reread or state.last_seq > self._last_seq:
+            # Ahead of our copy: written just before a crash.
+            await self._read()
+            await self._save()
+
+    async def _rebuild(self) -> None:
+        """Make the bucket anew, so that every reader sees by its date that it is another one, and
+        fill it with what is known here; the rest comes from the nodes' announcements."""
+        self._losses += 1
+        MEMBERSHIP_LOST.inc()
+        log.error("the membership bucket was lost", known=len(self._members))
+        state = await self._bucket.state()
+        if state is not None and state.created == self._created:
+            await self._ports.bus.stream_delete(self._bucket.stream)
+            state = None
+        self._created = (state or await self._bucket.create()).created
+        self._missing |= self._members
+        await self._fill()
+
+    async def _fill(self) -> None:
+        await self._read()
+        for node in sorted(self._missing):
+            member = self._missing[node]
+            if node not in self._members:
+                self._last_seq = await self._put(member, 0)
+                self._members[node], self._revisions[node] = member, self._last_seq
+        self._missing = {}
+        await self._save()
+
+    async def _read(self) -> None:
+        entries, self._last_seq = await self._bucket.entries()
+        self._members, self._revisions = {}, {}
+        for key in sorted(entries):
+            try:
+                member = msgspec.json.decode(entries[key].value, type=Member)
+            except msgspec.DecodeError as error:
+                raise Corrupt(f"membership entry {key} can't be read: {error}") from error
+            self._members[member.node] = member
+            self._revisions[member.node] = entries[key].revision
+
+    async def _save(self) -> None:
+        copy = Copy(self._created, self._last_seq, list(self._members.values()))
+        await self._ports.disk.write_file(COPY, msgspec.json.encode(copy))
+
+    async def _put(self, member: Member, expected: int) -> int:
+        return await self._bucket.put(
+            escape(member.node), msgspec.json.encode(member), expected=expected
+        )
+
+    async def _record(self, member: Member) -> None:
+        """Until it is written; an entry that says so already is left as it is, byte for byte."""
+        while self._members.get(member.node) != member:
+            try:
+                revision = await self._put(member, self._revisions.get(member.node, 0))
+            except Conflict:
+                await self._explain(member)
+            except (Unavailable, StreamMissing) as error:
+                log.warning("membership not written yet", node=member.node, reason=str(error))
+                await self._ports.clock.sleep(RETRY_S)
+                self.progress()
+                await self._explain(member)
+            else:
+                self._members[member.node], self._revisions[member.node] = member, revision
+                self._last_seq = revision
+                await self._save()
+
+    async def _explain(self, wanted: Member) -> None:
+        """After a refusal or an unknown outcome: was it us, was the bucket lost, or is there a
+        second registry? Raises Stopped for the last."""
+        before = self._members.get(wanted.node)
+        losses = self._losses
+        try:
+            await self._check(reread=True)
+        except (Unavailable, StreamMissing) as error:
+            log.info("the membership bucket can't be asked", reason=str(error))
+            return
+        found = self._members.get(wanted.node)
+        if self._losses == losses and found not in (before, wanted):
+            raise Stopped(
+                f"somebody else writes the membership of {wanted.node}",
+                hint="run one registry for a cluster",
+            )

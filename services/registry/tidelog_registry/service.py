@@ -1,0 +1,25 @@
+"""The registry, top to bottom."""
+
+from __future__ import annotations
+
+from tidelog.ports import Ports
+from tidelog.supervisor import Supervisor
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.ddl_store import DdlStore
+from tidelog_registry.directory import Directory
+from tidelog_registry.edge import Edge
+from tidelog_registry.members import Members
+from tidelog_registry.tso import Tso
+
+
+def build(config: RegistryConfig, ports: Ports) -> Supervisor:
+    cluster = config.cluster
+    tree = Supervisor("registry")
+    members = tree.actor("members", lambda: Members(ports, cluster))
+    directory = tree.actor("directory", lambda: Directory(config, ports, members))
+    ddl = tree.actor("ddl", lambda: DdlStore(ports))
+    tso = None
+    if config.oracle == "embedded":
+        tso = tree.actor("tso", lambda: Tso(ports, cluster, directory))
+    tree.actor("edge", lambda: Edge(ports, cluster, directory, ddl, tso))
+    return tree
