@@ -1,0 +1,152 @@
+"""What every Disk does (tidelog.ports.Disk, File)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.places import Place
+from tidelog.errors import ForeignDirectory, IoFailed
+from tidelog.ports import File
+
+
+async def _file(place: Place, path: str = "f") -> File:
+    return await place.disk().open(path, create=True)
+
+
+def test_append_gathers_and_returns_the_offset(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        file = await _file(place)
+        assert file.size == 0
+        assert await file.append([b"ab", bytearray(b"cd"), memoryview(b"ef")], sync=True) == 0
+        assert await file.append([b""], sync=False) == 6
+        assert await file.append([b"x"] * 3000, sync=False) == 6
+        assert file.size == 3006
+        assert file.read(0, 8) == b"abcdefxx"
+        assert file.read(3004, 100) == b"xx"
+        assert file.read(3006, 10) == b""
+        file.close()
+
+    place.run(scenario)
+
+
+def test_what_one_handle_wrote_another_reads(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        file = await _file(place)
+        await file.append([b"hello"], sync=True)
+        file.close()
+        again = await place.disk().open("f")
+        assert again.size == 5
+        assert again.read(0, 5) == b"hello"
+        assert await again.append([b"!"], sync=True) == 5
+        assert place.disk().read_file("f") == b"hello!"
+        assert place.disk().size("f") == 6
+
+    place.run(scenario)
+
+
+def test_open_without_create_needs_the_file(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        with pytest.raises(IoFailed):
+            await place.disk().open("nothing")
+        with pytest.raises(IoFailed):
+            place.disk().read_file("nothing")
+        with pytest.raises(IoFailed):
+            place.disk().size("nothing")
+        with pytest.raises(IoFailed):
+            await place.disk().remove("nothing")
+        with pytest.raises(IoFailed):
+            await place.disk().open("no/such/directory", create=True)
+
+    place.run(scenario)
+
+
+def test_truncate_cuts_and_appends_go_on_there(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        file = await _file(place)
+        await file.append([b"0123456789"], sync=True)
+        await file.truncate(4)
+        assert file.size == 4
+        assert await file.append([b"x"], sync=True) == 4
+        assert place.disk().read_file("f") == b"0123x"
+
+    place.run(scenario)
+
+
+def test_overwrite_writes_at_the_start(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        file = await _file(place)
+        file.overwrite(b"12345678")
+        file.overwrite(b"abc")
+        assert file.size == 8
+        assert file.read(0, 8) == b"abc45678"
+        await file.sync()
+
+    place.run(scenario)
+
+
+def test_a_closed_file_takes_nothing(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        file = await _file(place)
+        file.close()
+        file.close()
+        with pytest.raises(IoFailed):
+            await file.append([b"x"], sync=False)
+        with pytest.raises(IoFailed):
+            await file.sync()
+        with pytest.raises(IoFailed):
+            file.overwrite(b"x")
+
+    place.run(scenario)
+
+
+def test_directories_and_listings(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        disk = place.disk()
+        assert disk.listdir("d") == []
+        disk.mkdir("d/e")
+        disk.mkdir("d/e")
+        assert disk.exists("d")
+        assert disk.exists("d/e")
+        for name in ("d/b", "d/a"):
+            (await disk.open(name, create=True)).close()
+        await disk.sync_dir("d")
+        assert disk.listdir("d") == ["a", "b", "e"]
+        await disk.remove("d/a")
+        assert disk.listdir("d") == ["b", "e"]
+        assert not disk.exists("d/a")
+        with pytest.raises(IoFailed):
+            await disk.sync_dir("none")
+
+    place.run(scenario)
+
+
+def test_write_file_replaces(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        disk = place.disk()
+        await disk.write_file("state", b"one")
+        await disk.write_file("state", b"two")
+        assert disk.read_file("state") == b"two"
+        assert disk.listdir(".") == ["state"]
+        with pytest.raises(IoFailed):
+            await disk.write_file("no/directory", b"x")
+
+    place.run(scenario)
+
+
+def test_a_lock_is_exclusive_until_released(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        lock = place.disk().lock("lock")
+        with pytest.raises(ForeignDirectory):
+            place.disk().lock("lock")
+        lock.release()
+        lock.release()
+        place.disk().lock("lock").release()
+
+    place.run(scenario)
+
+
+def test_free_space_is_known(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        assert place.disk().free_bytes() > 0
+
+    place.run(scenario)

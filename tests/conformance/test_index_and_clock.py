@@ -1,0 +1,76 @@
+"""What every IndexStore and every Clock does (tidelog.ports)."""
+
+from __future__ import annotations
+
+import random
+
+from tests.conformance.places import Place
+
+
+def test_the_index_is_an_ordered_map(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        index = place.index()
+        model: dict[bytes, bytes] = {}
+        rng = random.Random(5)
+        for _ in range(200):
+            puts = [(bytes([rng.randrange(256)]) * 2, rng.randbytes(4)) for _ in range(3)]
+            deletes = [bytes([rng.randrange(256)]) * 2]
+            index.write(puts, deletes)
+            model.update(puts)
+            model.pop(deletes[0], None)
+        assert index.scan(b"", b"\xff\xff\xff", 10_000) == sorted(model.items())
+        assert (
+            index.scan(b"\x20", b"\x60", 7)
+            == [entry for entry in sorted(model.items()) if b"\x20" <= entry[0] < b"\x60"][:7]
+        )
+        assert index.get(b"nothing") is None
+        first = min(model)
+        assert index.get(first) == model[first]
+        index.delete_range(b"\x20", b"\x60")
+        assert index.scan(b"\x20", b"\x60", 7) == []
+        assert index.scan(b"", b"\xff\xff\xff", 10_000) == [
+            entry for entry in sorted(model.items()) if not b"\x20" <= entry[0] < b"\x60"
+        ]
+        index.close()
+
+    place.run(scenario)
+
+
+def test_deletes_come_after_puts_and_empty_ranges_are_empty(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        index = place.index()
+        index.write([(b"a", b"1"), (b"b", b"2")], [b"a"])
+        assert index.get(b"a") is None
+        assert index.scan(b"b", b"b", 10) == []
+        assert index.scan(b"c", b"a", 10) == []
+        assert index.scan(b"a", b"z", 0) == []
+        index.delete_range(b"z", b"a")
+        assert index.get(b"b") == b"2"
+        index.close()
+
+    place.run(scenario)
+
+
+def test_a_closed_index_is_there_when_opened_again(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        index = place.index()
+        index.write([(b"k", b"v")])
+        index.close()
+        index.close()
+        again = place.index()
+        assert again.get(b"k") == b"v"
+        again.close()
+
+    place.run(scenario)
+
+
+def test_time_goes_on(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        clock = place.clock()
+        wall, monotonic = clock.wall_ms(), clock.monotonic()
+        await clock.sleep(0.05)
+        assert clock.monotonic() - monotonic >= 0.049
+        assert clock.wall_ms() - wall >= 49
+        assert wall > 1_500_000_000_000
+
+    place.run(scenario)
