@@ -1,0 +1,173 @@
+"""One connection to a MySQL-speaking server, with errors typed (library-traps.md G21–G23).
+
+A query in flight is never cancelled and then followed by another: whatever interrupts one throws
+the connection away, because the next answer on it could be another query's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiomysql
+import pymysql
+from pymysql.constants import CLIENT
+
+from tidelog.errors import ConfigError, Stopped, TidelogError, Unavailable
+from tidelog_applier.downstreams.statements import Statement
+from tidelog_applier.downstreams.target import Target
+
+STORE_EVERYTHING = (
+    "NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+)
+"""Zero dates and invalid dates are TiDB values; an AUTO_INCREMENT of 0 is one too."""
+STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
+"""A value that the column would cut or change is an error, never a warning nobody reads."""
+
+_DENIED = {1044, 1045, 1698, 1049, 1142, 1143, 1227, 1251, 1524, 2059}
+_READ_ONLY = {1290, 1792, 1836}
+_PASSING = {
+    1040,
+    1053,
+    1077,
+    1079,
+    1158,
+    1159,
+    1160,
+    1161,
+    1203,
+    1205,
+    1213,
+    1226,
+    1317,
+    1969,
+    3024,
+}
+REFUSABLE_FROM = 1000
+_LOST = frozenset(range(2000, 2100))
+_DATA = {1264, 1265, 1292, 1366, 1406}
+
+
+class Refused(TidelogError):
+    """The server works and won't run this statement. `code` is its error number."""
+
+    def __init__(self, code: int, message: str, sql: str) -> None:
+        super().__init__(f"the downstream refused a statement ({code}): {message}: {sql[:200]}")
+        self.code = code
+
+    @property
+    def is_about_data(self) -> bool:
+        return self.code in _DATA
+
+
+class MysqlSession:
+    """Not for two tasks at once. After any error from the network it is closed."""
+
+    def __init__(self, connection: aiomysql.Connection, where: str) -> None:
+        self._connection = connection
+        self._where = where
+        self._mode = STRICT
+        self.max_packet = 1 << 20
+
+    @classmethod
+    async def connect(cls, target: Target) -> MysqlSession:
+        """Raises ConfigError (wrong account), Unavailable."""
+        try:
+            connection = await aiomysql.connect(
+                host=target.host,
+                port=target.port,
+                unix_socket=target.unix_socket or None,
+                user=target.user,
+                password=target.password,
+                charset="utf8mb4",
+                autocommit=True,
+                client_flag=CLIENT.FOUND_ROWS,
+                connect_timeout=target.connect_timeout_s,
+                program_name="tidelog",
+            )
+        except (pymysql.err.MySQLError, OSError, TimeoutError) as error:
+            raise typed(error, target.shown, "") from error
+        session = cls(connection, target.shown)
+        for setting in (
+            "foreign_key_checks=0",
+            "unique_checks=1",
+            "time_zone='+00:00'",
+            f"sql_mode='{STRICT}'",
+            "names utf8mb4",
+            "transaction isolation level read committed",
+        ):
+            await session.run(
+                f"SET SESSION {setting}" if "names" not in setting else "SET NAMES utf8mb4"
+            )
+        rows = await session.rows("SELECT @@max_allowed_packet")
+        session.max_packet = int(rows[0][0])
+        return session
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._connection.closed)
+
+    async def run(self, sql: str | bytes) -> int:
+        """Run a statement; returns the rows it matched. Raises Refused, Unavailable, ConfigError."""
+        return (await self._query(sql)).affected_rows or 0
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return list((await self._query(sql)).rows or ())
+
+    async def send(self, statement: Statement) -> int:
+        await self._use(STORE_EVERYTHING if statement.lenient else STRICT)
+        return await self.run(statement.sql)
+
+    async def run_lenient(self, sql: str) -> None:
+        """Values that don't fit are cut, as TiDB did in its own conversion."""
+        await self._use(STORE_EVERYTHING)
+        await self.run(sql)
+        await self._use(STRICT)
+
+    async def _use(self, mode: str) -> None:
+        if self._mode != mode:
+            await self.run(f"SET SESSION sql_mode='{mode}'")
+            self._mode = mode
+
+    async def _query(self, sql: str | bytes) -> Any:
+        try:
+            await self._connection.query(sql)
+        except pymysql.err.MySQLError as error:
+            shown = sql if isinstance(sql, str) else sql[:400].decode(errors="replace")
+            wrapped = typed(error, self._where, shown)
+            if isinstance(wrapped, Unavailable):
+                self.discard()
+            raise wrapped from error
+        except OSError as error:
+            self.discard()
+            raise typed(error, self._where, "") from error
+        except BaseException:
+            self.discard()
+            raise
+        # The result as a whole: rows, affected_rows.
+        return self._connection._result
+
+    def discard(self) -> None:
+        """Cut the connection without a word: the server rolls back what was open."""
+        self._connection.close()
+
+    async def close(self) -> None:
+        if not self.closed:
+            await self._connection.ensure_closed()
+
+
+def typed(error: Exception, where: str, sql: str) -> TidelogError:
+    """The error of a driver or socket as one of ours."""
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    message = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if code in _DENIED:
+        hint = "check user, password and rights of the downstream URL"
+        return ConfigError(f"{where} does not let us in ({code}): {message}", hint=hint)
+    if code in _READ_ONLY:
+        hint = "point the downstream URL at a writable server"
+        return Unavailable(f"{where} is read-only ({code}): {message}", hint=hint)
+    if isinstance(error, OSError) or code in _LOST or code in _PASSING or code < REFUSABLE_FROM:
+        hint = "is the downstream running, and is its URL right?"
+        return Unavailable(f"{where} can't be used now ({code}): {message}", hint=hint)
+    if code == 1021:
+        return Stopped(f"{where}: {message}", hint="free space on the downstream's disk")
+    return Refused(code, message, sql)

@@ -1,0 +1,18 @@
+"""The Applier's Prometheus metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+ROWS = Counter("tidelog_applier_rows_total", "Row changes applied downstream")
+TXNS = Counter("tidelog_applier_transactions_total", "Upstream transactions applied")
+DDLS = Counter("tidelog_applier_ddls_total", "DDLs applied, by kind", ["kind"])
+GROUPS = Counter("tidelog_applier_groups_total", "Downstream transactions")
+NOT_HELD = Counter("tidelog_applier_not_held_total", "Things the downstream can't hold")
+UNMATCHED = Counter(
+    "tidelog_applier_unmatched_rows_total",
+    "Deletes and updates of keyless tables that found no such row downstream",
+)
+RECONNECTS = Counter("tidelog_applier_reconnects_total", "Times the downstream was opened again")
+APPLIED_TS = Gauge("tidelog_applier_applied_ts", "Everything up to this commit_ts is downstream")
+GROUP_SECONDS = Histogram("tidelog_applier_group_seconds", "Time of one group's transaction")
