@@ -18,6 +18,9 @@ from tidelog_drainer.schema_store import key_of
 
 MARKER_BYTES = 512 << 10
 """The marker lists every transaction, and must stay below the server's default message."""
+H_EARLY = "Tidelog-Early"
+"""On DDLs: schema versions published before their own binlogs came (decoder.py). A Drainer that
+starts behind this DDL drops those binlogs."""
 _MARKED_TXN_BYTES = 90
 _MARKED_TABLE_BYTES = 12
 

@@ -5,6 +5,8 @@ Pure but for the tracker it asks. Events leave as JSON bytes: they are encoded o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from google.protobuf.message import DecodeError
 
@@ -15,7 +17,7 @@ from tidelog.rows.errors import RowCorrupt
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.errors import UnknownJob
 from tidelog.schema.history import TableAt
-from tidelog.schema.jobs import STATE_DELETE_ONLY
+from tidelog.schema.jobs import STATE_DELETE_ONLY, STATE_PUBLIC
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import DdlOutcome, SchemaTracker, is_setval
 from tidelog_drainer import ddl_policy
@@ -39,6 +41,15 @@ class Undecodable(Stopped):
     def __init__(self, commit_ts: int, reason: str, *, hint: str = "") -> None:
         super().__init__(f"transaction {commit_ts}: {reason}", hint=hint)
         self.commit_ts = commit_ts
+
+
+class SchemaBehind(Exception):
+    """A mutation carries a schema version above every job known. Internal: the publisher looks
+    whether the history has it, and lifts `allowed_version`."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(version)
+        self.version = version
 
 
 class Route:
@@ -83,24 +94,42 @@ class RowTxn(msgspec.Struct):
 
 
 class DdlTxn(msgspec.Struct):
-    """A DDL to publish, and the structures it names: key in SCHEMAS_<FEED> -> structure."""
+    """A DDL to publish, and the structures it names: key in SCHEMAS_<FEED> -> structure.
+
+    `early`: it stands just before the transaction that needs it; decode that one again after it.
+    `outstanding`: schema versions published early whose own binlogs are still to come.
+    """
 
     commit_ts: int
     start_ts: int
     subject: str
     message: DdlMessage
     structures: dict[str, TableStructure]
+    early: bool = False
+    outstanding: tuple[int, ...] = ()
 
 
 class Decoder:
-    """Keeps which schema version the stream has passed, and the routes of the tables met."""
+    """Keeps which schema version the feed's readers know of each table.
 
-    def __init__(self, config: DrainerConfig, tracker: SchemaTracker) -> None:
+    TiDB sends a DDL's binlog only after its last schema version is in use: transactions of that
+    version may stand before it. Such a DDL is published early, and its own binlog dropped.
+    `query_of` gives a job's text, which an early DDL can't take from its binlog.
+    """
+
+    def __init__(
+        self, config: DrainerConfig, tracker: SchemaTracker, query_of: Callable[[int], str]
+    ) -> None:
         self.dropped: dict[str, int] = {}
         """Transactions, DDLs and mutations dropped, by reason."""
-        self.passed_version = 0
-        """Schema version of the newest DDL that the stream passed: a mutation of an id that was
-        truncated or dropped by then is discarded (fixtures README)."""
+        self.base_version = 0
+        """What readers know of every table that no DDL has touched since the start."""
+        self.early: set[int] = set()
+        """Schema versions published early whose own binlogs are still to come."""
+        self.allowed_version = 0
+        """Newer mutations wait for the history: their DDL may have to be published first."""
+        self._known: dict[int, int] = {}
+        self._query_of = query_of
         self._feed = config.feed
         self._tracker = tracker
         self._policy = DdlPolicy(config.ddl_policy)
@@ -110,7 +139,8 @@ class Decoder:
     def decode(self, txn: Txn) -> RowTxn | DdlTxn | None:
         """None: dropped, and counted.
 
-        Raises UnknownTable or UnknownJob (fetch more of the history and ask again), Undecodable.
+        Raises UnknownTable, UnknownJob or SchemaBehind (fetch more of the history and ask again),
+        Undecodable.
         """
         commit_ts, start_ts, payload = txn
         try:
@@ -132,18 +162,28 @@ class Decoder:
 
     # Rows
 
-    def _rows(self, commit_ts: int, start_ts: int, value: PrewriteValue) -> RowTxn | None:
+    def _rows(self, commit_ts: int, start_ts: int, value: PrewriteValue) -> RowTxn | DdlTxn | None:
         version = value.schema_version
+        if version > self.allowed_version:
+            raise SchemaBehind(version)
         tables: list[TableRows] = []
         rows = size = 0
         # All routes first: a mutation is decoded and counted once, when the schema is known.
-        routes = [self._route(m.table_id, version) for m in value.mutations]
+        routes: list[Route | str] = []
+        for mutation in value.mutations:
+            route = self._routes.get((mutation.table_id, version))
+            if route is None:
+                early = self._early_ddl(commit_ts, mutation.table_id, version)
+                if early is not None:
+                    return early
+                route = self._find_route(mutation.table_id, version)
+            routes.append(route)
         for mutation, route in zip(value.mutations, routes, strict=True):
             if isinstance(route, str):
                 self.drop(route)
                 continue
             try:
-                changes = route.codec.decode(mutation)
+                changes = route.codec.decode(mutation, version >= route.table.version)
             except RowCorrupt as error:
                 raise Undecodable(commit_ts, str(error)) from error
             events: list[bytes] = []
@@ -173,23 +213,46 @@ class Decoder:
             return None
         return RowTxn(commit_ts, start_ts, tables, rows, size)
 
-    def _route(self, table_id: int, version: int) -> Route | str:
-        route = self._routes.get((table_id, version))
-        if route is None:
-            route = self._find_route(table_id, version)
-            if len(self._routes) >= ROUTES_MAX:
-                self._routes.clear()
-            self._routes[table_id, version] = route
+    def _find_route(self, table_id: int, version: int) -> Route | str:
+        """Rows go out in the form that readers know: the newest the stream has passed, or the
+        mutation's own. An id that was truncated or dropped by then is discarded."""
+        newest = max(version, self._known.get(table_id, self.base_version))
+        route: Route | str
+        if self._tracker.is_dropped_or_truncated(table_id, newest):
+            route = "truncated"
+        else:
+            table = self._tracker.table(table_id, newest)
+            ignored = table.db.lower() in self._ignored
+            route = "system" if ignored else Route(self._feed, table)
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        self._routes[table_id, version] = route
         return route
 
-    def _find_route(self, table_id: int, version: int) -> Route | str:
-        newest = max(version, self.passed_version)
-        if self._tracker.is_dropped_or_truncated(table_id, newest):
-            return "truncated"
-        table = self._tracker.table(table_id, version)
-        if table.db.lower() in self._ignored:
-            return "system"
-        return Route(self._feed, table)
+    def _early_ddl(self, commit_ts: int, table_id: int, version: int) -> DdlTxn | None:
+        """The next DDL that must stand before a transaction of this version, if there is one."""
+        known = self._known.get(table_id, self.base_version)
+        jobs = self._tracker.jobs_between(table_id, known, version)
+        for at, job_id in enumerate(jobs):
+            outcome = self._tracker.ddl(job_id)
+            self._note_passed(outcome)
+            self.early.add(outcome.schema_version)
+            if self._why_not(commit_ts, outcome, STATE_PUBLIC):
+                continue
+            # Several DDLs take the timestamps just before the transaction, in their order.
+            ddl_ts = commit_ts - (len(jobs) - at)
+            ddl = self._forwarded(ddl_ts, ddl_ts, self._query_of(job_id), outcome)
+            ddl.early = True
+            return ddl
+        return None
+
+    def _note_passed(self, outcome: DdlOutcome) -> None:
+        """Readers know these tables by this version now."""
+        for one in outcome.affected:
+            for state in (one.before, one.after):
+                if state is not None:
+                    self._known[state.info.id] = outcome.schema_version
+        self.schema_changed()
 
     # DDL
 
@@ -205,9 +268,11 @@ class Decoder:
                 raise
             self.drop("setval")
             return None
-        if not outcome.changes_nothing and outcome.schema_version > self.passed_version:
-            self.passed_version = outcome.schema_version
-            self.schema_changed()
+        if not outcome.changes_nothing and outcome.schema_version in self.early:
+            self.early.discard(outcome.schema_version)
+            self.drop("early")
+            return None
+        self._note_passed(outcome)
         reason = self._why_not(commit_ts, outcome, binlog.ddl_schema_state)
         if reason:
             self.drop(reason)
@@ -260,4 +325,5 @@ class Decoder:
             first.db_after or first.db_before or outcome.db,
             shown.name if shown is not None else "",
         )
-        return DdlTxn(commit_ts, start_ts, subject, message, structures)
+        outstanding = tuple(sorted(self.early))
+        return DdlTxn(commit_ts, start_ts, subject, message, structures, outstanding=outstanding)

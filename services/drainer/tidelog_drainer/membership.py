@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from enum import Enum
 
-import msgspec
-
 from tidelog.kv import Bucket
+from tidelog.membership import Member
 from tidelog.messages import OFFLINE, decode
 from tidelog.ports import StreamState
 from tidelog.subjects import unescape
@@ -26,14 +25,6 @@ class Verdict(Enum):
     """Read the entries and add the Pumps first."""
     UNTRUSTED = "untrusted"
     """The bucket is missing, recreated or rolled back: emit nothing for one lease time."""
-
-
-class Member(msgspec.Struct, frozen=True):
-    """An entry of the bucket, as the registry writes it."""
-
-    node: str = ""
-    state: str = ""
-    tombstone: bool = False
 
 
 class MembershipView:
@@ -104,5 +95,5 @@ async def read_pumps(bucket: Bucket) -> tuple[dict[str, bool], int]:
     pumps: dict[str, bool] = {}
     for key in sorted(entries):
         member = decode(entries[key].value, Member)
-        pumps[member.node or unescape(key)] = not (member.tombstone or member.state == OFFLINE)
+        pumps[member.node or unescape(key)] = member.state != OFFLINE
     return pumps, last_seq

@@ -15,6 +15,7 @@ from tidelog.errors import PositionUnknown, StreamMissing, Unavailable
 from tidelog.messages import Empty, Nodes
 from tidelog.ports import Message, Ports, StreamConfig, StreamState
 from tidelog.timestamps import compose
+from tidelog_drainer.batcher import H_EARLY
 from tidelog_drainer.config import NOW, DrainerConfig
 
 EPOCH_FILE = "drainer.json"
@@ -52,6 +53,8 @@ class Tail(msgspec.Struct, frozen=True):
     epoch: Epoch
     schema_version: int
     """Of the newest DDL in the stream; 0 = none."""
+    early: tuple[int, ...]
+    """Schema versions published before their own binlogs, as that DDL says."""
 
     @property
     def commit_ts(self) -> int | None:
@@ -76,6 +79,7 @@ class Start(msgspec.Struct, frozen=True):
     state: StreamState
     epoch: Epoch
     schema_version: int
+    early: tuple[int, ...]
     fresh: bool
 
 
@@ -99,6 +103,7 @@ async def read_tail(ports: Ports, feed: str) -> Tail:
         msgspec.json.decode(watermark.data, type=Watermark) if watermark else None,
         max(parse_epoch(m) for m in (marker, watermark, newest)),
         _schema_version(ddl),
+        _early(ddl),
     )
 
 
@@ -106,6 +111,11 @@ def _schema_version(ddl: Message | None) -> int:
     if ddl is None or changes.H_FRAGMENT in ddl.headers:
         return 0
     return msgspec.json.decode(ddl.data, type=DdlMessage).schema_version
+
+
+def _early(ddl: Message | None) -> tuple[int, ...]:
+    text = ddl.headers.get(H_EARLY, "") if ddl is not None else ""
+    return tuple(int(version) for version in text.split(",") if version)
 
 
 async def find_start(config: DrainerConfig, ports: Ports) -> Start:
@@ -132,7 +142,7 @@ async def find_start(config: DrainerConfig, ports: Ports) -> Start:
         tail = await read_tail(ports, config.feed)
     epoch = await _next_epoch(config, ports, tail.epoch)
     prev = commit_ts if fresh else tail.prev_commit_ts
-    return Start(commit_ts, prev, tail.state, epoch, tail.schema_version, fresh)
+    return Start(commit_ts, prev, tail.state, epoch, tail.schema_version, tail.early, fresh)
 
 
 async def _next_epoch(config: DrainerConfig, ports: Ports, seen: Epoch) -> Epoch:

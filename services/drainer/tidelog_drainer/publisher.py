@@ -18,7 +18,7 @@ from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog_drainer import metrics
 from tidelog_drainer.batcher import Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, Undecodable
+from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, SchemaBehind, Undecodable
 from tidelog_drainer.mail import AskPublished, AskStart, Merged, Published, PublisherMail
 from tidelog_drainer.merger import Txn
 from tidelog_drainer.position import Start, find_start
@@ -34,6 +34,9 @@ WATERMARK_SOON_S = 0.03
 HISTORY_TRIES = 20
 """Complete answers of the DDL history without the wanted job or table: then the feed stops."""
 
+BEHIND_S = 1.0
+"""How long a mutation newer than the DDL history waits for it, once for each schema version."""
+
 log = structlog.get_logger()
 
 
@@ -45,7 +48,7 @@ class Publisher(Actor[PublisherMail]):
         self._ports = ports
         self._feed = config.feed
         self._store = SchemaStore(config, ports)
-        self._decoder = Decoder(config, self._store.tracker)
+        self._decoder = Decoder(config, self._store.tracker, self._store.query_of)
         self._start: Start | None = None
         self._tail: StreamTail
         self._batcher: Batcher
@@ -125,9 +128,11 @@ class Publisher(Actor[PublisherMail]):
                 await self._store.pause(8)
                 continue
             await self._store.fetch_until_answered("the DDL history at start")
-            self._decoder.passed_version = max(
+            self._decoder.base_version = max(
                 start.schema_version, self._store.version_at(start.commit_ts)
             )
+            self._decoder.allowed_version = self._store.newest_version
+            self._decoder.early = set(start.early)
             self._tail = StreamTail(self._ports, self._feed, start)
             self._batcher = Batcher(
                 self._feed,
@@ -211,10 +216,10 @@ class Publisher(Actor[PublisherMail]):
                         return self._finish(self._covered)
                     if isinstance(decoded, RowTxn):
                         self._batcher.add(decoded)
+                if isinstance(decoded, DdlTxn):
+                    return self._ddl(decoded, txn[0])
                 self._at += 1
                 self._covered = txn[0]
-                if isinstance(decoded, DdlTxn):
-                    return self._note(self._batcher.ddl(decoded, self._prev))
                 decoded_since_yield += 1
                 if decoded_since_yield >= YIELD_TXNS:
                     decoded_since_yield = 0
@@ -227,6 +232,18 @@ class Publisher(Actor[PublisherMail]):
             if self._batcher.empty and now() - self._marked_at >= WATERMARK_S:
                 break  # a fully filtered feed moves by watermarks, however much there is to drop
         return None
+
+    def _ddl(self, ddl: DdlTxn, commit_ts: int) -> Batch:
+        """A DDL's batch. After an early one its transaction is decoded again."""
+        if ddl.commit_ts <= max(self._prev, self._covered):
+            raise Undecodable(
+                commit_ts,
+                f"it needs the DDL {ddl.message.query!r} first, and no timestamp is left before it",
+            )
+        if not ddl.early:
+            self._at += 1
+        self._covered = ddl.commit_ts
+        return self._note(self._batcher.ddl(ddl, self._prev))
 
     def _finish(self, covers: int) -> Batch:
         return self._note(self._batcher.finish(self._prev, covers))
@@ -242,6 +259,9 @@ class Publisher(Actor[PublisherMail]):
         while True:
             try:
                 return self._decoder.decode(txn)
+            except SchemaBehind as behind:
+                await self._catch_up(behind.version)
+                continue
             except UnknownJob as error:
                 missing: BadInput = error
                 after: int | None = error.job_id - 1
@@ -256,6 +276,22 @@ class Publisher(Actor[PublisherMail]):
             self._store.waiting = f"transaction {txn[0]}: {missing.message}"
             self._decoder.schema_changed()
             tries += 1
+
+    async def _catch_up(self, version: int) -> None:
+        """Give the history a moment to tell of a schema version that is in use already. Versions
+        of a DDL that is still running are in no history: then rows go on without it."""
+        deadline = self._ports.clock.monotonic() + BEHIND_S
+        why = f"the DDL job of schema version {version}"
+        await self._store.fetch_until_answered(why)
+        tries = 1
+        while self._store.newest_version < version and self._ports.clock.monotonic() < deadline:
+            self._store.waiting = why
+            await self._store.pause(tries)
+            await self._store.fetch_until_answered(why)
+            tries += 1
+        self._store.waiting = ""
+        self._decoder.allowed_version = max(version, self._store.newest_version)
+        self._decoder.schema_changed()
 
     async def _send(self, batch: Batch) -> None:
         try:
@@ -322,7 +358,7 @@ class Publisher(Actor[PublisherMail]):
             "published_ts": self._published,
             "epoch": self._start.epoch.text if self._start is not None else "",
             "sequence": self._tail.sequence if self._start is not None else 0,
-            "schema_version": self._decoder.passed_version,
+            "schema_version": self._store.newest_version,
             "queued_bytes": self._queued_bytes,
             "dropped": dict(sorted(self._decoder.dropped.items())),
             "waiting": waiting,

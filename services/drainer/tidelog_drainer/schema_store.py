@@ -28,11 +28,14 @@ class SchemaStore:
         self.tracker = SchemaTracker()
         self.waiting = ""
         """For what the merge waits here; shown in status."""
+        self.newest_version = 0
+        """The highest schema version of any job, rolled back ones included."""
         self._ports = ports
         self._history = ports.open_ddl_history(config.ddl_history)
         self._bucket = Bucket(ports.bus, subjects.schemas_bucket(config.feed))
         self._last_job = 0
         self._finished: dict[int, tuple[int, int]] = {}
+        self._queries: dict[int, str] = {}
         self._written: set[str] = set()
         self._created = False
 
@@ -54,6 +57,8 @@ class SchemaStore:
         self.tracker.add_jobs(page)
         for job in page:
             self._last_job = max(self._last_job, job.id)
+            self.newest_version = max(self.newest_version, job.version)
+            self._queries[job.id] = job.query
             if job.binlog is not None and changes_schema(job):
                 self._finished[job.id] = (job.binlog.finished_ts, job.version)
 
@@ -79,6 +84,10 @@ class SchemaStore:
                 continue
             self.waiting = ""
             return count
+
+    def query_of(self, job_id: int) -> str:
+        """A job's text, "" if it is unknown."""
+        return self._queries.get(job_id, "")
 
     async def pause(self, failures: int) -> None:
         """Back off before asking again."""
