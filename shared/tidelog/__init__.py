@@ -1,1 +1,23 @@
-"""Tidelog: the library that its services share and that applications import."""
+"""Tidelog: the library that its services share and that applications import.
+
+from tidelog import PumpClient          # write binlogs
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.pump_client import PumpClient
+
+__all__ = ["PumpClient"]
+
+# Loaded when first asked for: the pure parts of the library stay free of what a client needs.
+_WHERE = {"PumpClient": "tidelog.pump_client"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'tidelog' has no attribute {name!r}")

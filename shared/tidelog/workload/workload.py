@@ -45,6 +45,7 @@ class Workload:
         self.outcomes = Outcomes()
         self.counts = Counts()
         self.finished = asyncio.Event()
+        self._ended = False
         self.client = PumpClient(
             ports.bus,
             config.cluster,
@@ -79,6 +80,14 @@ class Workload:
     def _txn_status(self) -> TxnStatusServer:
         return TxnStatusServer(self._ports.bus, self.config.cluster, self.outcomes)
 
+    def end(self) -> None:
+        """Start no more transactions; those begun are carried to their end."""
+        self._ended = True
+
+    def schedule(self) -> Schedule:
+        """Turns from now on, until `end`."""
+        return Schedule(self.config, self._ports.clock.monotonic())
+
     # ---- what the driver runs
 
     async def prepare(self) -> None:
@@ -94,7 +103,7 @@ class Workload:
         """One client: a transaction at each of the schedule's turns that it gets."""
         generator = Generator(self._dice, self.source, self.config)
         clock = self._ports.clock
-        while (wait := schedule.turn(clock.monotonic())) is not None:
+        while (wait := schedule.turn(clock.monotonic())) is not None and not self._ended:
             if wait > 0:
                 await clock.sleep(wait)
             start_ts = await fresh(self._world.oracle, clock, 0)
@@ -162,7 +171,7 @@ class Driver(Actor[None]):
     async def _drive(self) -> None:
         workload = self._workload
         await workload.prepare()
-        schedule = Schedule(workload.config, asyncio.get_running_loop().time())
+        schedule = workload.schedule()
         clients = [
             self.spawn(workload.run_client(schedule), f"client-{number}")
             for number in range(workload.config.clients)

@@ -6,11 +6,12 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from tidelog import messages, subjects
 from tidelog.errors import DeadlineExceeded, MessageTooLarge, NoResponders, TidelogError
 from tidelog.messages import Nodes, NodeStatus
-from tidelog.ports import Handler, Headers, Message, Subscription
+from tidelog.ports import Bus, Handler, Headers, Message, Request, Subscription
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 
@@ -107,7 +108,7 @@ class FakePump:
     probes: int = 0
     delay_s: float = 0.0
 
-    async def handle(self, request: MemoryRequest) -> None:
+    async def handle(self, request: Request) -> None:
         batch = WriteBatch.FromString(request.data)
         results: list[WriteResult] = []
         answered = True
@@ -148,6 +149,11 @@ class FakeCluster:
         self.states = dict.fromkeys(nodes, messages.ONLINE)
         self.hosts = dict.fromkeys(nodes, "")
 
+    @property
+    def port(self) -> Bus:
+        """Only the core half of the port is there, which is what a client uses."""
+        return cast(Bus, self.bus)
+
     async def start(self) -> None:
         await self.bus.serve(subjects.registry("c", "nodes"), self._nodes)
         for node in self.pumps:
@@ -159,7 +165,7 @@ class FakeCluster:
     async def announce(self) -> None:
         await self.bus.publish(subjects.registry_event("c", "pump", "p1"), b"{}")
 
-    async def _nodes(self, request: MemoryRequest) -> None:
+    async def _nodes(self, request: Request) -> None:
         nodes = [
             NodeStatus(node, host=self.hosts[node], state=state, isAlive=True)
             for node, state in self.states.items()

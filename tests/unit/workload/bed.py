@@ -11,7 +11,6 @@ from tests.unit.pump_client.fakes import (
     FakeCluster,
     LoopClock,
     MemoryBus,
-    MemoryRequest,
 )
 from tidelog import subjects
 from tidelog.messages import (
@@ -25,7 +24,7 @@ from tidelog.messages import (
     decode_reply,
     encode,
 )
-from tidelog.ports import Ports
+from tidelog.ports import Ports, Request
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.workload import Committed, Workload, WorkloadConfig
 from tidelog_proto.binlog_pb2 import Binlog
@@ -77,11 +76,11 @@ class Bed:
     def binlogs(self) -> list[Binlog]:
         return [b for pump in self.cluster.pumps.values() for b in pump.taken]
 
-    async def _tso(self, request: MemoryRequest) -> None:
+    async def _tso(self, request: Request) -> None:
         self._ts += decode(request.data, TsoRequest).count
         request.respond(encode(TsoReply(self._ts)))
 
-    async def _append(self, request: MemoryRequest) -> None:
+    async def _append(self, request: Request) -> None:
         self.jobs.append(bytes(decode(request.data, DdlAppend).job))
         request.respond(encode(Empty()))
 

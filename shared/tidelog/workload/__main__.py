@@ -1,0 +1,159 @@
+"""`python -m tidelog.workload --nats URL --cluster c --seconds 20 --rate 200 --seed 7`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from tidelog.config import ServiceConfig
+from tidelog.errors import EXIT_OK, TidelogError, exit_code
+from tidelog.logs import configure
+from tidelog.ports import Clock, File
+from tidelog.real.bus import NatsBus
+from tidelog.real.disk import RealDisk
+from tidelog.real.ports import real_ports
+from tidelog.workload.config import WorkloadConfig
+from tidelog.workload.ledger import Committed
+from tidelog.workload.workload import Workload
+
+PROGRESS_S = 1.0
+FLUSH_S = 30.0
+
+
+def arguments(argv: list[str]) -> Namespace:
+    defaults = WorkloadConfig()
+    parser = ArgumentParser("tidelog.workload", formatter_class=ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--nats", default="nats://127.0.0.1:4222", help="URL of the NATS server")
+    for name, kind, text in (
+        ("cluster", str, "name of the cluster"),
+        ("cluster-id", int, "what the Pumps check"),
+        ("strategy", str, "range or hash"),
+        ("seconds", float, "how long transactions are started"),
+        ("transactions", int, "stop after so many; 0 = by time"),
+        ("rate", float, "transactions per second; 0 = as fast as possible"),
+        ("clients", int, "concurrent transactions"),
+        ("seed", int, "0 = another run each time"),
+        ("tables", int, "about so many tables at a time"),
+        ("ddl-share", float, "schema changes per transaction"),
+        ("rollback-share", float, "transactions that roll back"),
+        ("dead-share", float, "clients that die after their Prewrite"),
+        ("large-row-bytes", int, "text of a large row; 0 = none"),
+        ("large-share", float, "rows that are large"),
+    ):
+        default = getattr(defaults, name.replace("-", "_"))
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+    parser.add_argument("--dump", type=Path, help="write the source's contents here, as JSON")
+    parser.add_argument("--ledger", type=Path, help="write each commit here, a JSON line each")
+    parser.add_argument(
+        "--linger", type=float, default=30.0, help="seconds to wait for Pumps to ask about the dead"
+    )
+    return parser.parse_args(argv)
+
+
+class Book:
+    """The ledger as a file; written once a second, complete at the end."""
+
+    def __init__(self, file: File | None) -> None:
+        self._file = file
+        self._lines: list[bytes] = []
+
+    def add(self, committed: Committed) -> None:
+        if self._file is not None:
+            self._lines.append(msgspec.json.encode(committed) + b"\n")
+
+    async def write(self) -> None:
+        lines, self._lines = self._lines, []
+        if self._file is not None and lines:
+            await self._file.append(lines, sync=False)
+
+
+async def main(args: Namespace) -> int:
+    chosen = {n: getattr(args, n) for n in WorkloadConfig.__struct_fields__ if hasattr(args, n)}
+    bus = await NatsBus.connect(args.nats, name="workload", timeout_s=10.0)
+    try:
+        book = Book(await _open(args.ledger))
+        disk = RealDisk(Path.cwd())
+        ports = real_ports(ServiceConfig(cluster=args.cluster), disk, bus)
+        workload = Workload(ports, WorkloadConfig(**chosen), book.add)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, workload.end)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(workload.run(stop))
+                summary = await _watch(workload, book, ports.clock, args.linger)
+                stop.set()
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        finally:
+            await book.write()
+        if args.dump is not None:
+            target = RealDisk(args.dump.parent)
+            contents = msgspec.json.encode(workload.source.contents())
+            await target.write_file(args.dump.name, contents)
+        sys.stdout.write(msgspec.json.encode(summary).decode() + "\n")
+        return EXIT_OK
+    finally:
+        await bus.close()
+
+
+async def _open(path: Path | None) -> File | None:
+    if path is None:
+        return None
+    return await RealDisk(path.parent).open(path.name, create=True)
+
+
+async def _watch(
+    workload: Workload, book: Book, clock: Clock, linger_s: float
+) -> dict[str, object]:
+    """Say how it goes until it is through and the Pumps know everything."""
+    started = clock.monotonic()
+    while not workload.finished.is_set():
+        try:
+            async with asyncio.timeout(PROGRESS_S):
+                await workload.finished.wait()
+        except TimeoutError:
+            _say(workload, clock.monotonic() - started)
+            await book.write()
+    seconds = clock.monotonic() - started
+    await workload.client.flush(FLUSH_S)
+    deadline = clock.monotonic() + linger_s
+    while workload.outcomes.unasked() and clock.monotonic() < deadline:
+        await clock.sleep(0.1)
+    return {
+        **msgspec.structs.asdict(workload.counts),
+        "seconds": round(seconds, 3),
+        "last_commit_ts": workload.source.last_commit_ts,
+        "tables": len(workload.source.tables),
+        "unacked": workload.client.unacked,
+        "unasked": workload.outcomes.unasked(),
+    }
+
+
+def _say(workload: Workload, seconds: float) -> None:
+    counts = workload.counts
+    sys.stderr.write(
+        f"{seconds:6.1f} s  {counts.committed} committed, {counts.rolled_back} rolled back, "
+        f"{counts.failed} failed, {counts.died} died, {counts.ddls} DDL, {counts.rows} rows\n"
+    )
+
+
+def run(argv: list[str]) -> int:
+    args = arguments(argv)
+    configure("auto", "warning")
+    try:
+        return uvloop.run(main(args))
+    except TidelogError as error:
+        sys.stderr.write(f"tidelog.workload: {type(error).__name__}: {error}\n")
+        return exit_code(error)
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
