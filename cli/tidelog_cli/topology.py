@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
-from tidelog.real.nats_server import EmbeddedNats
+from aiohttp import ClientError, ClientSession
 
 from tidelog.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, Unavailable
 from tidelog.ports import Process, Processes
+from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog_cli import state_file
 from tidelog_cli.state_file import PumpAt, TopologyState
 
@@ -50,13 +51,6 @@ class Service(msgspec.Struct, frozen=True):
     name: str
     module: str
     config: dict[str, Any]
-
-
-def free_port() -> int:
-    """A port that nobody listens on now; it is recorded, so that a restart finds it again."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
@@ -163,8 +157,10 @@ class Topology:
         self.options = options
         self.children: list[Child] = []
         self._processes = processes
-        self._nats = EmbeddedNats(str(options.directory / "nats"))
         self._known = state_file.read(options.directory)
+        port = urlsplit(self._known.nats).port if self._known else None
+        self._nats = EmbeddedNats(options.directory / "nats", port=port or 0, processes=processes)
+        self._pumps_at: list[PumpAt] = []
 
     @property
     def nats_url(self) -> str:
@@ -216,8 +212,6 @@ class Topology:
 
     async def _ready(self, stop: asyncio.Event) -> bool:
         """Wait until every child answers on /readyz; False if `stop` came first."""
-        from aiohttp import ClientError, ClientSession
-
         async with ClientSession() as session:
             for child in self.children:
                 while not child.was_ready and not stop.is_set():

@@ -1,0 +1,205 @@
+"""`tidelog demo`: everything embedded, a workload, a Pump killed on the way, and a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.text import Text
+
+from tidelog.config import ServiceConfig
+from tidelog.errors import Unavailable
+from tidelog.ports import Bus
+from tidelog.real.disk import RealDisk
+from tidelog.real.ports import real_ports
+from tidelog.workload import Verdict, Workload, WorkloadConfig, compare
+from tidelog_cli import status, up, wait
+from tidelog_cli.connect import connected, nodes
+from tidelog_cli.readback import sqlite_reader
+from tidelog_cli.state_file import TopologyState, read
+
+VICTIM = "pump-1"
+SETTLE_S = 60.0
+LOOK_S = 0.5
+
+Emit = Callable[[Any], None]
+
+
+class View:
+    """What the demo shows while it runs."""
+
+    def __init__(self) -> None:
+        self.step = "starting NATS, a registry, two Pumps, a Drainer and an Applier"
+        self.counts: dict[str, Any] = {}
+        self.report: status.Report | None = None
+
+    def render(self) -> RenderableType:
+        head = Text(self.step, "bold")
+        if not self.counts:
+            return Panel(head, title="tidelog demo")
+        done = "   ".join(f"{name} {value}" for name, value in self.counts.items())
+        parts: list[RenderableType] = [head, Text(done)]
+        if self.report is not None:
+            parts.append(status.render(self.report))
+        return Panel(Group(*parts), title="tidelog demo")
+
+
+async def run(
+    seconds: float, rate: int, keep: Path | None, console: Console | None, emit: Emit | None
+) -> int:
+    """0 if source and downstream are equal. With `emit`, one JSON line instead of the view."""
+    view = View()
+    with contextlib.ExitStack() as stack:
+        if keep is None:
+            directory = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
+        else:
+            directory = keep.absolute()
+        live = Live(view.render(), console=console, refresh_per_second=4) if console else None
+        if live is not None:
+            stack.enter_context(live)
+        verdict = await _play(directory, seconds, rate, view, live)
+    if emit is not None:
+        emit({"equal": verdict.equal, "tables": verdict.tables, "rows": verdict.rows} | view.counts)
+    if console is not None:
+        _tell(console, verdict, directory)
+    return 0 if verdict.equal else 1
+
+
+async def _play(
+    directory: Path, seconds: float, rate: int, view: View, live: Live | None
+) -> Verdict:
+    database = directory / "downstream.db"
+    options = up.options(
+        directory / "topology", f"sqlite:///{database}", 2, "embedded", "embedded", 0, 0, "main"
+    )
+    stop, ready = asyncio.Event(), asyncio.Event()
+    found: list[Verdict] = []
+
+    def show() -> None:
+        if live is not None:
+            live.update(view.render())
+
+    async def act() -> None:
+        await ready.wait()
+        state = read(options.directory)
+        assert state is not None
+        try:
+            async with connected(state) as bus:
+                found.append(
+                    await _drive(state, bus, options.directory, database, seconds, rate, view, show)
+                )
+        finally:
+            stop.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(up.run(options, stop, lambda _: ready.set()))
+        group.create_task(act())
+    return found[0]
+
+
+async def _drive(
+    state: TopologyState,
+    bus: Bus,
+    directory: Path,
+    database: Path,
+    seconds: float,
+    rate: int,
+    view: View,
+    show: Callable[[], None],
+) -> Verdict:
+    """The workload, the kill in its middle, the wait for the downstream, the comparison."""
+    config = ServiceConfig(cluster=state.cluster, nats_url=state.nats)
+    ports = real_ports(config, RealDisk(directory / "workload"), bus)
+    workload = Workload(
+        ports,
+        WorkloadConfig(
+            cluster=state.cluster, seconds=seconds, rate=rate, large_row_bytes=1_500_000
+        ),
+    )
+    over = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(workload.run(over))
+        watcher = group.create_task(_watch(bus, state, workload, view, show))
+        try:
+            view.step = f"{rate} transactions a second, with schema changes and clients that die"
+            await asyncio.sleep(seconds / 2)
+            view.step = f"{VICTIM} was killed with SIGKILL and is started again"
+            _kill(directory)
+            await workload.finished.wait()
+            view.step = "the workload is through; waiting for the downstream"
+            last = await _settled(workload, bus, state)
+            await wait.applied(bus, state.cluster, state.feed, last, SETTLE_S, lambda _: None)
+            view.step = "comparing row by row"
+            show()
+        finally:
+            watcher.cancel()
+            over.set()
+    contents = workload.source.contents()
+    return await compare(contents, sqlite_reader(database, contents))
+
+
+async def _settled(workload: Workload, bus: Bus, state: TopologyState) -> int:
+    """Wait until every transaction is decided at its Pump; returns a timestamp after them all."""
+    await workload.client.flush(SETTLE_S)
+    async with asyncio.timeout(SETTLE_S):
+        while workload.outcomes.unasked:
+            await asyncio.sleep(LOOK_S)
+    return await workload.fresh_timestamp()
+
+
+def _kill(directory: Path) -> None:
+    state = read(directory)
+    assert state is not None
+    os.kill(state.pids[VICTIM], signal.SIGKILL)
+
+
+async def _watch(
+    bus: Bus, state: TopologyState, workload: Workload, view: View, show: Callable[[], None]
+) -> None:
+    """Refresh the view until cancelled."""
+    before, rate = 0, 0.0
+    while True:
+        counts = workload.counts
+        rate = 0.5 * rate + 0.5 * (counts.committed - before) / LOOK_S
+        before = counts.committed
+        view.counts = {
+            "committed": counts.committed,
+            "txn/s": round(rate),
+            "rows": counts.rows,
+            "schema changes": counts.ddls,
+            "rolled back": counts.rolled_back,
+            "clients died": counts.died,
+        }
+        with contextlib.suppress(Unavailable):
+            view.report = status.report(await nodes(bus, state.cluster), state.feed)
+        show()
+        await asyncio.sleep(LOOK_S)
+
+
+def _tell(console: Console, verdict: Verdict, directory: Path) -> None:
+    if verdict.equal:
+        console.print(
+            f"[green]source = downstream[/green]: {verdict.rows} rows in {verdict.tables} tables"
+        )
+    else:
+        console.print("[red]source and downstream differ[/red]")
+        for line in verdict.differences:
+            console.print(f"  {line}", highlight=False, markup=False)
+    console.print("\nlook around:", highlight=False)
+    console.print(f"  sqlite3 {directory / 'downstream.db'} .tables", highlight=False)
+    console.print(
+        f"  tidelog up --dir {directory / 'topology'}"
+        f" --downstream sqlite:///{directory / 'downstream.db'} &"
+        f"  tidelog tail --dir {directory / 'topology'}",
+        highlight=False,
+        soft_wrap=True,
+    )
