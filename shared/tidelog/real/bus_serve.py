@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import structlog
 
-from tidelog.errors import TidelogError, Unavailable
-from tidelog.messages import encode_error
+from tidelog.errors import TidelogError
 from tidelog.ports import Handler, Headers
 from tidelog.real import bus_metrics as metrics
 from tidelog.real.nats_client import parse_headers
@@ -65,6 +64,8 @@ class ServedSubject:
         self._pending: deque[NatsRequest] = deque()
         self._bytes = 0
         self._arrived = asyncio.Event()
+        self.requests = 0
+        self.errors = 0
         self._dropped = metrics.dropped_requests.labels(subject)
         self._failed = metrics.handler_errors.labels(subject)
 
@@ -94,17 +95,22 @@ class ServedSubject:
         finally:
             self._withdraw(self)
 
+    def _fail(self) -> None:
+        self.errors += 1
+        self._failed.inc()
+
     async def _handle(self, request: NatsRequest) -> None:
+        self.requests += 1
         try:
             await self._handler(request)
         except TidelogError as error:
-            self._failed.inc()
-            log.warning("a request failed", subject=request.subject, error=str(error))
-            request.respond(encode_error(error))
+            # An actor between two lives refuses. What an error looks like is the handler's affair
+            # (JSON here, protobuf there), so nothing is answered: the asker's deadline tells it.
+            self._fail()
+            log.warning("a request was not handled", subject=request.subject, error=str(error))
         except Exception:
-            self._failed.inc()
+            self._fail()
             log.exception("a handler raised", subject=request.subject)
-            request.respond(encode_error(Unavailable("the service failed while it handled this")))
 
     async def close(self) -> None:
         """No more calls of the handler; what waited is left unanswered."""

@@ -114,21 +114,16 @@ def stream_info(data: bytes, name: str = "stream") -> StreamInfo | None:
     return info
 
 
-def stream_state(data: bytes) -> StreamState | None:
-    info = stream_info(data)
-    return None if info is None else _as_state(info)
-
-
 def created_state(data: bytes) -> StreamState:
     info = msgspec.json.decode(data, type=StreamInfo)
     if info.error is not None:
         if info.error.code == 400:
             raise BadInput(f"the stream can't be created: {info.error.description}")
         raise_for(info.error, "stream")
-    return _as_state(info)
+    return state_of(info)
 
 
-def _as_state(info: StreamInfo) -> StreamState:
+def state_of(info: StreamInfo) -> StreamState:
     return StreamState(info.created, info.state.first_seq, info.state.last_seq, info.state.messages)
 
 
@@ -148,11 +143,9 @@ def fences(last_seq: int | None, last_subject_seq: int | None) -> dict[str, str]
     return found
 
 
-def batch_headers(
-    messages: Sequence[Outgoing], fence: dict[str, str], batch_id: str
-) -> list[dict[str, str]]:
-    """Each message's headers: the fence on the first, the commit on the last; a single message
-    needs no batch. Raises BadInput for an impossible batch."""
+def batch(messages: Sequence[Outgoing], fence: dict[str, str], batch_id: str) -> list[Outgoing]:
+    """The messages with the headers of an atomic batch: the fence on the first, the commit on the
+    last; a single message needs no batch. Raises BadInput for an impossible one."""
     if not 0 < len(messages) <= BATCH_MESSAGES:
         raise BadInput(f"a batch of {len(messages)} messages; 1 to {BATCH_MESSAGES} are possible")
     headers = [dict(message.headers) for message in messages]
@@ -162,7 +155,10 @@ def batch_headers(
             carried[BATCH_ID] = batch_id
             carried[BATCH_SEQUENCE] = str(number)
         headers[-1][BATCH_COMMIT] = "1"
-    return headers
+    return [
+        Outgoing(message.subject, message.data, carried)
+        for message, carried in zip(messages, headers, strict=True)
+    ]
 
 
 def acked_sequence(stream: str, data: bytes) -> int:

@@ -69,7 +69,7 @@ class JetStreamReader:
         self._pull_left = 0
         self._pull_received = 0
         self._seen = 0.0
-        self._restart = ""
+        self._restart = "start"
         self._reconnects = bus.reconnects
         self._wake = asyncio.Event()
         self._closed = False
@@ -78,17 +78,12 @@ class JetStreamReader:
     # -- opening ----------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Raises StreamMissing, Purged, Unavailable."""
-        self._number, self._inbox = await self._bus.subscribe_inbox(self._on_message)
+        """Only our side; the server's is made by the first `next_batch`."""
+        self._number, self._inbox = await self._bus.connection.subscribe_inbox(self._on_message)
         cell = current_cell.get()
         if cell is not None:
             # A reader that its crashed actor left behind must not go on filling its buffer.
             self._guard = cell.actor.spawn(self._close_with_actor(), f"reader {self._stream}")
-        try:
-            await self._new_consumer()
-        except BaseException:
-            await self.close()
-            raise
 
     async def _close_with_actor(self) -> None:
         try:
@@ -146,7 +141,7 @@ class JetStreamReader:
         if name and self._bus.connected:
             try:
                 subject = f"$JS.API.CONSUMER.DELETE.{self._stream}.{name.decode()}"
-                self._bus.post(subject, b"", self._inbox + "deleted")
+                self._bus.connection.queue(subject, b"", reply=self._inbox + "deleted")
             except Unavailable:
                 log.debug("the server will drop the consumer", consumer=name.decode())
 
@@ -169,7 +164,8 @@ class JetStreamReader:
         }
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer.decode()}"
         try:
-            self._bus.post(subject, msgspec.json.encode(body), f"{self._inbox}{self._pull_token}")
+            reply = f"{self._inbox}{self._pull_token}"
+            self._bus.connection.queue(subject, msgspec.json.encode(body), reply=reply)
         except Unavailable:
             self._need("unsent")
 
@@ -268,10 +264,11 @@ class JetStreamReader:
             self._need("reconnected")
         while self._restart:
             reason = self._restart
-            metrics.reader_restarts.labels(self._stream, reason).inc()
-            log.info("reading on", stream=self._stream, sequence=self._next_seq, reason=reason)
+            if reason != "start":
+                metrics.reader_restarts.labels(self._stream, reason).inc()
+                log.info("reading on", stream=self._stream, sequence=self._next_seq, reason=reason)
             try:
-                await self._bus.wait_connected()
+                await self._bus.connection.wait_up()
                 await self._new_consumer()
             except Unavailable:
                 self._need(reason)
@@ -316,4 +313,4 @@ class JetStreamReader:
             self._drop_consumer()
             self._closed = True
             self._wake.set()
-            self._bus.unsubscribe(self._number)
+            self._bus.connection.unsubscribe(self._number)

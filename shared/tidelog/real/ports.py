@@ -1,0 +1,52 @@
+"""Assemble a service's Ports on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.config import ServiceConfig
+from tidelog.ddl_history import open_history
+from tidelog.downstream import Downstream
+from tidelog.errors import ConfigError
+from tidelog.ports import Bus, IndexStore, Ports
+from tidelog.real.clock import RealClock
+from tidelog.real.disk import RealDisk
+from tidelog.real.rng import RealRng
+
+OpenDownstream = Callable[[str], Downstream]
+
+
+def no_downstream(url: str) -> Downstream:
+    """For services that write to no database; `tidelog` itself can't import those that do."""
+    raise ConfigError(f"this service has no downstream, so {url!r} can't be opened")
+
+
+def real_ports(
+    config: ServiceConfig,
+    disk: RealDisk,
+    bus: Bus,
+    *,
+    open_downstream: OpenDownstream = no_downstream,
+) -> Ports:
+    """`disk` is the service's data directory; an index's path is relative to it."""
+
+    def open_index(path: str) -> IndexStore:
+        try:
+            from tidelog.real.index import RocksIndex
+        except ImportError as error:
+            raise ConfigError(
+                "rocksdict is not installed", hint="pip install 'tidelog[pump]'"
+            ) from error
+        place = disk.path(path)
+        disk.mkdir(path)
+        return RocksIndex(place)
+
+    return Ports(
+        clock=RealClock(),
+        rng=RealRng(),
+        disk=disk,
+        bus=bus,
+        open_index=open_index,
+        open_downstream=open_downstream,
+        open_ddl_history=lambda url: open_history(url, bus, config.cluster),
+    )

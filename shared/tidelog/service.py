@@ -1,0 +1,224 @@
+"""Run a service: what is the same for all of them (design section 3).
+
+    if __name__ == "__main__":
+        main("pump", PumpConfig, build)
+
+`build(config, ports)` is the service's one screen, used unchanged by the simulator. The first
+SIGTERM or SIGINT stops the actors in order, the second ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import msgspec
+import structlog
+import uvloop
+
+from tidelog import failpoints, logs, metrics
+from tidelog.config import HelpRequested, ServiceConfig, load, redacted
+from tidelog.errors import EXIT_FAILED, EXIT_OK, Stopped, TidelogError, exit_code
+from tidelog.http_admin import HttpAdmin
+from tidelog.micro import MicroService
+from tidelog.ports import Ports
+from tidelog.real.bus import NatsBus
+from tidelog.real.disk import RealDisk
+from tidelog.real.ports import OpenDownstream, no_downstream, real_ports
+from tidelog.supervisor import Supervisor
+
+C = TypeVar("C", bound=ServiceConfig)
+Build = Callable[[C, Ports], Supervisor]
+log = structlog.get_logger()
+
+HTTP_FILE = "http"
+"""In the data directory: the admin address of the process that runs there."""
+
+
+def main(
+    name: str,
+    config_class: type[C],
+    build: Build[C],
+    *,
+    open_downstream: OpenDownstream = no_downstream,
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> NoReturn:
+    """Run the service `name` to its end, and exit with the code of the error table. With `health`
+    as the first argument: ask the running one whether it is ready (for containers)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    variables = os.environ if environ is None else environ
+    logs.configure(service=name)
+    try:
+        asks_health = arguments[:1] == ["health"]
+        config = load(config_class, name, arguments[1:] if asks_health else arguments, variables)
+        config = msgspec.structs.replace(config, data_dir=config.data_dir or f"data/{name}")
+        if asks_health:
+            sys.exit(health(config))
+        logs.configure(config.log_format, config.log_level, service=name, node=config.node_id)
+        failpoints.arm_from_text(variables.get("TIDELOG_FAILPOINTS", ""))
+        uvloop.run(Runner(name, config, build, open_downstream).run())
+    except HelpRequested as help_text:
+        sys.stdout.write(f"{help_text.message}\n")
+    except Exception as error:  # noqa: BLE001 (the last line of defence: it becomes the exit code)
+        sys.exit(report(name, error))
+    sys.exit(EXIT_OK)
+
+
+def report(name: str, error: Exception) -> int:
+    """One clear line (a traceback for what nobody foresaw), and the exit code."""
+    if isinstance(error, TidelogError):
+        log.error("the service ends", error=error.message, kind=type(error).__name__)
+        sys.stderr.write(f"tidelog-{name}: {error}\n")
+        return exit_code(error)
+    log.error("the service ends by an unforeseen error", exc_info=error)
+    sys.stderr.write(f"tidelog-{name}: {type(error).__name__}: {error}\n")
+    return EXIT_FAILED
+
+
+def health(config: ServiceConfig) -> int:
+    """0 if the service that runs in this data directory says it is ready."""
+    try:
+        addr = (Path(config.data_dir) / HTTP_FILE).read_text(encoding="utf-8").strip()
+        with urllib.request.urlopen(f"http://{addr}/readyz", timeout=3) as answer:
+            return EXIT_OK if answer.status == 200 else EXIT_FAILED
+    except (OSError, urllib.error.URLError) as error:
+        sys.stderr.write(f"not ready: {error}\n")
+        return EXIT_FAILED
+
+
+def package_version() -> str:
+    try:
+        return version("tidelog")
+    except PackageNotFoundError:
+        return "0.0.0"
+
+
+class Runner:
+    """One run of one service: edges around its supervisor."""
+
+    def __init__(
+        self, name: str, config: C, build: Build[C], open_downstream: OpenDownstream
+    ) -> None:
+        self._name = name
+        self._config: ServiceConfig = config
+        self._build: Callable[[ServiceConfig, Ports], Supervisor] = build  # type: ignore[assignment]
+        self._open_downstream = open_downstream
+        self._supervisor: Supervisor | None = None
+        self._bus: NatsBus | None = None
+        self._stop = asyncio.Event()
+        self._signals = 0
+        self._main: asyncio.Task[None] | None = None
+        self._failure: TidelogError | None = None
+        self._started = datetime.now(UTC)
+        self._stall: metrics.StallWatch | None = None
+
+    async def run(self) -> None:
+        """Returns after an orderly stop; raises what ended the service otherwise."""
+        self._main = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        self._stall = metrics.StallWatch()
+        self._stall.start()
+        admin = HttpAdmin(self.status)
+        try:
+            await self._run(admin)
+        except asyncio.CancelledError:
+            if self._failure is not None:
+                raise self._failure from None
+            if not self._stop.is_set():
+                raise
+            log.info("stopped before everything ran")
+        finally:
+            self._stall.stop()
+            await admin.stop()
+            if self._bus is not None:
+                await self._bus.close()
+
+    async def _run(self, admin: HttpAdmin) -> None:
+        disk = RealDisk(self._config.data_dir)
+        addr = await admin.start(self._config.http_addr)
+        self._config = msgspec.structs.replace(self._config, http_addr=addr)
+        await disk.write_file(HTTP_FILE, f"{addr}\n".encode())
+        log.info("starting", version=package_version(), http=addr, data_dir=str(disk.root))
+        self._bus = await NatsBus.connect(
+            self._config.nats_url, name=self._node(), on_lost=self._on_bus_lost
+        )
+        ports = real_ports(self._config, disk, self._bus, open_downstream=self._open_downstream)
+        self._supervisor = self._build(self._config, ports)
+        await self._register_micro(ports)
+        await self._supervisor.run(self._stop)
+        log.info("stopped")
+
+    def _node(self) -> str:
+        return f"tidelog-{self._name}" + (
+            f"/{self._config.node_id}" if self._config.node_id else ""
+        )
+
+    async def _register_micro(self, ports: Ports) -> None:
+        assert self._bus is not None
+        bus = self._bus
+        micro = MicroService(
+            f"tidelog-{self._name}",
+            ports.rng.token(),
+            package_version(),
+            self._started.isoformat(),
+            {"node": self._config.node_id, "cluster": self._config.cluster},
+            lambda: [
+                {"subject": s.subject, "num_requests": s.requests, "num_errors": s.errors}
+                for s in bus.served
+                if not s.subject.startswith("$")
+            ],
+        )
+        await micro.serve(bus)
+
+    def _on_signal(self, number: int) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            log.warning("the second signal: ending at once", signal=number)
+            os._exit(128 + number)
+        log.info("stopping in order; a second signal ends at once", signal=number)
+        self._stop.set()
+        if self._supervisor is None and self._main is not None:
+            self._main.cancel()
+
+    def _on_bus_lost(self) -> None:
+        self._failure = Stopped("the NATS client gave up", hint="the service starts again")
+        if self._main is not None:
+            self._main.cancel()
+
+    def status(self) -> dict[str, object]:
+        supervisor, bus = self._supervisor, self._bus
+        is_ready = supervisor is not None and supervisor.ready
+        metrics.ready.set(1 if is_ready else 0)
+        metrics.restarts.set(0 if supervisor is None else supervisor.restarts_total)
+        why = ""
+        if not is_ready:
+            why = "waiting for NATS" if bus is None else "stopping" if self._signals else "starting"
+        return {
+            "service": self._name,
+            "node": self._config.node_id,
+            "version": package_version(),
+            "pid": os.getpid(),
+            "ready": is_ready,
+            "why": why,
+            "started": self._started.isoformat(),
+            "restarts": 0 if supervisor is None else supervisor.restarts_total,
+            "bus": {
+                "connected": bus is not None and bus.connected,
+                "reconnects": 0 if bus is None else bus.reconnects,
+            },
+            "worst_stall_s": 0.0 if self._stall is None else round(self._stall.worst_s, 4),
+            "config": redacted(self._config),
+            "actors": {} if supervisor is None else supervisor.status(),
+        }
