@@ -115,4 +115,4 @@ class Replayer:
 
     async def close(self) -> None:
         for channel in self._channels:
-            await channel.close()
+            await channel.close(None)

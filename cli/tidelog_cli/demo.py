@@ -30,6 +30,8 @@ from tidelog_cli.state_file import TopologyState, read
 VICTIM = "pump-1"
 SETTLE_S = 60.0
 LOOK_S = 0.5
+LARGE_ROW_BYTES = 1_500_000
+"""Above what one bus message takes, so these Prewrites travel by gRPC."""
 
 Emit = Callable[[Any], None]
 
@@ -58,15 +60,12 @@ async def run(
 ) -> int:
     """0 if source and downstream are equal. With `emit`, one JSON line instead of the view."""
     view = View()
+    directory = keep or Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     with contextlib.ExitStack() as stack:
-        if keep is None:
-            directory = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
-        else:
-            directory = keep.absolute()
         live = Live(view.render(), console=console, refresh_per_second=4) if console else None
         if live is not None:
             stack.enter_context(live)
-        verdict = await _play(directory, seconds, rate, view, live)
+        verdict = await Play(directory, seconds, rate, view, live).run()
     if emit is not None:
         emit({"equal": verdict.equal, "tables": verdict.tables, "rows": verdict.rows} | view.counts)
     if console is not None:
@@ -74,115 +73,115 @@ async def run(
     return 0 if verdict.equal else 1
 
 
-async def _play(
-    directory: Path, seconds: float, rate: int, view: View, live: Live | None
-) -> Verdict:
-    database = directory / "downstream.db"
-    options = up.options(
-        directory / "topology", f"sqlite:///{database}", 2, "embedded", "embedded", 0, 0, "main"
-    )
-    stop, ready = asyncio.Event(), asyncio.Event()
-    found: list[Verdict] = []
+class Play:
+    """One run: the topology in one task, what is done to it in another."""
 
-    def show() -> None:
-        if live is not None:
-            live.update(view.render())
+    def __init__(
+        self, directory: Path, seconds: float, rate: int, view: View, live: Live | None
+    ) -> None:
+        self._database = directory / "downstream.db"
+        self._options = up.options(
+            directory / "topology",
+            f"sqlite:///{self._database}",
+            *(2, "embedded", "embedded", 0, 0, "main"),
+        )
+        self._seconds = seconds
+        self._rate = rate
+        self._view = view
+        self._live = live
 
-    async def act() -> None:
+    async def run(self) -> Verdict:
+        stop, ready = asyncio.Event(), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(up.run(self._options, stop, lambda _: ready.set()))
+            acting = group.create_task(self._act(ready, stop))
+        return acting.result()
+
+    async def _act(self, ready: asyncio.Event, stop: asyncio.Event) -> Verdict:
         await ready.wait()
-        state = read(options.directory)
+        state = read(self._options.directory)
         assert state is not None
         try:
             async with connected(state) as bus:
-                found.append(
-                    await _drive(state, bus, options.directory, database, seconds, rate, view, show)
-                )
+                return await self._drive(state, bus)
         finally:
             stop.set()
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(up.run(options, stop, lambda _: ready.set()))
-        group.create_task(act())
-    return found[0]
+    async def _drive(self, state: TopologyState, bus: Bus) -> Verdict:
+        """The workload, the kill in its middle, the wait for the downstream, the comparison."""
+        config = ServiceConfig(cluster=state.cluster, nats_url=state.nats)
+        ports = real_ports(config, RealDisk(self._options.directory / "workload"), bus)
+        workload = Workload(
+            ports,
+            WorkloadConfig(
+                cluster=state.cluster,
+                seconds=self._seconds,
+                rate=self._rate,
+                large_row_bytes=LARGE_ROW_BYTES,
+            ),
+        )
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(workload.run(over))
+            watcher = group.create_task(self._watch(bus, state, workload))
+            try:
+                self._say(f"{self._rate} transactions a second, schema changes, clients that die")
+                await asyncio.sleep(self._seconds / 2)
+                self._say(f"{VICTIM} was killed with SIGKILL and is started again")
+                _kill(self._options.directory)
+                await workload.finished.wait()
+                self._say("the workload is through; waiting for the downstream")
+                last = await _settled(workload)
+                await wait.applied(bus, state.cluster, state.feed, last, SETTLE_S, lambda _: None)
+                self._say("comparing row by row")
+            finally:
+                watcher.cancel()
+                over.set()
+        contents = workload.source.contents()
+        return await compare(contents, sqlite_reader(self._database, contents))
+
+    def _say(self, step: str) -> None:
+        self._view.step = step
+        self._show()
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(self._view.render())
+
+    async def _watch(self, bus: Bus, state: TopologyState, workload: Workload) -> None:
+        """Refresh the view until cancelled."""
+        before, rate = 0, 0.0
+        while True:
+            counts = workload.counts
+            rate = 0.5 * rate + 0.5 * (counts.committed - before) / LOOK_S
+            before = counts.committed
+            self._view.counts = {
+                "committed": counts.committed,
+                "txn/s": round(rate),
+                "rows": counts.rows,
+                "schema changes": counts.ddls,
+                "rolled back": counts.rolled_back,
+                "clients died": counts.died,
+            }
+            with contextlib.suppress(Unavailable):
+                self._view.report = status.report(await nodes(bus, state.cluster), state.feed)
+            self._show()
+            await asyncio.sleep(LOOK_S)
 
 
-async def _drive(
-    state: TopologyState,
-    bus: Bus,
-    directory: Path,
-    database: Path,
-    seconds: float,
-    rate: int,
-    view: View,
-    show: Callable[[], None],
-) -> Verdict:
-    """The workload, the kill in its middle, the wait for the downstream, the comparison."""
-    config = ServiceConfig(cluster=state.cluster, nats_url=state.nats)
-    ports = real_ports(config, RealDisk(directory / "workload"), bus)
-    workload = Workload(
-        ports,
-        WorkloadConfig(
-            cluster=state.cluster, seconds=seconds, rate=rate, large_row_bytes=1_500_000
-        ),
-    )
-    over = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(workload.run(over))
-        watcher = group.create_task(_watch(bus, state, workload, view, show))
-        try:
-            view.step = f"{rate} transactions a second, with schema changes and clients that die"
-            await asyncio.sleep(seconds / 2)
-            view.step = f"{VICTIM} was killed with SIGKILL and is started again"
-            _kill(directory)
-            await workload.finished.wait()
-            view.step = "the workload is through; waiting for the downstream"
-            last = await _settled(workload, bus, state)
-            await wait.applied(bus, state.cluster, state.feed, last, SETTLE_S, lambda _: None)
-            view.step = "comparing row by row"
-            show()
-        finally:
-            watcher.cancel()
-            over.set()
-    contents = workload.source.contents()
-    return await compare(contents, sqlite_reader(database, contents))
-
-
-async def _settled(workload: Workload, bus: Bus, state: TopologyState) -> int:
-    """Wait until every transaction is decided at its Pump; returns a timestamp after them all."""
+async def _settled(workload: Workload) -> int:
+    """Wait until every transaction is decided at its Pump; returns the newest commit_ts."""
     await workload.client.flush(SETTLE_S)
     async with asyncio.timeout(SETTLE_S):
-        while workload.outcomes.unasked:
+        while workload.outcomes.unasked():  # noqa: ASYNC110 - other processes ask, at their pace
             await asyncio.sleep(LOOK_S)
-    return await workload.fresh_timestamp()
+    return workload.source.last_commit_ts
 
 
 def _kill(directory: Path) -> None:
     state = read(directory)
     assert state is not None
     os.kill(state.pids[VICTIM], signal.SIGKILL)
-
-
-async def _watch(
-    bus: Bus, state: TopologyState, workload: Workload, view: View, show: Callable[[], None]
-) -> None:
-    """Refresh the view until cancelled."""
-    before, rate = 0, 0.0
-    while True:
-        counts = workload.counts
-        rate = 0.5 * rate + 0.5 * (counts.committed - before) / LOOK_S
-        before = counts.committed
-        view.counts = {
-            "committed": counts.committed,
-            "txn/s": round(rate),
-            "rows": counts.rows,
-            "schema changes": counts.ddls,
-            "rolled back": counts.rolled_back,
-            "clients died": counts.died,
-        }
-        with contextlib.suppress(Unavailable):
-            view.report = status.report(await nodes(bus, state.cluster), state.feed)
-        show()
-        await asyncio.sleep(LOOK_S)
 
 
 def _tell(console: Console, verdict: Verdict, directory: Path) -> None:

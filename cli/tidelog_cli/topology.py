@@ -122,19 +122,22 @@ class Child:
         argv = [sys.executable, "-m", self.service.module, "--config", str(config)]
         loop = asyncio.get_running_loop()
         failures = 0
-        while not self._stopping:
+        while not self._was_stopped():
             (self.home / HTTP_FILE).unlink(missing_ok=True)
             began = loop.time()
             self.process = await self._processes.start(argv, log_path=str(self.log_path))
             changed()
             code = await self.process.wait()
-            if self._stopping:
+            if self._was_stopped():
                 return
             if code in (EXIT_CONFIG, EXIT_USAGE) and not self.was_ready:
                 raise ConfigError(f"{self.service.name} refuses to start: {self.last_words()}")
             failures = 0 if loop.time() - began > STABLE_S else failures + 1
             self.restarts += 1
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1] if failures else 0)
+
+    def _was_stopped(self) -> bool:
+        return self._stopping
 
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL for one that does not end in time."""
