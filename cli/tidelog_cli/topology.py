@@ -126,6 +126,8 @@ class Child:
             (self.home / HTTP_FILE).unlink(missing_ok=True)
             began = loop.time()
             self.process = await self._processes.start(argv, log_path=str(self.log_path))
+            if self._was_stopped():  # while it was being started
+                self.process.terminate()
             changed()
             code = await self.process.wait()
             if self._was_stopped():
