@@ -118,8 +118,8 @@ def _early(ddl: Message | None) -> tuple[int, ...]:
     return tuple(int(version) for version in text.split(",") if version)
 
 
-async def find_start(config: DrainerConfig, ports: Ports) -> Start:
-    """The position, and an epoch above every one before. Creates the stream if it is missing.
+async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start:
+    """The position, and an epoch above every one in the stream. Creates a missing stream.
 
     Waits for the registry only when the stream doesn't tell. Raises PositionUnknown, Unavailable.
     """
@@ -140,13 +140,15 @@ async def find_start(config: DrainerConfig, ports: Ports) -> Start:
         commit_ts = await _from_readers(config, ports)
         await ports.bus.stream_create(stream)
         tail = await read_tail(ports, config.feed)
-    epoch = await _next_epoch(config, ports, tail.epoch)
+    if tail.epoch.number >= epoch.number:
+        epoch = await rise(config, ports, tail.epoch.number)
     prev = commit_ts if fresh else tail.prev_commit_ts
     return Start(commit_ts, prev, tail.state, epoch, tail.schema_version, tail.early, fresh)
 
 
-async def _next_epoch(config: DrainerConfig, ports: Ports, seen: Epoch) -> Epoch:
-    number = seen.number
+async def rise(config: DrainerConfig, ports: Ports, above: int = 0) -> Epoch:
+    """A new epoch, above the one stored here and `above`; durable when it returns."""
+    number = above
     if ports.disk.exists(EPOCH_FILE):
         stored = msgspec.json.decode(ports.disk.read_file(EPOCH_FILE), type=Epoch)
         number = max(number, stored.number)

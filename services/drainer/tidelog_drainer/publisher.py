@@ -21,7 +21,7 @@ from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, SchemaBehind, Undecodable
 from tidelog_drainer.mail import AskPublished, AskStart, Merged, Published, PublisherMail
 from tidelog_drainer.merger import Txn
-from tidelog_drainer.position import Start, find_start
+from tidelog_drainer.position import Epoch, Start, find_start, rise
 from tidelog_drainer.schema_store import SchemaStore
 from tidelog_drainer.tail import StreamTail
 
@@ -50,6 +50,7 @@ class Publisher(Actor[PublisherMail]):
         self._store = SchemaStore(config, ports)
         self._decoder = Decoder(config, self._store.tracker, self._store.query_of)
         self._start: Start | None = None
+        self._epoch: Epoch
         self._tail: StreamTail
         self._batcher: Batcher
         self._queue: deque[Merged] = deque()
@@ -74,6 +75,7 @@ class Publisher(Actor[PublisherMail]):
     # Mail
 
     async def on_start(self) -> None:
+        self._epoch = await rise(self._config, self._ports)
         self.spawn(self._run(), "publish")
 
     async def on_batch(self, batch: list[PublisherMail]) -> None:
@@ -82,8 +84,7 @@ class Publisher(Actor[PublisherMail]):
                 case AskStart():
                     self._askers.append(message)
                 case AskPublished():
-                    epoch = self._start.epoch.number if self._start is not None else 0
-                    message.reply.set(Published(self._published, epoch, self._error))
+                    message.reply.set(Published(self._published, self._epoch.number, self._error))
                 case Merged():
                     self._queue.append(message)
                     self._queued_bytes += message.size
@@ -121,7 +122,7 @@ class Publisher(Actor[PublisherMail]):
     async def _begin(self) -> None:
         while self._start is None:
             try:
-                start = await find_start(self._config, self._ports)
+                start = await find_start(self._config, self._ports, self._epoch)
                 self._store.waiting = ""
             except Unavailable as error:
                 self._store.waiting = f"position: {error}"
@@ -133,6 +134,7 @@ class Publisher(Actor[PublisherMail]):
             )
             self._decoder.allowed_version = self._store.newest_version
             self._decoder.early = set(start.early)
+            self._epoch = start.epoch
             self._tail = StreamTail(self._ports, self._feed, start)
             self._batcher = Batcher(
                 self._feed,
@@ -356,7 +358,7 @@ class Publisher(Actor[PublisherMail]):
         return {
             "feed": self._feed,
             "published_ts": self._published,
-            "epoch": self._start.epoch.text if self._start is not None else "",
+            "epoch": self._epoch.text,
             "sequence": self._tail.sequence if self._start is not None else 0,
             "schema_version": self._store.newest_version,
             "queued_bytes": self._queued_bytes,
