@@ -13,6 +13,7 @@ from tidelog_registry.tso import Tso
 
 
 def build(config: RegistryConfig, ports: Ports) -> Supervisor:
+    ports.disk.lock("registry.lock")
     cluster = config.cluster
     tree = Supervisor("registry")
     members = tree.actor("members", lambda: Members(ports, cluster))

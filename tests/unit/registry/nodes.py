@@ -1,0 +1,119 @@
+"""Nodes that do nothing but be members: a Pump and a Drainer for the registry's tests."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from tidelog import messages, subjects
+from tidelog.actor import Actor
+from tidelog.membership import Membership
+from tidelog.messages import (
+    DRAINER,
+    OFFLINE,
+    PAUSED,
+    PAUSING,
+    PUMP,
+    Consumer,
+    Empty,
+    Heartbeat,
+    Nodes,
+    NodeStatus,
+    PumpOnline,
+)
+from tidelog.ports import Bus, Ports, Request
+from tidelog.supervisor import Supervisor
+
+CLUSTER = "c"
+
+
+class Script(msgspec.Struct):
+    """What a node tells and what it was told; the test reads and changes it between lives."""
+
+    kind: str
+    node: str
+    epoch: int = 0
+    high_ts: int = 0
+    max_commit_ts: int = 0
+    resolved_ts: int = 0
+    feed: str = ""
+    consumers: list[Consumer] = []
+    feeds: dict[str, int] = {}
+    state: str = OFFLINE
+    told: list[tuple[str, int]] = []
+    added: list[str] = []
+    """Drainer: the Pumps it was asked to add."""
+    deaf: bool = False
+    """Drainer: does not ack."""
+
+    def status(self) -> NodeStatus:
+        return NodeStatus(
+            self.node,
+            state=self.state,
+            kind=self.kind,
+            epoch=self.epoch,
+            highTS=self.high_ts,
+            maxCommitTS=self.max_commit_ts,
+            resolvedTS=self.resolved_ts,
+            feed=self.feed,
+        )
+
+
+class Listener(Actor[Empty]):
+    """Serves a Drainer's `pump-online`."""
+
+    def __init__(self, ports: Ports, script: Script) -> None:
+        self._ports = ports
+        self._script = script
+
+    async def on_start(self) -> None:
+        self.spawn(self._serve(), "serve")
+
+    async def _serve(self) -> None:
+        subject = subjects.drainer(CLUSTER, self._script.node, "pump-online")
+        subscription = await self._ports.bus.serve(subject, self._online)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await subscription.close()
+
+    async def _online(self, request: Request) -> None:
+        node = messages.decode(request.data, PumpOnline).node
+        if not self._script.deaf:
+            self._script.added.append(node)
+            request.respond(messages.encode(Empty()))
+
+
+def build(script: Script, ports: Ports) -> Supervisor:
+    """A service's `build`: takes the script for its config."""
+    script.epoch += 1
+
+    async def describe() -> Heartbeat:
+        return Heartbeat(script.status(), list(script.consumers), dict(script.feeds))
+
+    async def on_state(state: str, safe_point: int) -> None:
+        script.told.append((state, safe_point))
+        script.state = PAUSED if state == PAUSING else state
+
+    tree = Supervisor(script.node)
+    if script.kind == DRAINER:
+        tree.actor("listener", lambda: Listener(ports, script))
+    tree.actor(
+        "membership",
+        lambda: Membership(ports, CLUSTER, script.kind, describe, on_state, cluster_id=0),
+    )
+    return tree
+
+
+def pump(node: str, *, high_ts: int = 0) -> Script:
+    return Script(PUMP, node, high_ts=high_ts, told=[], added=[], consumers=[], feeds={})
+
+
+def drainer(node: str, feed: str = "f") -> Script:
+    return Script(DRAINER, node, feed=feed, told=[], added=[], consumers=[], feeds={})
+
+
+async def nodes(bus: Bus) -> Nodes:
+    answer = await bus.request(subjects.registry(CLUSTER, "nodes"), b"{}", timeout_s=2.0)
+    return messages.decode_reply(answer.data, Nodes)

@@ -1,0 +1,341 @@
+"""The registry's tree in the simulator: joins, leases, restarts, a lost store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tests.unit.registry.nodes import CLUSTER, build, drainer, nodes, pump
+from tidelog import messages, subjects
+from tidelog.errors import BadInput, Refused, TidelogError
+from tidelog.kv import Bucket
+from tidelog.membership import Member
+from tidelog.messages import (
+    JOINING,
+    OFFLINE,
+    ONLINE,
+    PAUSED,
+    Consumer,
+    NodeStatus,
+    SafePoint,
+    SafePointRequest,
+    StateRequest,
+)
+from tidelog.ports import Bus
+from tidelog.sim import World, run
+from tidelog.timestamps import TS_MAX
+from tidelog_registry import service
+from tidelog_registry.config import RegistryConfig
+
+CONFIG = RegistryConfig(cluster=CLUSTER)
+
+
+async def entries(bus: Bus) -> dict[str, Member]:
+    found, _ = await Bucket(bus, subjects.members_bucket(CLUSTER)).entries()
+    return {k: msgspec.json.decode(e.value, type=Member) for k, e in found.items()}
+
+
+async def operate(bus: Bus, node: str, action: str, *, accept_loss: bool = False) -> NodeStatus:
+    body = messages.encode(StateRequest(node, action, accept_loss))
+    answer = await bus.request(subjects.registry(CLUSTER, "state"), body, timeout_s=3.0)
+    return messages.decode_reply(answer.data, NodeStatus)
+
+
+async def until_state(world: World, bus: Bus, node: str, state: str, within_s: float = 10) -> None:
+    deadline = world.loop.time() + within_s
+    while True:
+        try:
+            found = {s.nodeId: s.state for s in (await nodes(bus)).nodes}
+        except TidelogError:
+            found = {}
+        if found.get(node) == state:
+            return
+        if world.loop.time() > deadline:
+            raise TimeoutError(f"{node} is {found.get(node)}, not {state}: {found}")
+        await asyncio.sleep(0.05)
+
+
+def test_a_pump_is_online_only_after_every_living_drainer_took_it_as_a_source() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        d = drainer("d1")
+        d.deaf = True
+        world.node("d1").start(build, d)
+        await world.until(lambda: bool(d.told), 5, "the Drainer registers")
+        p = pump("p1")
+        world.node("p1").start(build, p)
+        await until_state(world, bus, "p1", JOINING)
+        assert (await entries(bus))["p1"].state == JOINING
+        await world.sleep(8)
+        assert p.told == []
+        d.deaf = False
+        await world.until(lambda: bool(p.told), 5, "the Pump goes online")
+        assert d.added == ["p1"]
+        assert p.told[0][0] == ONLINE
+        assert (await entries(bus))["p1"].state == ONLINE
+
+    run(main)
+
+
+def test_a_drainer_whose_lease_ran_out_is_not_waited_for() -> None:
+    async def main(world: World) -> None:
+        world.node("r").start(service.build, CONFIG)
+        d, p = drainer("d1"), pump("p1")
+        world.node("d1").start(build, d)
+        await world.until(lambda: bool(d.told), 5, "the Drainer registers")
+        world.node("d1").kill()
+        started = world.loop.time()
+        world.node("p1").start(build, p)
+        await world.until(lambda: bool(p.told), 6, "the Pump goes online")
+        assert world.loop.time() - started > 2.0
+
+    run(main)
+
+
+def test_a_restarted_pump_needs_no_new_join_and_leaves_its_entry_as_it_was() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p, d = pump("p1"), drainer("d1")
+        world.node("p1").start(build, p)
+        await world.until(lambda: bool(p.told), 5, "online")
+        before = await entries(bus)
+        world.node("d1").start(build, d)
+        await world.until(lambda: bool(d.told), 5, "the Drainer registers")
+        p.high_ts = 77
+        world.node("p1").kill()
+        p.told.clear()
+        world.node("p1").restart()
+        await world.until(lambda: bool(p.told), 5, "online again")
+        assert await entries(bus) == before
+        assert d.added == []
+
+    run(main)
+
+
+def test_a_failed_join_is_tombstoned_but_not_if_the_pump_brought_data() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        d = drainer("d1")
+        d.deaf = True
+        world.node("d1").start(build, d)
+        await world.until(lambda: bool(d.told), 5, "the Drainer registers")
+        for script in (pump("new"), pump("old", high_ts=5)):
+            world.node(script.node).start(build, script)
+            await until_state(world, bus, script.node, JOINING)
+            world.node(script.node).kill()
+        await until_state(world, bus, "new", OFFLINE, 15)
+        await world.sleep(5)
+        found = await entries(bus)
+        assert found["new"].state == OFFLINE
+        assert found["old"].state == JOINING
+
+    run(main)
+
+
+def test_a_clean_stop_pauses_and_a_lease_that_ran_out_is_only_a_mark() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        for script in (pump("p1"), pump("p2")):
+            world.node(script.node).start(build, script)
+            await until_state(world, bus, script.node, ONLINE)
+        await world.node("p1").stop()
+        world.node("p2").kill()
+        await until_state(world, bus, "p1", PAUSED)
+        await world.sleep(8)
+        found = {s.nodeId: s for s in (await nodes(bus)).nodes}
+        assert (found["p2"].state, found["p2"].isAlive) == (ONLINE, False)
+        world.node("p1").restart()
+        await until_state(world, bus, "p1", ONLINE)
+
+    run(main)
+
+
+def test_operators_pause_resume_and_take_offline() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p = pump("p1")
+        world.node("p1").start(build, p)
+        await until_state(world, bus, "p1", ONLINE)
+        await operate(bus, "p1", "pause")
+        await until_state(world, bus, "p1", PAUSED)
+        await operate(bus, "p1", "resume")
+        await world.until(lambda: p.told[-1][0] == ONLINE, 5, "resumed")
+        await world.sleep(5)
+        await until_state(world, bus, "p1", ONLINE)
+        with pytest.raises(BadInput):
+            await operate(bus, "nobody", "pause")
+        world.node("p1").kill()
+        gone = await operate(bus, "p1", "offline", accept_loss=True)
+        assert gone.state == OFFLINE
+        assert (await entries(bus))["p1"].state == OFFLINE
+        with pytest.raises(Refused):
+            await operate(bus, "p1", "resume")
+
+    run(main)
+
+
+def test_a_pump_goes_offline_only_after_every_consumer_passed_its_last_commit() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p, d = pump("p1"), drainer("d1")
+        p.max_commit_ts = p.high_ts = 100
+        d.resolved_ts = 50
+        for script in (p, d):
+            world.node(script.node).start(build, script)
+        await until_state(world, bus, "p1", ONLINE, 20)
+        await operate(bus, "p1", "offline")
+        await world.until(lambda: p.state == "closing", 5, "closing")
+        p.state = OFFLINE
+        await world.sleep(10)
+        await until_state(world, bus, "p1", "closing")
+        p.state, d.resolved_ts = OFFLINE, 100
+        await until_state(world, bus, "p1", OFFLINE)
+
+    run(main)
+
+
+def test_the_safe_point_waits_for_every_consumer_until_it_is_removed() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+
+        async def safe_point(body: SafePointRequest) -> int:
+            answer = await bus.request(
+                subjects.registry(CLUSTER, "safepoint"), messages.encode(body), timeout_s=3.0
+            )
+            return messages.decode_reply(answer.data, SafePoint).safe_point
+
+        world.node("r").start(service.build, CONFIG)
+        await world.sleep(1)
+        assert await safe_point(SafePointRequest()) == 0
+        await world.sleep(6)
+        assert await safe_point(SafePointRequest()) == TS_MAX
+        d = drainer("d1")
+        d.resolved_ts, d.consumers = 900, [Consumer("a1", "f", 700)]
+        world.node("d1").start(build, d)
+        await world.sleep(9)
+        assert await safe_point(SafePointRequest()) == 700
+        pinned = Consumer("backfill", "f", 300)
+        assert await safe_point(SafePointRequest(pinned)) == 300
+        world.node("r").kill()
+        world.node("d1").kill()
+        world.nats.delete_store()
+        world.node("r").restart()
+        await world.sleep(1)
+        assert await safe_point(SafePointRequest()) == 0
+        await world.sleep(7)
+        assert await safe_point(SafePointRequest()) == 300
+        assert await safe_point(SafePointRequest(pinned, remove=True)) == 700
+
+    run(main)
+
+
+@pytest.mark.parametrize("registry_dies", [False, True])
+@pytest.mark.parametrize("pump_down", [False, True])
+def test_a_deleted_store_is_filled_again_within_a_lease(
+    registry_dies: bool, pump_down: bool
+) -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        scripts = [pump("p1"), pump("p2"), drainer("d1")]
+        for script in scripts:
+            world.node(script.node).start(build, script)
+        for script in scripts:
+            await until_state(world, bus, script.node, ONLINE)
+        await operate(bus, "p2", "pause")
+        await until_state(world, bus, "p2", PAUSED)
+        before = await entries(bus)
+        await world.sleep(5)
+        if pump_down:
+            world.node("p1").kill()
+        if registry_dies:
+            world.node("r").kill()
+        world.nats.delete_store()
+        if registry_dies:
+            world.node("r").restart()
+        await world.sleep(2)
+        assert not (await nodes(bus)).settled
+        late = pump("p3")
+        world.node("p3").start(build, late)
+        await world.sleep(3.5)
+        assert late.told == []
+        await world.sleep(4)
+        after = await entries(bus)
+        assert {k: after[k].state for k in before} == {k: m.state for k, m in before.items()}
+        assert (await nodes(bus)).settled
+        await world.until(lambda: bool(late.told), 6, "the late Pump goes online")
+
+    run(main)
+
+
+def test_a_rolled_back_bucket_is_made_anew_so_that_readers_notice() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        bucket = Bucket(bus, subjects.members_bucket(CLUSTER))
+        world.node("r").start(service.build, CONFIG)
+        p1 = pump("p1")
+        world.node("p1").start(build, p1)
+        await until_state(world, bus, "p1", ONLINE)
+        old, created = world.nats.copy_store(), (await bucket.state())
+        p2 = pump("p2")
+        world.node("p2").start(build, p2)
+        await until_state(world, bus, "p2", ONLINE)
+        world.nats.roll_back(old)
+        await world.sleep(3)
+        now = await bucket.state()
+        assert created is not None
+        assert now is not None
+        assert now.created != created.created
+        assert {k: m.state for k, m in (await entries(bus)).items()} == {"p1": ONLINE, "p2": ONLINE}
+
+    run(main)
+
+
+def test_everything_lost_is_rebuilt_from_what_the_nodes_announce() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p, d = pump("p1"), drainer("d1")
+        for script in (p, d):
+            world.node(script.node).start(build, script)
+            await until_state(world, bus, script.node, ONLINE)
+        world.node("r").kill()
+        world.nats.delete_store()
+        told = len(p.told)
+        world.node("another").start(service.build, CONFIG)
+        await world.sleep(8)
+        assert (await entries(bus))["p1"].state == ONLINE
+        assert JOINING not in [state for state, _ in p.told[told:]], "it was online all the time"
+        assert {s.nodeId for s in (await nodes(bus)).nodes if s.isAlive} == {"p1", "d1"}
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_joins_come_through_a_lossy_network_and_a_dying_registry(seed: int) -> None:
+    async def main(world: World) -> None:
+        rng = world.random("test")
+        world.net.loss, world.net.duplicate, world.net.unknown = 0.05, 0.05, 0.1
+        registry = world.node("r")
+        registry.start(service.build, CONFIG)
+        scripts = [pump("p1"), pump("p2"), pump("p3"), drainer("d1"), drainer("d2")]
+        for script in scripts:
+            world.node(script.node).start(build, script)
+            await world.sleep(rng.random() * 2)
+            registry.kill(restart_after_s=rng.random())
+            await world.sleep(rng.random() * 2)
+        world.net.heal()
+        for script in scripts:
+            await until_state(world, world.ports().bus, script.node, ONLINE, 60)
+        assert not registry.stopped
+        assert not registry.failures
+
+    run(main, seed)
