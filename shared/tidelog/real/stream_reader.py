@@ -289,7 +289,7 @@ class JetStreamReader:
         then it did not match, or was deleted from within; else it was discarded unread."""
         batch: list[Message] = []
         info: StreamInfo | None = None
-        for arrived in self._buffer:
+        for arrived in tuple(self._buffer):  # a question below lets more arrive
             if len(batch) == max_messages:
                 break
             if arrived.message.sequence > arrived.after + 1 and not self._compacted:
