@@ -11,7 +11,7 @@ from crc32c import crc32c
 from tidelog.errors import Purged
 from tidelog.ports import Clock, IndexStore
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
-from tidelog_pump.scan import Committed, CommitScan
+from tidelog_pump.scan import CommitScan, Committed
 from tidelog_pump.segments import Segments
 
 FRAME_BYTES = 512 << 10
@@ -30,7 +30,7 @@ class Framer:
         self._checksums: dict[tuple[int, int], int] = {}
 
     async def frame(self, after_ts: int, resolved: int, budget: int) -> PullFrame:
-        """Transactions of (after_ts, resolved] in at most `budget` bytes. Raises Corrupt, Purged."""
+        """Transactions of (after_ts, resolved] in about `budget` bytes. Raises Corrupt, Purged."""
         room = max(budget - FRAME_OVERHEAD, 1)
         frame = PullFrame(resolved_ts=resolved)
         position = after_ts

@@ -90,7 +90,20 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise UnparsablePayload("a varint of the payload has no end")
 
 
-def _fields(data: memoryview) -> list[tuple[int, int, int, int]]:
+def write_request(request: Buffer) -> tuple[int, Buffer]:
+    """Cluster id and payload of a serialised WriteBinlogReq, uncopied. Raises UnparsablePayload."""
+    cluster_id, binlog, data = 0, memoryview(b""), memoryview(request)
+    for number, _, value, end in _fields(data, varints=(1,)):
+        if number == 1:
+            cluster_id = value
+        elif number == 2:
+            binlog = data[value:end]
+    return cluster_id, binlog
+
+
+def _fields(
+    data: memoryview, varints: tuple[int, ...] = (_TP, _START, _COMMIT)
+) -> list[tuple[int, int, int, int]]:
     """Top-level fields as (number, start, value or start of bytes, end)."""
     found: list[tuple[int, int, int, int]] = []
     at, size = 0, len(data)
@@ -107,7 +120,7 @@ def _fields(data: memoryview) -> list[tuple[int, int, int, int]]:
             value, at = at, at + (8 if wire == _FIXED64 else 4)
         else:
             raise UnparsablePayload("the payload is no Binlog")
-        if at > size or tag >> 3 == 0 or (tag >> 3 <= _COMMIT and wire != _VARINT):
+        if at > size or tag >> 3 == 0 or (tag >> 3 in varints and wire != _VARINT):
             raise UnparsablePayload("the payload is no Binlog")
         found.append((tag >> 3, start, value, at))
     return found

@@ -1,0 +1,195 @@
+"""The gRPC edge: tipb's Pump service on TCP and on a unix socket (section 6).
+
+Raw bytes in and out: a request is parsed once, its payload is a view into it. Only calls actors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import msgspec
+import structlog
+from google.protobuf.message import DecodeError
+
+from tidelog import record
+from tidelog.actor import Actor, Ref
+from tidelog.errors import ConfigError, ForeignCluster, TidelogError, UnparsablePayload
+from tidelog.ports import Buffer, IndexStore
+from tidelog_proto.pump_pb2 import (
+    Entity,
+    Meta,
+    PullBinlogReq,
+    PullBinlogResp,
+    WriteBinlogReq,
+    WriteBinlogResp,
+)
+from tidelog_pump import payload
+from tidelog_pump.grpc_status import status_code
+from tidelog_pump.identity import Identity
+from tidelog_pump.metrics import PULLED
+from tidelog_pump.scan import CommitScan
+from tidelog_pump.segments import Segments
+from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.writer import Append, Outcome, WriterMessage
+
+log = structlog.get_logger()
+
+PAGE = 256
+IDLE_S = 1.0
+"""How long a PullBinlogs waits before it looks whether it should end."""
+GRACE_S = 5.0
+SHALLOW_ABOVE = 64 << 10
+OPTIONS = (
+    ("grpc.max_receive_message_length", record.MAX_PAYLOAD),
+    ("grpc.max_send_message_length", record.MAX_PAYLOAD),
+    ("grpc.so_reuseport", 0),
+)
+_OK = WriteBinlogResp().SerializeToString()
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """The edge takes no messages."""
+
+
+class GrpcEdge(Actor[Nothing]):
+    def __init__(
+        self,
+        segments: Segments,
+        store: IndexStore,
+        sorter: Ref[SorterMessage],
+        writer: Ref[WriterMessage],
+        identity: Identity,
+        *,
+        cluster_id: int,
+        addresses: list[str],
+    ) -> None:
+        self._segments = segments
+        self._store = store
+        self._sorter = sorter
+        self._writer = writer
+        self._identity = identity
+        self._cluster_id = cluster_id
+        self._addresses = addresses
+        self._ending = False
+        self._streams = 0
+
+    async def on_start(self) -> None:
+        server = grpc.aio.server(options=OPTIONS)
+        server.add_generic_rpc_handlers((self._handlers(),))
+        for address in self._addresses:
+            try:
+                port = server.add_insecure_port(address)
+            except RuntimeError as error:
+                raise ConfigError(f"gRPC can't listen on {address}: {error}") from error
+            if not address.startswith("unix:"):
+                self._identity.address = f"{address.rpartition(':')[0]}:{port}"
+        await server.start()
+        self.spawn(self._stop_at_end(server), "server")
+
+    def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+        write = grpc.unary_unary_rpc_method_handler(self._write_binlog)
+        pull = grpc.unary_stream_rpc_method_handler(self._pull_binlogs)
+        return grpc.method_handlers_generic_handler(
+            "binlog.Pump", {"WriteBinlog": write, "PullBinlogs": pull}
+        )
+
+    async def _stop_at_end(self, server: grpc.aio.Server) -> None:
+        """However this actor ends. Streams end by themselves, not by a cancellation (G24)."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._ending = True
+            await server.stop(GRACE_S)
+
+    async def on_batch(self, batch: list[Nothing]) -> None:
+        """Nothing comes this way."""
+
+    def status(self) -> dict[str, object]:
+        return {"addresses": self._addresses, "streams": self._streams}
+
+    async def _write_binlog(self, request: bytes, context: Context) -> bytes:
+        try:
+            cluster_id, binlog = parse_write(request)
+            outcomes: list[Outcome] = await self._writer.ask(
+                lambda reply: Append(cluster_id, [binlog], reply)
+            )
+            error = outcomes[0]
+        except TidelogError as raised:
+            error = raised
+        if error is None:
+            return _OK
+        context.set_code(status_code(error))
+        context.set_details(str(error))
+        return WriteBinlogResp(errmsg=str(error)).SerializeToString()
+
+    async def _pull_binlogs(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
+        self._streams += 1
+        try:
+            wanted = PullBinlogReq.FromString(request)
+            if wanted.clusterID != self._cluster_id:
+                raise ForeignCluster(
+                    f"cluster id {wanted.clusterID}, this Pump serves {self._cluster_id}"
+                )
+            async for response in self._responses(wanted.startFrom.offset):
+                yield response
+        except DecodeError:
+            context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
+        except TidelogError as error:
+            log.warning("a PullBinlogs ended", error=str(error))
+            context.set_code(status_code(error))
+            context.set_details(str(error))
+        finally:
+            self._streams -= 1
+
+    async def _responses(self, after_ts: int) -> AsyncIterator[bytes]:
+        """Everything after `after_ts`, strictly ascending, until the edge ends.
+
+        At resolved_ts a fake stands where no transaction has it: that moves an original Drainer's
+        merge when this Pump is idle (B.5).
+        """
+        scan, position = CommitScan(self._segments, self._store), after_ts
+        while not self._ending:
+            resolved = await self._resolved(position)
+            if resolved <= position:
+                continue
+            page = scan.entries(position, resolved, PAGE)
+            for committed in page:
+                yield _entity(committed.start_ts, committed.commit_ts, scan.payload(committed))
+                position = committed.commit_ts
+            PULLED.labels("grpc").inc(len(page))
+            if len(page) < PAGE and position < resolved:
+                yield _entity(resolved, resolved, payload.fake(resolved))
+                position = resolved
+
+    async def _resolved(self, above: int) -> int:
+        try:
+            async with asyncio.timeout(IDLE_S):
+                answer: Resolved = await self._sorter.ask(
+                    lambda reply: AwaitResolved(above, 0, reply)
+                )
+                return answer.resolved_ts
+        except TimeoutError:
+            return 0
+
+
+def _entity(start_ts: int, commit_ts: int, binlog: bytes) -> bytes:
+    meta = Meta(startTs=start_ts, commitTs=commit_ts)
+    return PullBinlogResp(entity=Entity(payload=binlog, meta=meta)).SerializeToString()
+
+
+def parse_write(request: bytes) -> tuple[int, Buffer]:
+    """(cluster id, payload) of a WriteBinlogReq; a large payload stays a view of the request.
+
+    Raises UnparsablePayload.
+    """
+    if len(request) > SHALLOW_ABOVE:
+        return payload.write_request(request)
+    try:
+        parsed = WriteBinlogReq.FromString(request)
+    except DecodeError as error:
+        raise UnparsablePayload("the request is no WriteBinlogReq") from error
+    return parsed.clusterID, parsed.payload

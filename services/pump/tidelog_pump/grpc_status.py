@@ -1,0 +1,40 @@
+"""gRPC statuses of our errors, by class (design section 3)."""
+
+from __future__ import annotations
+
+import grpc
+
+from tidelog.errors import (
+    BadInput,
+    Corrupt,
+    DeadlineExceeded,
+    DiskFull,
+    InvariantBroken,
+    MessageTooLarge,
+    NotOnline,
+    Overloaded,
+    Purged,
+    Refused,
+    TidelogError,
+    Unavailable,
+)
+
+_TABLE: tuple[tuple[type[TidelogError], grpc.StatusCode], ...] = (
+    (MessageTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (BadInput, grpc.StatusCode.INVALID_ARGUMENT),
+    (NotOnline, grpc.StatusCode.FAILED_PRECONDITION),
+    # Not RESOURCE_EXHAUSTED: for a TiDB that is final, and another Pump may have space (A.2).
+    (DiskFull, grpc.StatusCode.FAILED_PRECONDITION),
+    (Overloaded, grpc.StatusCode.UNAVAILABLE),
+    (Refused, grpc.StatusCode.FAILED_PRECONDITION),
+    (DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (Unavailable, grpc.StatusCode.UNAVAILABLE),
+    (Purged, grpc.StatusCode.OUT_OF_RANGE),
+    (Corrupt, grpc.StatusCode.DATA_LOSS),
+    (InvariantBroken, grpc.StatusCode.FAILED_PRECONDITION),
+)
+
+
+def status_code(error: TidelogError) -> grpc.StatusCode:
+    """The first row whose class fits; INTERNAL if none does."""
+    return next((code for cls, code in _TABLE if isinstance(error, cls)), grpc.StatusCode.INTERNAL)

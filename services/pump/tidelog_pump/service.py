@@ -1,0 +1,138 @@
+"""The Pump's tree of actors, top to bottom. The same in production and in the simulator."""
+
+from __future__ import annotations
+
+from tidelog.errors import ConfigError
+from tidelog.membership import Membership
+from tidelog.messages import PUMP, Heartbeat, NodeStatus
+from tidelog.oracle import RegistryOracle
+from tidelog.ports import Oracle, Ports
+from tidelog.supervisor import Supervisor
+from tidelog_pump.config import PumpConfig
+from tidelog_pump.faker import Faker
+from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
+from tidelog_pump.indexer import Indexer
+from tidelog_pump.nats_edge import NatsEdge
+from tidelog_pump.puller import Puller, ReadFeeds
+from tidelog_pump.resolver import Resolver
+from tidelog_pump.segments import Segments
+from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterActor
+from tidelog_pump.txn_status import BusTxnStatus
+from tidelog_pump.writer import SetState, Writer
+
+INDEX = "kv"
+
+
+def build(config: PumpConfig, ports: Ports) -> Supervisor:
+    """Messages flow edges -> writer -> {sorter, indexer}, indexer -> sorter, puller -> sorter."""
+    clock, disk, bus, rng = ports.clock, ports.disk, ports.bus, ports.rng
+    follow = config.oracle == "follow"
+    oracle: Oracle | None = None if follow else RegistryOracle(bus, config.cluster)
+    cluster_id, skew_s = config.cluster_id, config.clock_skew_s
+    identity = Identity()
+    segments = Segments(disk, segment_bytes=config.segment_bytes, sync=config.sync_log)
+    status = BusTxnStatus(bus, config.cluster)
+
+    lock = disk.lock(LOCK_FILE)
+    store = ports.open_index(INDEX)
+
+    tree = Supervisor("pump")
+    tree.actor(
+        "identity",
+        lambda: IdentityKeeper(
+            disk, rng, lock, identity, node_id=config.node_id, cluster_id=cluster_id
+        ),
+    )
+    sorter = tree.actor("sorter", lambda: SorterActor(clock, rng, oracle, clock_skew_s=skew_s))
+    indexer = tree.actor(
+        "indexer",
+        lambda: Indexer(clock, segments, store, sorter, follow=follow, clock_skew_s=skew_s),
+    )
+    kept_free = config.stop_write_at_available_space
+    writer = tree.actor(
+        "writer",
+        lambda: Writer(
+            disk, segments, store, sorter, indexer, cluster_id=cluster_id, kept_free=kept_free
+        ),
+    )
+    tree.actor(
+        "resolver",
+        lambda: Resolver(
+            clock,
+            segments,
+            store,
+            status,
+            sorter,
+            writer,
+            cluster_id=cluster_id,
+            resolve_after_s=config.resolve_after_s,
+            txn_timeout_s=config.txn_timeout_s,
+        ),
+    )
+    if oracle is not None:
+        interval_s = config.fake_interval_s
+        tree.actor(
+            "faker",
+            lambda: Faker(
+                clock, oracle, segments, writer, cluster_id=cluster_id, interval_s=interval_s
+            ),
+        )
+    puller = tree.actor("puller", lambda: Puller(clock, disk, bus, segments, store, sorter))
+    addresses = grpc_addresses(config)
+    if addresses:
+        from tidelog_pump.grpc_edge import GrpcEdge
+
+        tree.actor(
+            "grpc",
+            lambda: GrpcEdge(
+                segments,
+                store,
+                sorter,
+                writer,
+                identity,
+                cluster_id=cluster_id,
+                addresses=addresses,
+            ),
+        )
+    tree.actor(
+        "nats",
+        lambda: NatsEdge(bus, config.cluster, identity, store, sorter, writer, puller),
+    )
+
+    async def describe() -> Heartbeat:
+        now: Resolved = await sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
+        node = NodeStatus(
+            nodeId=identity.node,
+            host=config.advertise_addr or identity.address,
+            maxCommitTS=now.max_commit_ts,
+            kind=PUMP,
+            epoch=identity.epoch,
+            highTS=now.high_ts,
+            resolvedTS=now.resolved_ts,
+        )
+        return Heartbeat(node, feeds=await puller.ask(ReadFeeds))
+
+    async def on_state(state: str, safe_point: int) -> None:
+        await writer.tell(SetState(state))
+
+    tree.actor(
+        "membership",
+        lambda: Membership(
+            ports,
+            config.cluster,
+            PUMP,
+            describe,
+            on_state,
+            cluster_id=cluster_id,
+            heartbeat_s=config.heartbeat_s,
+        ),
+    )
+    return tree
+
+
+def grpc_addresses(config: PumpConfig) -> list[str]:
+    """What the gRPC server binds. Raises ConfigError."""
+    if config.grpc_addr and ":" not in config.grpc_addr:
+        raise ConfigError(f"grpc-addr {config.grpc_addr!r}", hint="HOST:PORT")
+    addresses = [config.grpc_addr] if config.grpc_addr else []
+    return addresses + ([f"unix:{config.socket}"] if config.socket else [])
