@@ -9,27 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelog.change_reader import Change
 from tidelog.changes import MarkedTxn
-
-
-@dataclass(frozen=True)
-class Committed:
-    """A transaction that the source database committed, and how many rows it changed."""
-
-    commit_ts: int
-    start_ts: int
-    rows: int = -1
-    """-1: not known, not compared."""
-    digest: str = ""
+from tidelog.workload.ledger import Committed, Event, digest
 
 
 class Ledger:
-    """Filled before the acknowledgement returns to whoever makes the load."""
+    """What the source committed; filled before the acknowledgement returns to the load."""
 
     def __init__(self) -> None:
         self.committed: dict[int, Committed] = {}
 
     def add(self, entry: Committed) -> None:
+        """A `Ledger` callback of the workload. Raises if a commit_ts was given twice."""
         known = self.committed.setdefault(entry.commit_ts, entry)
         if known != entry:
             raise AssertionError(f"the oracle gave {entry.commit_ts} twice: {known}, {entry}")
@@ -72,46 +64,79 @@ class Findings:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Seen:
+    txn: MarkedTxn
+    digest: str
+    ddl: str
+
+
 class StreamChecker:
-    """Reads batches as they come, in the order of the stream, one reader's life after another."""
+    """Takes a feed's changes in the order they were read, over all lives of the reader.
+
+    `position` is where a reader goes on: everything up to it was taken.
+    """
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
-        self.seen: dict[int, MarkedTxn] = {}
+        self.seen: dict[int, Seen] = {}
         self.position = 0
         self.batches = 0
 
-    def batch(self, txns: Sequence[MarkedTxn], upto: int) -> None:
-        """A complete batch, or a watermark without transactions; `upto` is its commit_ts."""
+    def take(self, change: Change) -> None:
+        """A complete batch, or a watermark."""
         self.batches += 1
-        for txn in txns:
+        events: dict[int, list[Event]] = {}
+        for message in change.rows:
+            for event in message.events:
+                events.setdefault(event.commit_ts, []).append(
+                    (message.db, message.table, event.op, event.before, event.after)
+                )
+        for txn in change.txns:
             if txn.commit_ts in self.seen:
                 self.findings.duplicates.append(f"{txn.commit_ts} is twice in the stream")
             elif txn.commit_ts <= self.position:
                 self.findings.order.append(f"{txn.commit_ts} came after {self.position}")
-            self.seen[txn.commit_ts] = txn
+            found = events.pop(txn.commit_ts, [])
+            if len(found) != txn.rows:
+                self.findings.other.append(
+                    f"{txn.commit_ts} announces {txn.rows} rows and has {len(found)}"
+                )
+            self.seen[txn.commit_ts] = Seen(
+                txn, digest(found) if found else "", change.ddl.query if change.ddl else ""
+            )
             self.position = max(self.position, txn.commit_ts)
-        if upto < self.position:
-            self.findings.order.append(f"a batch up to {upto} came after {self.position}")
-        self.position = max(self.position, upto)
+        for commit_ts in events:
+            self.findings.other.append(f"rows of {commit_ts}, which its marker does not name")
+        if change.commit_ts < self.position:
+            self.findings.order.append(f"up to {change.commit_ts} came after {self.position}")
+        self.position = max(self.position, change.commit_ts)
 
     def finish(self, ledger: Ledger, *, whole: bool = True) -> None:
         """Compare with the ledger. `whole`: everything must have arrived by now."""
         for commit_ts, entry in ledger.committed.items():
-            txn = self.seen.get(commit_ts)
-            if txn is None:
-                if whole or commit_ts <= self.position:
-                    self.findings.loss.append(
-                        f"{commit_ts} (start {entry.start_ts}) is not in the stream,"
-                        f" which was read up to {self.position}"
-                    )
-            elif txn.start_ts != entry.start_ts:
-                self.findings.other.append(f"{commit_ts} has start_ts {txn.start_ts}")
-            elif entry.rows >= 0 and txn.rows != entry.rows:
-                self.findings.other.append(f"{commit_ts} has {txn.rows} rows, not {entry.rows}")
+            seen = self.seen.get(commit_ts)
+            if seen is not None:
+                self._compare(entry, seen)
+            elif entry.kind != "nothing" and (whole or commit_ts <= self.position):
+                self.findings.loss.append(
+                    f"{commit_ts} (start {entry.start_ts}, {entry.kind} {entry.query!r}) is not"
+                    f" in the stream, which was read up to {self.position}"
+                )
         for commit_ts in self.seen:
             if commit_ts not in ledger.committed:
                 self.findings.other.append(f"{commit_ts} was never committed upstream")
+
+    def _compare(self, entry: Committed, seen: Seen) -> None:
+        other = self.findings.other
+        if seen.txn.start_ts != entry.start_ts:
+            other.append(f"{entry.commit_ts} has start_ts {seen.txn.start_ts}")
+        if entry.kind == "nothing":
+            other.append(f"{entry.commit_ts} should not be in the stream")
+        elif seen.txn.rows != entry.rows:
+            other.append(f"{entry.commit_ts} has {seen.txn.rows} rows, not {entry.rows}")
+        elif seen.digest != entry.digest:
+            other.append(f"{entry.commit_ts} has other rows than upstream")
 
 
 def compare_contents(

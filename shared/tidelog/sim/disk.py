@@ -60,6 +60,12 @@ class SimDisk:
         """The nth changing call from now on fails: `io` (EIO) or `full` (ENOSPC), half done."""
         self._fail_at[self.calls + nth] = what
 
+    def clear_faults(self) -> None:
+        """Nothing injected comes any more."""
+        self.full = False
+        self.faults.fail_chance = 0.0
+        self._fail_at.clear()
+
     def used(self) -> int:
         return sum(len(inode.data) for inode in self._names.values())
 

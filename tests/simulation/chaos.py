@@ -1,0 +1,119 @@
+"""The faults of a history's safety phase, drawn from its seed."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from tidelog.sim import Node, World
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+
+class Chaos:
+    """One action after the other, `plan.pause_s` apart on average, until `heal`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._world: World = cluster.world
+        self._plan = cluster.plan
+        self._rng: random.Random = cluster.world.random("chaos")
+        self._partitioned: list[Node] = []
+        self._full: list[Node] = []
+        self.counts: dict[str, int] = {}
+
+    @property
+    def faults(self) -> int:
+        """All that went wrong on purpose: actions, lost and doubled messages, unknown outcomes."""
+        database = self._cluster.database
+        return sum(self.counts.values()) + sum(self._world.nats.counts.values()) + database.faulted
+
+    async def run(self) -> None:
+        actions = [name for name, weight in self._plan.faults.items() for _ in range(weight)]
+        if not actions:
+            return
+        while True:
+            await self._world.sleep(self._rng.random() * 2 * self._plan.pause_s)
+            action = self._rng.choice(actions)
+            if await self._do(action):
+                self.counts[action] = self.counts.get(action, 0) + 1
+
+    async def _do(self, action: str) -> bool:
+        match action.split():
+            case ["kill", kind]:
+                node = self._victim(kind)
+                if node is None:
+                    return False
+                node.kill(restart_after_s=self._rng.random() * self._rng.choice((0.2, 3.0)))
+            case ["stop", kind]:
+                return await self._restart_gracefully(self._victim(kind))
+            case ["partition"]:
+                self._cut(self._rng.choice(self._cluster.services))
+            case ["server", "restart"]:
+                await self._server_down(self._rng.random() * 2)
+            case ["store", "deleted"]:
+                await self._server_down(self._rng.random(), delete=True)
+            case ["store", "rolled", "back"]:
+                await self._roll_back()
+            case ["io", "error"]:
+                self._rng.choice(self._cluster.pumps).disk.fail_nth(self._rng.randrange(1, 20))
+            case ["disk", "full"]:
+                self._fill(self._rng.choice(self._cluster.pumps))
+            case other:
+                raise LookupError(f"no such fault: {other}")
+        return True
+
+    def _victim(self, kind: str) -> Node | None:
+        nodes = [node for node in self._cluster.of_kind(kind) if node.running]
+        return self._rng.choice(nodes) if nodes else None
+
+    async def _restart_gracefully(self, node: Node | None) -> bool:
+        if node is None:
+            return False
+        await node.stop()
+        await self._world.sleep(self._rng.random())
+        node.restart()
+        return True
+
+    def _cut(self, node: Node) -> None:
+        node.partition(cut=True)
+        self._partitioned.append(node)
+        self._world.loop.call_later(self._rng.random() * 4, node.partition, False)
+
+    def _fill(self, node: Node) -> None:
+        node.disk.full = True
+        self._full.append(node)
+        self._world.loop.call_later(self._rng.random() * 2, setattr, node.disk, "full", False)
+
+    async def _server_down(self, seconds: float, *, delete: bool = False) -> None:
+        nats = self._world.nats
+        nats.stop()
+        if delete:
+            nats.delete_store()
+        await self._world.sleep(seconds)
+        nats.start()
+
+    async def _roll_back(self) -> None:
+        nats = self._world.nats
+        copy = nats.copy_store()
+        await self._world.sleep(self._rng.random() * 2)
+        nats.stop()
+        nats.roll_back(copy)
+        await self._world.sleep(self._rng.random())
+        nats.start()
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more; everybody is up again."""
+        world = self._world
+        world.net.heal()
+        self._cluster.database.faults.heal()
+        if not world.nats.up:
+            world.nats.start()
+        for node in self._partitioned:
+            node.partition(cut=False)
+        for node in self._full:
+            node.disk.full = False
+        for node in self._cluster.services:
+            node.disk.clear_faults()
+            node.restart()

@@ -1,0 +1,239 @@
+"""One history: a whole cluster built by the services' own `build`, its load, faults, and verdict.
+
+Safety phase: transactions while faults come as the seed's plan says. Liveness phase: everything
+heals, and all that was committed has to arrive within LIVENESS_S virtual seconds. Then the checker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tests.simulation.auditor import AuditorConfig, build_auditor
+from tests.simulation.chaos import Chaos
+from tests.simulation.plan import Plan, draw
+from tidelog.ddl_history import open_history
+from tidelog.ports import Ports
+from tidelog.sim import Node, SimulationError, World, run
+from tidelog.sim.checker import Findings, Ledger, StreamChecker
+from tidelog.sim.downstream import SimDatabase
+from tidelog.workload import Workload, WorkloadConfig, compare
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.service import build as build_drainer
+from tidelog_pump.config import PumpConfig
+from tidelog_pump.service import build as build_pump
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.service import build as build_registry
+
+FEED = "main"
+CLUSTER = "default"
+HAS_APPLIER = importlib.util.find_spec("tidelog_applier.service") is not None
+LIVENESS_S = 60.0
+SAFETY_LIMIT_S = 600.0
+MAX_STEPS = 3_000_000
+
+
+@dataclass
+class History:
+    """The outcome of one seed."""
+
+    seed: int
+    findings: Findings = field(default_factory=Findings)
+    transactions: int = 0
+    faults: int = 0
+    restarts: int = 0
+    virtual_s: float = 0.0
+    steps: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    """What ended processes, by node and error."""
+    digest: str = ""
+    events: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+class Cluster:
+    def __init__(self, world: World, plan: Plan) -> None:
+        self.world = world
+        self.plan = plan
+        self.findings = Findings()
+        self.ledger = Ledger()
+        self.checker = StreamChecker(self.findings)
+        self.database = SimDatabase(world.random("database"), world.trace, plan.database)
+        world.open_downstream = lambda url, life: self.database.open(life)
+        world.open_ddl_history = lambda url, bus: open_history(url, bus, CLUSTER)
+        for name, value in vars(plan.net).items():
+            setattr(world.net, name, value)
+        self.registry = self._node("registry")
+        self.pumps = [self._node(f"pump-{n}") for n in range(1, plan.pumps + 1)]
+        self.drainer = self._node("drainer")
+        self.applier = self._node("applier")
+        self.auditor = self._node("auditor")
+        self.services = [self.registry, *self.pumps, self.drainer, self.applier, self.auditor]
+        if not HAS_APPLIER:
+            self.services.remove(self.applier)
+        self.workload = Workload(
+            world.ports("workload"),
+            WorkloadConfig(
+                seed=plan.seed + 1,
+                seconds=SAFETY_LIMIT_S,
+                transactions=plan.transactions,
+                clients=plan.clients,
+                rate=plan.rate,
+                ddl_share=plan.ddl_share,
+                strategy=plan.strategy,
+                rows_per_table=20,
+            ),
+            self.ledger.add,
+        )
+        self.chaos = Chaos(self)
+
+    def _node(self, name: str) -> Node:
+        skew = self.world.random(f"skew/{name}").randint(-self.plan.skew_ms, self.plan.skew_ms)
+        return self.world.node(name, disk=self.plan.disk, skew_ms=skew)
+
+    def of_kind(self, kind: str) -> list[Node]:
+        return [node for node in self.services if node.name.split("-")[0] == kind]
+
+    def start(self) -> None:
+        """Everybody at once, as an orchestrator starts a fresh deployment."""
+        config = partial(_config, data_dir="")
+        self.registry.start(build_registry, config(RegistryConfig, "registry"))
+        for pump in self.pumps:
+            settings = {"segment_bytes": self.plan.segment_bytes}
+            pump.start(build_pump, config(PumpConfig, pump.name, **settings))
+        self.drainer.start(build_drainer, config(DrainerConfig, "drainer", feed=FEED))
+        if HAS_APPLIER:
+            from tidelog_applier.config import ApplierConfig
+            from tidelog_applier.service import build as build_applier
+
+            self.applier.start(
+                build_applier, config(ApplierConfig, "applier", feed=FEED, downstream="sim:")
+            )
+        auditor: Callable[[Any, Ports], Any] = partial(build_auditor, checker=self.checker)
+        self.auditor.start(auditor, config(AuditorConfig, "auditor", feed=FEED))
+
+    async def live(self) -> None:
+        """Both phases and the verdict."""
+        world, workload = self.world, self.workload
+        stop = asyncio.Event()
+        self.start()
+        running = world.loop.create_task(workload.run(stop), name="workload")
+        chaos = world.loop.create_task(self.chaos.run(), name="chaos")
+        try:
+            await self._finished(running)
+            chaos.cancel()
+            await asyncio.wait([chaos])
+            self.chaos.heal()
+            await self._arrive(running)
+        finally:
+            chaos.cancel()
+            stop.set()
+        await self._verdict()
+
+    async def _finished(self, running: asyncio.Task[None]) -> None:
+        """The load is through, or the load's own failure."""
+        finished = self.world.loop.create_task(self.workload.finished.wait())
+        try:
+            await asyncio.wait(
+                [running, finished],
+                timeout=SAFETY_LIMIT_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if running.done():
+                running.result()
+            if not self.workload.finished.is_set():
+                self.findings.other.append(
+                    f"the load did not end: {self.workload.counts}\n{self.world.loop.where()}"
+                )
+        finally:
+            finished.cancel()
+
+    async def _arrive(self, running: asyncio.Task[None]) -> None:
+        """Liveness: all that was committed is in the stream and downstream."""
+        try:
+            await self.world.until(
+                lambda: running.done() or self._all_arrived(), LIVENESS_S, "everything"
+            )
+        except TimeoutError as error:
+            self.findings.other.append(f"no liveness: {self._progress()}\n{error}")
+        if running.done():
+            running.result()
+
+    def _all_arrived(self) -> bool:
+        last = self.ledger.last_commit_ts
+        checkpoint = self.database.checkpoint
+        applied = checkpoint.commit_ts if checkpoint is not None else 0
+        return (
+            self.checker.position >= last
+            and (applied >= last or not HAS_APPLIER)
+            and not self.workload.client.status()["unacked"]
+        )
+
+    def _progress(self) -> str:
+        checkpoint = self.database.checkpoint
+        return (
+            f"committed up to {self.ledger.last_commit_ts}, stream {self.checker.position},"
+            f" checkpoint {checkpoint}, client {self.workload.client.status()}"
+        )
+
+    async def _verdict(self) -> None:
+        findings = self.findings
+        self.checker.finish(self.ledger)
+        findings.duplicates.extend(self.database.violations)
+        for node in self.services:
+            for error in node.stopped:
+                findings.other.append(f"{node.name} stopped: {type(error).__name__}: {error}")
+            for failure in node.failures:
+                if isinstance(failure, AssertionError):
+                    findings.other.append(f"{node.name} failed an assertion: {failure!r}")
+
+        async def fetch(db: str, table: str) -> list[dict[str, object]]:
+            if (db, table) not in self.database.tables:
+                raise LookupError(table)
+            return self.database.rows(db, table)
+
+        if not HAS_APPLIER:
+            return
+        verdict = await compare(self.workload.source.contents(), fetch)
+        findings.other.extend(verdict.differences)
+
+
+def _config(kind: Callable[..., Any], node_id: str, **settings: Any) -> Any:
+    return kind(node_id=node_id, cluster=CLUSTER, **settings)
+
+
+def play(seed: int, *, keep_trace: bool = False, plan: Plan | None = None) -> History:
+    """Run the history of a seed. What goes wrong is in `findings`, never raised."""
+    history = History(seed)
+    worlds: list[tuple[World, Cluster]] = []
+
+    async def main(world: World) -> None:
+        cluster = Cluster(world, plan or draw(seed))
+        worlds.append((world, cluster))
+        history.findings = cluster.findings
+        await cluster.live()
+
+    try:
+        run(main, seed, keep_trace=keep_trace, max_steps=MAX_STEPS)
+    except SimulationError as error:
+        history.findings.other.append(f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 (a history ends in a finding)
+        history.findings.other.append(f"{type(error).__name__}: {error}")
+    for world, cluster in worlds:
+        history.transactions = len(cluster.ledger.committed)
+        history.faults = cluster.chaos.faults
+        history.restarts = sum(node.starts for node in cluster.services)
+        for node in cluster.services:
+            for error in node.failures:
+                what = f"{node.name} {type(error).__name__}: {error}"[:200]
+                history.failures[what] = history.failures.get(what, 0) + 1
+        history.virtual_s = world.loop.time()
+        history.steps = world.loop.steps
+        history.digest = world.trace.digest
+        history.events = world.trace.count
+        history.lines = world.trace.lines or []
+    return history

@@ -1,0 +1,100 @@
+"""What one seed draws: a topology, a load and a mix of faults (swarm testing, reliability R2)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tidelog.sim.disk import DiskFaults
+from tidelog.sim.downstream import DatabaseFaults
+from tidelog.sim.faults import NetFaults
+
+ACTIONS = (
+    "kill pump",
+    "kill drainer",
+    "kill registry",
+    "kill applier",
+    "kill auditor",
+    "stop pump",
+    "partition",
+    "server restart",
+    "io error",
+    "disk full",
+    "store deleted",
+    "store rolled back",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Times in virtual seconds. `faults`: how often each action is drawn, relative to others."""
+
+    seed: int
+    pumps: int
+    strategy: str
+    transactions: int
+    clients: int
+    rate: float
+    ddl_share: float
+    net: NetFaults
+    disk: DiskFaults
+    database: DatabaseFaults
+    faults: dict[str, int]
+    pause_s: float
+    skew_ms: int
+    segment_bytes: int
+
+    def __str__(self) -> str:
+        mix = ", ".join(f"{name} {weight}" for name, weight in self.faults.items())
+        return (
+            f"seed {self.seed}: {self.pumps} pumps, {self.transactions} transactions by"
+            f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
+            f" {self.database}, a fault each {self.pause_s:.2f} s of {mix}"
+        )
+
+
+def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
+    """The plan of a seed. Each seed leaves some kinds of faults out, so that others stand out."""
+    rng = random.Random(f"plan/{seed}")
+    faults = {name: rng.choice((0, 1, 1, 3)) for name in allowed}
+    # Losing the server's store takes everything else with it for seconds: rarely.
+    for rare in ("store deleted", "store rolled back"):
+        if rare in faults and rng.random() < 0.7:
+            faults[rare] = 0
+    calm = rng.random() < 0.1
+    return Plan(
+        seed=seed,
+        pumps=rng.randint(1, 4),
+        strategy=rng.choice(("range", "hash")),
+        transactions=rng.choice((30, 60, 120)),
+        clients=rng.randint(1, 8),
+        rate=rng.choice((20.0, 60.0, 200.0)),
+        ddl_share=rng.choice((0.0, 0.02, 0.1)),
+        net=_net(rng) if not calm else NetFaults(),
+        disk=DiskFaults(
+            sync_s=rng.choice((0.0003, 0.001, 0.01)),
+            stall_chance=rng.choice((0.0, 0.01)),
+            stall_s=rng.choice((0.05, 0.5)),
+        ),
+        database=DatabaseFaults(
+            delay_s=rng.choice((0.0005, 0.005)),
+            refused=rng.choice((0.0, 0.05)),
+            unknown=rng.choice((0.0, 0.05)),
+        ),
+        faults={} if calm else faults,
+        pause_s=rng.choice((0.15, 0.4, 1.0)),
+        skew_ms=rng.choice((0, 0, 50, 2000)),
+        segment_bytes=rng.choice((4 << 10, 64 << 10, 500 << 20)),
+    )
+
+
+def _net(rng: random.Random) -> NetFaults:
+    return NetFaults(
+        delay_s=rng.choice((0.0002, 0.001, 0.005)),
+        tail_chance=rng.choice((0.0, 0.01, 0.05)),
+        tail_s=rng.choice((0.02, 0.3)),
+        loss=rng.choice((0.0, 0.01, 0.05)),
+        duplicate=rng.choice((0.0, 0.01, 0.05)),
+        unknown=rng.choice((0.0, 0.02)),
+        late=rng.choice((0.0, 0.5)),
+    )
