@@ -21,6 +21,7 @@ from tidelog_drainer.config import NOW, DrainerConfig
 EPOCH_FILE = "drainer.json"
 ASK_S = 2.0
 RETRY_S = 0.3
+STREAM_MIN_BYTES = 64 << 20
 
 log = structlog.get_logger()
 
@@ -123,12 +124,6 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
 
     Waits for the registry only when the stream doesn't tell. Raises PositionUnknown, Unavailable.
     """
-    stream = StreamConfig(
-        subjects.changes_stream(config.feed),
-        (f"changes.{config.feed}.>",),
-        max_age_s=config.changes_max_age_s,
-        max_bytes=config.changes_max_bytes,
-    )
     try:
         tail = await read_tail(ports, config.feed)
         commit_ts = tail.commit_ts
@@ -138,12 +133,37 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
     if commit_ts is None:
         # Before the stream is made: a crash in between must not leave an empty one that looks new.
         commit_ts = await _from_readers(config, ports)
-        await ports.bus.stream_create(stream)
+        await _create_stream(config, ports)
         tail = await read_tail(ports, config.feed)
     if tail.epoch.number >= epoch.number:
         epoch = await rise(config, ports, tail.epoch.number)
     prev = commit_ts if fresh else tail.prev_commit_ts
     return Start(commit_ts, prev, tail.state, epoch, tail.schema_version, tail.early, fresh)
+
+
+async def _create_stream(config: DrainerConfig, ports: Ports) -> None:
+    """Create the stream, smaller where the server's store has no room: it reserves `max_bytes`.
+
+    Raises Unavailable.
+    """
+    name = subjects.changes_stream(config.feed)
+    max_bytes = config.changes_max_bytes
+    while True:
+        try:
+            await ports.bus.stream_create(
+                StreamConfig(
+                    name,
+                    (f"changes.{config.feed}.>",),
+                    max_age_s=config.changes_max_age_s,
+                    max_bytes=max_bytes,
+                )
+            )
+            return
+        except Unavailable as error:
+            if max_bytes // 2 < STREAM_MIN_BYTES or await ports.bus.stream_state(name) is not None:
+                raise
+            max_bytes //= 2
+            log.warning("a smaller change stream is tried", max_bytes=max_bytes, reason=str(error))
 
 
 async def rise(config: DrainerConfig, ports: Ports, above: int = 0) -> Epoch:

@@ -181,8 +181,12 @@ class Rig:
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(tree.run(stop))
         try:
+            await until(lambda: tree.ready or running.done(), "the tree is up")
             yield tree.status  # type: ignore[misc]
             assert not running.done(), running.exception()
+        except BaseException:
+            print(tree.status())
+            raise
         finally:
             stop.set()
             await running

@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.fixtures import capture
 from tests.integration.drainer.rig import FEED, Rig, commit_times, run, until
 from tests.servers import nats_server
-from tidelog import subjects
+from tidelog import messages, subjects
+from tidelog.messages import Consumer, PumpOnline
 from tidelog.schema.model import DdlJob
 from tidelog_drainer.merger import Txn
 
@@ -83,15 +84,13 @@ def test_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 def test_stream_deleted_in_mid_run_is_filled_again(tmp_path: Path) -> None:
     async def body(rig: Rig) -> None:
-        from tidelog.messages import Consumer
-
         txns = recorded()
         pump = await rig.registry.pump("pump-1")
         half = len(txns) // 2
         pump.commit(txns[:half], txns[half - 1][0])
-        rig.registry.consumers = [Consumer("a1", FEED, golden()[10])]
         async with rig.drainer():
             await rig.read(half - 60)
+            rig.registry.consumers = [Consumer("a1", FEED, golden()[10])]
             await rig.bus.stream_delete(subjects.changes_stream(FEED))
             pump.commit(txns[half:], txns[-1][0])
             wanted = golden()[11:]
@@ -120,9 +119,6 @@ def test_a_stream_nobody_can_place_stops_typed(tmp_path: Path) -> None:
 
 def test_a_joining_pump_is_a_source_before_it_is_acked(tmp_path: Path) -> None:
     async def body(rig: Rig) -> None:
-        from tidelog import messages
-        from tidelog.messages import PumpOnline
-
         txns = recorded()
         cut = 1000
         pump = await rig.registry.pump("pump-1")
