@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
+from google.protobuf.message import DecodeError
 
 from tidelog.actor import Actor
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, Unavailable, error_class
 from tidelog.messages import Empty, Nodes, decode_reply, encode
 from tidelog.ports import Bus, Clock, Request, Rng
 from tidelog.pump_client.lane import Lane
@@ -124,8 +125,13 @@ class Directory(Actor[Changed]):
                 request.SerializeToString(),
                 timeout_s=PROBE_S,
             )
-            if [r.code for r in WriteBatchResult.FromString(answer.data).results] == [""]:
-                self._pumps.probed(pump)
+            result = WriteBatchResult.FromString(answer.data).results[0]
+            if result.code:
+                raise error_class(result.code)(result.message)
+            self._pumps.probed(pump)
+        except (DecodeError, IndexError):
+            unreadable = Unavailable(f"{pump.node} answered a probe with something else")
+            self._pumps.failed(pump, unreadable, self._clock.monotonic())
         except TidelogError as error:
             self._pumps.failed(pump, error, self._clock.monotonic())
         finally:

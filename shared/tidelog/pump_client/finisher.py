@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 
 from tidelog.actor import Actor, Ref
-from tidelog.errors import ActorStopped, BadInput, TidelogError
+from tidelog.errors import ActorStopped, BadInput, InvariantBroken, TidelogError
 from tidelog.ports import Clock
 from tidelog.pump_client.backlog import Backlog, Finish
 from tidelog.pump_client.errors import NotSent
@@ -75,7 +75,10 @@ class Delivery:
     def _settled(self, item: Finish, _: None, error: Exception | None) -> None:
         if error is None:
             self._acked(item)
-        elif isinstance(error, BadInput) or self._clock.monotonic() >= item.deadline:
+        elif (
+            isinstance(error, BadInput | InvariantBroken)
+            or self._clock.monotonic() >= item.deadline
+        ):
             self._give_up(item, error)
         else:
             self._backlog.postpone(item, self._clock.monotonic() + item.delay())

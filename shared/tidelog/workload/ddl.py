@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.errors import TidelogError
-from tidelog.messages import DdlAppend, Empty, decode_reply, encode
-from tidelog.ports import Bus
+from tidelog.ddl_history import EmbeddedHistory
+from tidelog.errors import Unavailable
 from tidelog.schema import jobs
 from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name
-from tidelog.subjects import registry
 from tidelog.workload.dice import Dice
 from tidelog.workload.ledger import Committed
 from tidelog.workload.schema_change import SchemaChange
@@ -18,7 +16,6 @@ from tidelog.workload.timestamps import fresh
 from tidelog.workload.transaction import Upstream, finish, write_prewrite
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, Rollback
 
-APPEND_S = 5.0
 RETRY_S = 0.3
 UNDO_SHARE = 0.05
 """DDLs whose last transaction fails first: Prewrite, Rollback, the same job again (seed 001)."""
@@ -31,17 +28,15 @@ class DdlRunner:
         self,
         world: Upstream,
         source: Source,
-        bus: Bus,
+        history: EmbeddedHistory,
         dice: Dice,
         *,
-        cluster: str,
         dead_share: float,
     ) -> None:
         self._world = world
         self._source = source
-        self._bus = bus
         self._dice = dice
-        self._subject = registry(cluster, "ddl-append")
+        self._history = history
         self._dead_share = dead_share
 
     async def run(self, change: SchemaChange) -> None:
@@ -84,13 +79,12 @@ class DdlRunner:
 
     async def _append(self, job: DdlJob) -> None:
         """Until the registry has it: a Drainer that meets the binlog must find the job."""
-        body = encode(DdlAppend(msgspec.Raw(msgspec.json.encode(job))))
+        body = msgspec.json.encode(job)
         while True:
             try:
-                answer = await self._bus.request(self._subject, body, timeout_s=APPEND_S)
-                decode_reply(answer.data, Empty)
+                await self._history.append(body)
                 return
-            except TidelogError:
+            except Unavailable:
                 await self._world.clock.sleep(RETRY_S)
 
     async def _binlog(self, change: SchemaChange, job: DdlJob, state: int) -> None:

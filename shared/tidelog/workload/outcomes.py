@@ -26,6 +26,8 @@ class Outcomes:
     def __init__(self, limit: int = MAX_DECIDED) -> None:
         self._limit = limit
         self._outcomes: dict[int, Outcome] = {}
+        self.first_ts = 0
+        """Transactions before it belong to an earlier run: nobody here can decide them."""
 
     def begin(self, start_ts: int) -> None:
         if len(self._outcomes) >= self._limit:
@@ -55,7 +57,7 @@ class Outcomes:
         """A forced question about an open (or unknown) transaction rolls it back for good."""
         outcome = self._outcomes.get(start_ts)
         if outcome is None:
-            if not force:
+            if not force or start_ts < self.first_ts:
                 return Verdict(OPEN)
             self.begin(start_ts)
             outcome = self._outcomes[start_ts]

@@ -54,6 +54,8 @@ class SchemaChanges:
         self._source = source
         self._config = config
         self._number = 0
+        self._run = source.new_id()
+        """In every table's name, so that no earlier run's table has the same."""
 
     def create_database(self, name: str) -> SchemaChange:
         query = f"CREATE DATABASE `{name}` CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin;"
@@ -63,7 +65,8 @@ class SchemaChanges:
         number, self._number = self._number, self._number + 1
         plan = draw_plan(self._dice, number, large=self._config.large_row_bytes > 0)
         db = self._dice.pick(list(self._source.databases))
-        name = f"{self._dice.word()}_{number}" if number % 5 else f"{self._dice.word()} {number}"
+        between = "_" if number % 5 else " "
+        name = f"{self._dice.word()}{between}{self._run}{between}{number}"
         info = table_info(plan, self._source.new_id(), name)
 
         def apply() -> None:
@@ -188,7 +191,7 @@ class SchemaChanges:
         """Within its database, or into another."""
         number, self._number = self._number, self._number + 1
         db = self._dice.pick(list(self._source.databases))
-        name = f"{self._dice.word()}_r{number}"
+        name = f"{self._dice.word()}_{self._run}_r{number}"
         info = msgspec.structs.replace(table.info, name=Name(name, name))
         old = (table.db, table.name)
         query = f"RENAME TABLE `{table.name}` TO `{name}`;"

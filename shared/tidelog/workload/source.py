@@ -103,6 +103,10 @@ class Source:
         self._global_id += 1
         return self._global_id
 
+    def used_id(self, number: int) -> None:
+        """An earlier run used it."""
+        self._global_id = max(self._global_id, number)
+
     def open_tables(self) -> list[SourceTable]:
         """Tables that a transaction may touch now."""
         return [table for table in self.tables.values() if not table.blocked]

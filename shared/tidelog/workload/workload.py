@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from tidelog.actor import Actor
+from tidelog.ddl_history import EmbeddedHistory
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Ports
 from tidelog.pump_client import PumpClient
@@ -23,6 +24,7 @@ from tidelog.workload.dice import Dice, SeededRng
 from tidelog.workload.generator import Generator
 from tidelog.workload.ledger import Committed, Ledger
 from tidelog.workload.outcomes import Outcomes
+from tidelog.workload.resume import resume
 from tidelog.workload.schema_change import SchemaChanges
 from tidelog.workload.source import Source
 from tidelog.workload.table_kinds import KINDS
@@ -56,6 +58,7 @@ class Workload:
         )
         self._ports = ports
         self._dice = Dice(rng)
+        self._history = EmbeddedHistory(ports.bus, config.cluster)
         self._world = Upstream(
             self.client,
             RegistryOracle(ports.bus, config.cluster),
@@ -92,10 +95,14 @@ class Workload:
 
     async def prepare(self) -> None:
         """Databases, and a table of each kind."""
+        clock = self._ports.clock
+        self.outcomes.first_ts = await fresh(self._world.oracle, clock, 0)
+        await resume(self.source, self._history, clock)
         runner = self._ddl_runner()
         changes = self._changes = SchemaChanges(self._dice, self.source, self.config)
         for name in self.config.databases:
-            await runner.run(changes.create_database(name))
+            if name not in self.source.databases:
+                await runner.run(changes.create_database(name))
         for _ in range(max(KINDS, self.config.tables)):
             await runner.run(changes.create_table())
 
@@ -133,9 +140,8 @@ class Workload:
         return DdlRunner(
             self._world,
             self.source,
-            self._ports.bus,
+            self._history,
             self._dice,
-            cluster=self.config.cluster,
             dead_share=self.config.dead_share,
         )
 

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import msgspec
+
 from tests.unit.pump_client.fakes import (
     Dice,
     FakeCluster,
@@ -15,6 +17,8 @@ from tests.unit.pump_client.fakes import (
 from tidelog import subjects
 from tidelog.messages import (
     DdlAppend,
+    DdlJobs,
+    DdlList,
     Empty,
     TsoReply,
     TsoRequest,
@@ -51,6 +55,7 @@ class Bed:
         self._ts = 1 << 40
         await self.bus.serve(subjects.registry("c", "tso"), self._tso)
         await self.bus.serve(subjects.registry("c", "ddl-append"), self._append)
+        await self.bus.serve(subjects.registry("c", "ddl-list"), self._list)
         ports = cast(Ports, _SomePorts(clock=LoopClock(), rng=Dice(), bus=self.bus))
         workload = Workload(ports, self.config, self.ledger.append)
         stop = asyncio.Event()
@@ -79,6 +84,11 @@ class Bed:
     async def _tso(self, request: Request) -> None:
         self._ts += decode(request.data, TsoRequest).count
         request.respond(encode(TsoReply(self._ts)))
+
+    async def _list(self, request: Request) -> None:
+        after = decode(request.data, DdlList).after_job_id
+        jobs = [job for job in self.jobs if msgspec.json.decode(job)["id"] > after]
+        request.respond(encode(DdlJobs([msgspec.Raw(job) for job in jobs])))
 
     async def _append(self, request: Request) -> None:
         self.jobs.append(bytes(decode(request.data, DdlAppend).job))
