@@ -16,11 +16,15 @@ from tidelog_applier.downstreams.literals import quote
 
 CREATE = (
     "CREATE DATABASE IF NOT EXISTS `tidb_binlog`",
-    "CREATE TABLE IF NOT EXISTS `tidb_binlog`.`checkpoint` (clusterID BIGINT UNSIGNED PRIMARY KEY,"
-    " checkPoint MEDIUMTEXT) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-    "CREATE TABLE IF NOT EXISTS `tidb_binlog`.`dropped` (table_id BIGINT UNSIGNED PRIMARY KEY,"
-    " commit_ts BIGINT UNSIGNED NOT NULL, hidden VARCHAR(64) NOT NULL) ENGINE=InnoDB"
-    " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    (
+        "CREATE TABLE IF NOT EXISTS `tidb_binlog`.`checkpoint` (clusterID BIGINT UNSIGNED PRIMARY KEY,"
+        " checkPoint MEDIUMTEXT) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS `tidb_binlog`.`dropped` (table_id BIGINT UNSIGNED PRIMARY KEY,"
+        " commit_ts BIGINT UNSIGNED NOT NULL, hidden VARCHAR(64) NOT NULL) ENGINE=InnoDB"
+        " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    ),
 )
 CLUSTER_ID = 0
 """The row's key until feeds of several clusters share a downstream."""

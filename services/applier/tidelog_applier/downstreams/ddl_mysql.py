@@ -14,7 +14,7 @@ from tidelog.changes import DdlMessage
 from tidelog.schema.structure import ColumnStructure, PartitionStructure, TableStructure
 from tidelog_applier.downstreams import operations as ops
 from tidelog_applier.downstreams import structure_ddl as text
-from tidelog_applier.downstreams.literals import name, table_name
+from tidelog_applier.downstreams.literals import name, quote, table_name
 from tidelog_applier.downstreams.partition_rows import rows_of
 from tidelog_applier.downstreams.structure_ddl import Flavor
 from tidelog_applier.downstreams.structure_diff import ColumnChange, TableDiff, diff
@@ -227,9 +227,11 @@ def _added(column: ColumnStructure, flavor: Flavor, *, keyed: bool) -> str:
 
 def _clauses(change: TableDiff, after: TableStructure, flavor: Flavor) -> list[str]:
     clauses = [f"DROP FOREIGN KEY {name(key.name)}" for key in change.dropped_foreign_keys]
-    for key in change.dropped_keys:
-        if text.can_hold_key(key, flavor):
-            clauses.append("DROP PRIMARY KEY" if key.primary else f"DROP KEY {name(key.name)}")
+    clauses += [
+        "DROP PRIMARY KEY" if key.primary else f"DROP KEY {name(key.name)}"
+        for key in change.dropped_keys
+        if text.can_hold_key(key, flavor)
+    ]
     clauses += [f"DROP COLUMN {name(column.name)}" for column in change.dropped_columns]
     keyed = text.first_key_columns(after)
     for one in change.columns:
@@ -249,7 +251,7 @@ def _clauses(change: TableDiff, after: TableStructure, flavor: Flavor) -> list[s
         charset, collation = flavor.text_as(*change.defaults)
         clauses.append(f"DEFAULT CHARACTER SET {charset} COLLATE {collation}")
     if change.comment is not None:
-        clauses.append(f"COMMENT {text.quote(change.comment)}")
+        clauses.append(f"COMMENT {quote(change.comment)}")
     return clauses
 
 

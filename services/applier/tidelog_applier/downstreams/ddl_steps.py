@@ -151,7 +151,7 @@ class DdlSteps:
         return Facts(self._flavor, self._keep_ms > 0, partitions, frozenset(referenced))
 
     async def _forget_old(self, commit_ts: int) -> None:
-        """Dropped tables that the upstream could not bring back any more. Runs twice without harm."""
+        """Dropped tables that the upstream could not bring back any more. May run twice."""
         horizon = max(0, (commit_ts >> 18) - self._keep_ms) << 18
         rows = await self._session.rows(
             f"SELECT table_id, hidden FROM {DROPPED} WHERE commit_ts < {horizon} LIMIT 100"

@@ -107,7 +107,7 @@ class MysqlSession:
         return bool(self._connection.closed)
 
     async def run(self, sql: str | bytes) -> int:
-        """Run a statement; returns the rows it matched. Raises Refused, Unavailable, ConfigError."""
+        """Run a statement; returns the rows it matched. Raises Refused, Unavailable, or others."""
         return (await self._query(sql)).affected_rows or 0
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:

@@ -176,10 +176,10 @@ def _exchange(ddl: DdlMessage) -> list[Operation]:
     if len(parted) == 1 and len(plain) == 1:
         table, before, after = parted[0]
         other, other_before = plain[0]
-        for partition in _new_ids(before, after):
-            steps.append(
-                Exchange(table.db_before, before, partition, other.db_before, other_before)
-            )
+        steps += [
+            Exchange(table.db_before, before, partition, other.db_before, other_before)
+            for partition in _new_ids(before, after)
+        ]
     return steps
 
 

@@ -3,12 +3,14 @@ table unpartitioned. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tidelog.errors import Stopped
 from tidelog.schema.structure import PartitionStructure, TableStructure
 
 MAXVALUE = "MAXVALUE"
+_NAME = re.compile(r"`([^`]+)`")
 
 
 def rows_of(
@@ -19,7 +21,7 @@ def rows_of(
     parts = table.partitioning
     if parts is None:
         raise Stopped(f"table {table.name} was not partitioned", hint="report this")
-    expression = parts.expression
+    expression = _NAME.sub(lambda found: quote_name(found[1]), parts.expression)
     columns = [quote_name(column) for column in parts.columns]
     if parts.method == "hash":
         number = [one.name for one in parts.partitions].index(partition.name)

@@ -37,10 +37,6 @@ class TableDiff(msgspec.Struct, frozen=True):
     """The table's new default character set and collation."""
     comment: str | None
 
-    @property
-    def empty(self) -> bool:
-        return not any(msgspec.structs.astuple(self)[:7]) and self.defaults is self.comment is None
-
 
 def diff(before: TableStructure, after: TableStructure, query: str = "") -> TableDiff:
     """What makes `after` of `before`; names and partitioning aside."""

@@ -1,0 +1,268 @@
+"""The Applier: reads a feed, groups whole transactions, writes them downstream (design section 9).
+
+A reader task of this actor fetches and parses while the previous group is being written; what came
+meanwhile forms the next group. Rows and checkpoint go in one downstream transaction, so that after
+an unknown outcome the checkpoint tells whether the group is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from tidelog.actor import Actor
+from tidelog.change_reader import Change, ChangeReader, Gap
+from tidelog.downstream import Checkpoint, TableChanges
+from tidelog.errors import ActorStopped, ConfigError, Stopped, Unavailable
+from tidelog.ports import Ports
+from tidelog_applier import metrics
+from tidelog_applier.config import ApplierConfig
+from tidelog_applier.downstreams.target import Target
+from tidelog_applier.groups import Group, change_weight, groups
+from tidelog_applier.position import Position
+from tidelog_applier.structures import Structures
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+RETRY_S = (0.2, 5.0)
+"""First and longest pause before the downstream is tried again; each times 0.5 to 1.5."""
+ALIVE_S = 5.0
+NOTES = 200
+
+
+class Read(msgspec.Struct, frozen=True):
+    """The reader has these changes, in order."""
+
+    changes: list[Change]
+    bytes: int
+
+
+class Applier(Actor[Read]):
+    """`position` outlives this instance; everything else is read from the downstream again."""
+
+    max_count = 256
+    max_bytes = 32 << 20
+    tick_s = 1.0
+    progress_limit_s = 120.0
+
+    def __init__(self, config: ApplierConfig, ports: Ports, position: Position) -> None:
+        if not config.downstream:
+            raise ConfigError("downstream is not set", hint="--downstream sqlite:////data/copy.db")
+        self._config = config
+        self._ports = ports
+        self._position = position
+        self._downstream = ports.open_downstream(config.downstream)
+        self._shown = Target.parse(config.downstream).shown
+        self._structures = Structures(ports, config.feed)
+        self._checkpoint: Checkpoint | None = None
+        self._saved_at = 0.0
+        self._is_open = False
+        self._notes: deque[str] = deque(maxlen=NOTES)
+        self._rows = self._ddls = self._group_count = 0
+        self._doing = ""
+
+    def weigh(self, message: Read) -> int:
+        return message.bytes
+
+    async def on_start(self) -> None:
+        """A wrong URL or a foreign checkpoint ends the start; an unreachable downstream doesn't."""
+        try:
+            await self._open()
+        except Unavailable as error:
+            self._trouble(error)
+        self.spawn(self._read(), "reader")
+
+    async def on_batch(self, batch: list[Read]) -> None:
+        changes = [change for message in batch for change in message.changes]
+        for group in groups(changes, self._config.group_rows, self._config.group_bytes):
+            self.progress()
+            await self._take(group)
+
+    async def on_tick(self) -> None:
+        """Watermarks alone: the position is saved now and then."""
+        saved = self._checkpoint.commit_ts if self._checkpoint is not None else 0
+        if not self._is_open or self._position.applied <= saved:
+            return
+        if self._ports.clock.monotonic() - self._saved_at >= self._config.checkpoint_s:
+            checkpoint = self._next(self._position.applied)
+            await self._certainly(
+                checkpoint, lambda: self._downstream.save_checkpoint(checkpoint), "checkpoint"
+            )
+
+    async def on_stop(self) -> None:
+        saved = self._checkpoint.commit_ts if self._checkpoint is not None else 0
+        if self._is_open and self._position.applied > saved:
+            await self._downstream.save_checkpoint(self._next(self._position.applied))
+        await self._downstream.close()
+
+    def status(self) -> dict[str, object]:
+        return {
+            "feed": self._config.feed,
+            "downstream": self._shown,
+            "applied_ts": self._position.applied,
+            "checkpoint_ts": self._position.checkpoint,
+            "doing": self._doing,
+            "error": self._position.error,
+            "rows": self._rows,
+            "ddls": self._ddls,
+            "groups": self._group_count,
+            "not_held": list(self._notes),
+        }
+
+    async def _read(self) -> None:
+        """The reader: from the checkpoint on, as fast as the mailbox takes it."""
+        await self._until_open()
+        after = self._checkpoint.commit_ts if self._checkpoint is not None else None
+        if after is None and self._config.start_ts:
+            after = self._config.start_ts
+        reader = ChangeReader(self._ports.bus, self._config.feed, after)
+        try:
+            while True:
+                changes = await reader.next()
+                if changes:
+                    await self.self_ref.tell(Read(changes, sum(map(change_weight, changes))))
+        except ActorStopped:
+            return
+        except Gap as gap:
+            raise Stopped(gap.message, hint=gap.hint) from gap
+        finally:
+            await reader.close()
+
+    async def _until_open(self) -> None:
+        while not self.self_ref.alive:
+            await asyncio.sleep(0)
+        pause = RETRY_S[0]
+        while not self._is_open:
+            await self._pause(pause)
+            pause = min(pause * 2, RETRY_S[1])
+            try:
+                await self._open()
+            except Unavailable as error:
+                self._trouble(error)
+
+    async def _open(self) -> None:
+        self._is_open = False
+        checkpoint = await self._downstream.open(self._config.feed)
+        self._checkpoint = checkpoint
+        self._is_open = True
+        self._position.error = ""
+        commit_ts = checkpoint.commit_ts if checkpoint is not None else self._config.start_ts
+        self._position.checkpoint = commit_ts
+        self._position.applied = max(self._position.applied, commit_ts)
+        log.info("downstream opened", downstream=self._shown, checkpoint=commit_ts)
+
+    async def _take(self, group: Group) -> None:
+        if group.only_moves:
+            self._reached(group.commit_ts)
+            return
+        if group.ddl is not None:
+            await self._run_ddl(group)
+        else:
+            await self._apply(group)
+        self._reached(group.commit_ts)
+
+    async def _apply(self, group: Group) -> None:
+        changes = await self._changes(group)
+        checkpoint = self._next(group.commit_ts)
+        with metrics.GROUP_SECONDS.time():
+            await self._certainly(
+                checkpoint, lambda: self._downstream.apply(changes, checkpoint), "group"
+            )
+        self._rows += group.rows
+        self._group_count += 1
+        metrics.ROWS.inc(group.rows)
+        metrics.TXNS.inc(group.txns)
+        metrics.GROUPS.inc()
+
+    async def _changes(self, group: Group) -> list[TableChanges]:
+        while True:
+            try:
+                return [
+                    TableChanges(db, await self._structures.get(db, table, version), events)
+                    for (db, table, version), events in group.tables.items()
+                ]
+            except Unavailable as error:
+                self._trouble(error)
+                self.progress()
+
+    async def _run_ddl(self, group: Group) -> None:
+        ddl, checkpoint = group.ddl, self._next(group.commit_ts)
+        assert ddl is not None
+        self._doing = f"{ddl.kind} at {ddl.commit_ts}"
+        log.info("ddl", kind=ddl.kind, commit_ts=ddl.commit_ts, query=ddl.query[:500])
+        alive = self.spawn(self._stay_alive(), "ddl")
+        try:
+            notes = await self._certainly(
+                checkpoint, lambda: self._downstream.apply_ddl(ddl, checkpoint), self._doing
+            )
+        finally:
+            alive.cancel()
+            self._doing = ""
+        for note in notes or ():
+            log.warning("not held downstream", what=note, commit_ts=ddl.commit_ts)
+            metrics.NOT_HELD.inc()
+            self._notes.append(note)
+        self._ddls += 1
+        metrics.DDLS.labels(ddl.kind).inc()
+
+    async def _certainly(
+        self, checkpoint: Checkpoint, act: Callable[[], Awaitable[T]], what: str
+    ) -> T | None:
+        """Do it until it is done: after an unknown outcome connect again and ask the checkpoint.
+        None if an attempt whose answer was lost turns out to have done it."""
+        pause = RETRY_S[0]
+        while True:
+            try:
+                if not self._is_open:
+                    await self._open()
+                    saved = self._checkpoint
+                    if saved is not None and saved.commit_ts >= checkpoint.commit_ts:
+                        log.info("it was done after all", what=what, commit_ts=saved.commit_ts)
+                        self._saved(saved)
+                        return None
+                result = await act()
+            except Unavailable as error:
+                self._is_open = False
+                self._trouble(error)
+                metrics.RECONNECTS.inc()
+                self.progress()
+                await self._pause(pause)
+                pause = min(pause * 2, RETRY_S[1])
+                continue
+            self._saved(checkpoint)
+            return result
+
+    def _saved(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._position.checkpoint = checkpoint.commit_ts
+        self._position.error = ""
+        self._saved_at = self._ports.clock.monotonic()
+
+    def _reached(self, commit_ts: int) -> None:
+        self._position.applied = max(self._position.applied, commit_ts)
+        metrics.APPLIED_TS.set(self._position.applied)
+
+    def _next(self, commit_ts: int) -> Checkpoint:
+        """Each checkpoint lies between whole transactions, so it is always consistent."""
+        ts_map = self._checkpoint.ts_map if self._checkpoint is not None else {}
+        return Checkpoint(commit_ts, consistent=True, ts_map=ts_map, feed=self._config.feed)
+
+    def _trouble(self, error: Unavailable) -> None:
+        if self._position.error != str(error):
+            log.warning("the downstream can't be used", error=error.message, hint=error.hint)
+        self._position.error = str(error)
+
+    async def _pause(self, seconds: float) -> None:
+        await self._ports.clock.sleep(seconds * (0.5 + self._ports.rng.random()))
+
+    async def _stay_alive(self) -> None:
+        """A DDL may rewrite a large table: only its connection can tell whether it gets on."""
+        while True:
+            self.progress()
+            await self._ports.clock.sleep(ALIVE_S)

@@ -1,0 +1,78 @@
+"""Whole transactions, collected into what goes downstream in one transaction. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.change_reader import Change
+from tidelog.changes import DdlMessage, Event, RowMessage
+
+SAMPLE = 8
+EVENT_BYTES = 64
+
+
+class Group(msgspec.Struct):
+    """Row messages of whole batches by (db, table, schema version), everything up to `commit_ts`.
+    With `ddl` the group is that DDL alone; without rows and DDL it only moves the position."""
+
+    commit_ts: int = 0
+    rows: int = 0
+    bytes: int = 0
+    txns: int = 0
+    tables: dict[tuple[str, str, int], list[Event]] = {}
+    ddl: DdlMessage | None = None
+
+    @property
+    def only_moves(self) -> bool:
+        return not self.rows and self.ddl is None
+
+    def add(self, change: Change) -> None:
+        self.commit_ts = change.commit_ts
+        self.txns += len(change.txns)
+        for message in change.rows:
+            key = (message.db, message.table, message.schema_version)
+            self.tables.setdefault(key, []).extend(message.events)
+            self.rows += len(message.events)
+            self.bytes += weight(message)
+
+
+def weight(message: RowMessage) -> int:
+    """About how many bytes a message's events take: a few of them are looked at."""
+    events = message.events
+    step = max(1, len(events) // SAMPLE)
+    sample = events[::step]
+    total = sum(_row(event.before) + _row(event.after) + EVENT_BYTES for event in sample)
+    return total * len(events) // max(1, len(sample))
+
+
+def _row(row: dict[str, object] | None) -> int:
+    if row is None:
+        return 0
+    return sum(len(value) + 8 if isinstance(value, str) else 16 for value in row.values())
+
+
+def change_weight(change: Change) -> int:
+    return EVENT_BYTES + sum(map(weight, change.rows))
+
+
+def groups(changes: list[Change], max_rows: int, max_bytes: int) -> list[Group]:
+    """Split a run of changes, in order, at DDLs and where a group is full. A transaction is never
+    cut, however large."""
+    found: list[Group] = []
+    group = Group(tables={})
+    for change in changes:
+        if change.ddl is not None:
+            if group.commit_ts:
+                found.append(group)
+            found.append(
+                Group(commit_ts=change.commit_ts, txns=len(change.txns), ddl=change.ddl, tables={})
+            )
+            group = Group(tables={})
+            continue
+        group.add(change)
+        if group.rows >= max_rows or group.bytes >= max_bytes:
+            found.append(group)
+            group = Group(tables={})
+    if group.commit_ts:
+        found.append(group)
+    return found

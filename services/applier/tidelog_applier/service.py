@@ -1,0 +1,43 @@
+"""The Applier's tree: what `python -m tidelog_applier` and the simulator run."""
+
+from __future__ import annotations
+
+from tidelog.membership import Membership
+from tidelog.messages import APPLIER, ONLINE, Consumer, Heartbeat, NodeStatus
+from tidelog.ports import Ports
+from tidelog.supervisor import Supervisor
+from tidelog_applier.applier import Applier
+from tidelog_applier.config import ApplierConfig
+from tidelog_applier.position import Position
+
+
+def build(config: ApplierConfig, ports: Ports) -> Supervisor:
+    """applier, then its place in the cluster. The safe point waits for the checkpoint."""
+    tree = Supervisor("applier")
+    position = Position()
+    tree.actor("applier", lambda: Applier(config, ports, position))
+
+    async def describe() -> Heartbeat:
+        saved = position.checkpoint
+        consumers = [] if saved is None else [Consumer(config.node, config.feed, saved)]
+        status = NodeStatus(
+            nodeId=config.node,
+            state=ONLINE,
+            kind=APPLIER,
+            resolvedTS=position.applied,
+            maxCommitTS=saved or 0,
+            feed=config.feed,
+            detail={"error": position.error} if position.error else {},
+        )
+        return Heartbeat(status, consumers)
+
+    async def on_state(state: str, safe_point: int) -> None:
+        """An Applier is not told what to do by its state yet."""
+
+    tree.actor(
+        "membership",
+        lambda: Membership(
+            ports, config.cluster, APPLIER, describe, on_state, cluster_id=config.cluster_id
+        ),
+    )
+    return tree

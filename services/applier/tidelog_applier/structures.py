@@ -1,0 +1,59 @@
+"""Table structures by (db, table, version), from the feed's bucket of schemas."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from tidelog.changes import schema_key
+from tidelog.errors import Stopped, StreamMissing, Unavailable
+from tidelog.kv import Bucket
+from tidelog.ports import Ports
+from tidelog.schema.structure import TableStructure
+from tidelog.subjects import schemas_bucket
+
+log = structlog.get_logger()
+
+CACHED = 4096
+TRIES = 20
+PAUSE_S = 0.5
+_STRUCTURE = msgspec.json.Decoder(TableStructure)
+
+
+class Structures:
+    """A bounded cache; a structure never changes under its key."""
+
+    def __init__(self, ports: Ports, feed: str) -> None:
+        self._ports = ports
+        self._bucket = Bucket(ports.bus, schemas_bucket(feed))
+        self._known: dict[tuple[str, str, int], TableStructure] = {}
+
+    async def get(self, db: str, table: str, version: int) -> TableStructure:
+        """Raises Stopped if nobody has published it, Unavailable."""
+        key = (db, table, version)
+        found = self._known.get(key)
+        if found is None:
+            found = await self._fetch(db, table, version)
+            if len(self._known) >= CACHED:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+        return found
+
+    async def _fetch(self, db: str, table: str, version: int) -> TableStructure:
+        key = schema_key(db, table, version)
+        problem: Exception | None = None
+        for _ in range(TRIES):
+            try:
+                entry = await self._bucket.get(key)
+            except (StreamMissing, Unavailable) as error:
+                problem = error
+                entry = None
+            if entry is not None:
+                return _STRUCTURE.decode(entry.value)
+            await self._ports.clock.sleep(PAUSE_S)
+        if isinstance(problem, Unavailable):
+            raise problem
+        raise Stopped(
+            f"the structure of {db}.{table} at version {version} is not in {self._bucket.name}",
+            hint="the Drainer publishes it before the rows: was the bucket deleted?",
+        )
