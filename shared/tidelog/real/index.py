@@ -53,7 +53,8 @@ class RocksIndex:
                 hint="it is derived: delete this directory, it is rebuilt from the segments",
             ) from error
         self._unsynced = WriteOptions()
-        self._unsynced.disable_wal(True)
+        # Not synced, but in the page cache: a killed process loses nothing, a dead machine a tail.
+        self._unsynced.sync = False
         self._closed = False
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
