@@ -20,15 +20,19 @@ import msgspec
 from aiohttp import ClientError, ClientSession
 
 from tidelog.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, Unavailable
+from tidelog.messages import ONLINE
 from tidelog.ports import Process, Processes
 from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog_cli import state_file
+from tidelog_cli.connect import connected, nodes
 from tidelog_cli.state_file import PumpAt, TopologyState
 
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 STABLE_S = 10.0
 STOP_S = 40.0
 HTTP_FILE = "http"
+READY_POLL_S = 0.05
+REGISTRY = "tidelog_registry"
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -70,7 +74,7 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
 
     feed = {"feed": options.feed}
     return [
-        service("registry", "tidelog_registry", oracle=options.oracle),
+        service("registry", REGISTRY, oracle=options.oracle),
         *(service(p.node, "tidelog_pump", oracle=options.oracle, grpc_addr=p.grpc) for p in pumps),
         service(
             "drainer",
@@ -225,8 +229,21 @@ class Topology:
                             async with session.get(f"{url}/readyz") as answer:
                                 child.was_ready = answer.status == 200
                     if not child.was_ready:
-                        await asyncio.sleep(0.05)
-        return not stop.is_set()
+                        await asyncio.sleep(READY_POLL_S)
+        return await self._joined(stop)
+
+    async def _joined(self, stop: asyncio.Event) -> bool:
+        """Wait until the registry counts every Pump online, and Drainer and Applier alive."""
+        wanted = {c.service.name for c in self.children if c.service.module != REGISTRY}
+        async with connected(self.state()) as bus:
+            while not stop.is_set():
+                with contextlib.suppress(Unavailable):
+                    found = await nodes(bus, self.options.cluster)
+                    online = {n.nodeId for n in found.nodes if n.isAlive and n.state == ONLINE}
+                    if wanted <= online:
+                        return True
+                await asyncio.sleep(READY_POLL_S)
+        return False
 
     async def _keep_nats(self) -> None:
         """The server is a child like the others: one that dies is started again."""
