@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tidelog.real.bus import NatsBus
-
 from tidelog import messages, subjects
 from tidelog.messages import Empty, Nodes, NodeStatus
 from tidelog.ports import Bus
+from tidelog.real.bus import NatsBus
 from tidelog_cli.state_file import TopologyState
 
 TIMEOUT_S = 5.0

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from tidelog.real.processes import RealProcesses
 
 from tidelog.errors import ConfigError
+from tidelog.real.processes import RealProcesses
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options, Topology
 
