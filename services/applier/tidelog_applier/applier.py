@@ -7,7 +7,6 @@ an unknown outcome the checkpoint tells whether the group is there.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -17,12 +16,12 @@ import structlog
 
 from tidelog.actor import Actor
 from tidelog.change_reader import Change, ChangeReader, Gap
+from tidelog.config import redacted_url
 from tidelog.downstream import Checkpoint, TableChanges
-from tidelog.errors import ActorStopped, ConfigError, Stopped, Unavailable
+from tidelog.errors import ActorStopped, ConfigError, Conflict, Stopped, Unavailable
 from tidelog.ports import Ports
 from tidelog_applier import metrics
 from tidelog_applier.config import ApplierConfig
-from tidelog_applier.downstreams.target import Target
 from tidelog_applier.groups import Group, change_weight, groups
 from tidelog_applier.position import Position
 from tidelog_applier.structures import Structures
@@ -58,7 +57,7 @@ class Applier(Actor[Read]):
         self._ports = ports
         self._position = position
         self._downstream = ports.open_downstream(config.downstream)
-        self._shown = Target.parse(config.downstream).shown
+        self._shown = redacted_url(config.downstream)
         self._structures = Structures(ports, config.feed)
         self._checkpoint: Checkpoint | None = None
         self._saved_at = 0.0
@@ -97,9 +96,12 @@ class Applier(Actor[Read]):
 
     async def on_stop(self) -> None:
         saved = self._checkpoint.commit_ts if self._checkpoint is not None else 0
-        if self._is_open and self._position.applied > saved:
-            await self._downstream.save_checkpoint(self._next(self._position.applied))
-        await self._downstream.close()
+        try:
+            if self._is_open and self._position.applied > saved:
+                await self._downstream.save_checkpoint(self._next(self._position.applied))
+            await self._downstream.close()
+        except Unavailable as error:
+            log.info("stopped without a last checkpoint", reason=str(error))
 
     def status(self) -> dict[str, object]:
         return {
@@ -135,8 +137,6 @@ class Applier(Actor[Read]):
             await reader.close()
 
     async def _until_open(self) -> None:
-        while not self.self_ref.alive:
-            await asyncio.sleep(0)
         pause = RETRY_S[0]
         while not self._is_open:
             await self._pause(pause)
@@ -149,12 +149,17 @@ class Applier(Actor[Read]):
     async def _open(self) -> None:
         self._is_open = False
         checkpoint = await self._downstream.open(self._config.feed)
+        commit_ts = checkpoint.commit_ts if checkpoint is not None else self._config.start_ts
+        if self._checkpoint is not None and commit_ts < self._checkpoint.commit_ts:
+            # Restored from a backup, or another database behind the same URL: a fresh instance
+            # reads the stream again from there.
+            raise Conflict(f"the downstream went back from {self._checkpoint.commit_ts}")
+        if self._checkpoint is None:
+            self._position.applied = commit_ts
         self._checkpoint = checkpoint
         self._is_open = True
         self._position.error = ""
-        commit_ts = checkpoint.commit_ts if checkpoint is not None else self._config.start_ts
         self._position.checkpoint = commit_ts
-        self._position.applied = max(self._position.applied, commit_ts)
         log.info("downstream opened", downstream=self._shown, checkpoint=commit_ts)
 
     async def _take(self, group: Group) -> None:
@@ -184,8 +189,12 @@ class Applier(Actor[Read]):
         while True:
             try:
                 return [
-                    TableChanges(db, await self._structures.get(db, table, version), events)
-                    for (db, table, version), events in group.tables.items()
+                    TableChanges(
+                        run.db,
+                        await self._structures.get(run.db, run.table, run.version),
+                        run.events,
+                    )
+                    for run in group.runs
                 ]
             except Unavailable as error:
                 self._trouble(error)

@@ -11,15 +11,28 @@ SAMPLE = 8
 EVENT_BYTES = 64
 
 
+class Run(msgspec.Struct):
+    """Events of one table at one schema version, in commit order."""
+
+    db: str
+    table: str
+    version: int
+    events: list[Event]
+
+
 class Group(msgspec.Struct):
-    """Row messages of whole batches by (db, table, schema version), everything up to `commit_ts`.
-    With `ddl` the group is that DDL alone; without rows and DDL it only moves the position."""
+    """Events of whole batches, everything up to `commit_ts`. With `ddl` the group is that DDL
+    alone; without rows and DDL it only moves the position.
+
+    `runs`: a table's events in order under one structure; one more run where its version changes.
+    """
 
     commit_ts: int = 0
     rows: int = 0
     bytes: int = 0
     txns: int = 0
-    tables: dict[tuple[str, str, int], list[Event]] = {}
+    runs: list[Run] = []
+    last: dict[tuple[str, str], Run] = {}
     ddl: DdlMessage | None = None
 
     @property
@@ -30,8 +43,12 @@ class Group(msgspec.Struct):
         self.commit_ts = change.commit_ts
         self.txns += len(change.txns)
         for message in change.rows:
-            key = (message.db, message.table, message.schema_version)
-            self.tables.setdefault(key, []).extend(message.events)
+            key = (message.db, message.table)
+            run = self.last.get(key)
+            if run is None or run.version != message.schema_version:
+                run = self.last[key] = Run(*key, message.schema_version, [])
+                self.runs.append(run)
+            run.events.extend(message.events)
             self.rows += len(message.events)
             self.bytes += weight(message)
 
@@ -59,20 +76,18 @@ def groups(changes: list[Change], max_rows: int, max_bytes: int) -> list[Group]:
     """Split a run of changes, in order, at DDLs and where a group is full. A transaction is never
     cut, however large."""
     found: list[Group] = []
-    group = Group(tables={})
+    group = Group()
     for change in changes:
         if change.ddl is not None:
             if group.commit_ts:
                 found.append(group)
-            found.append(
-                Group(commit_ts=change.commit_ts, txns=len(change.txns), ddl=change.ddl, tables={})
-            )
-            group = Group(tables={})
+            found.append(Group(commit_ts=change.commit_ts, txns=len(change.txns), ddl=change.ddl))
+            group = Group()
             continue
         group.add(change)
         if group.rows >= max_rows or group.bytes >= max_bytes:
             found.append(group)
-            group = Group(tables={})
+            group = Group()
     if group.commit_ts:
         found.append(group)
     return found
