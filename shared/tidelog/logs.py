@@ -28,7 +28,13 @@ def configure(
     readable = log_format == "text" or (log_format == "auto" and target.isatty())
     shared = _processors({name: value for name, value in fields.items() if value})
     last: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=target.isatty())]
+        [
+            structlog.dev.ConsoleRenderer(
+                colors=target.isatty(),
+                # The pretty one shows local variables, and with them secrets.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
         if readable
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

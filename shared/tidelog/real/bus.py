@@ -141,12 +141,22 @@ class NatsBus:
     # -- streams ----------------------------------------------------------------------------------
 
     async def api(self, verb: str, body: object = None) -> bytes:
-        """One call of the JetStream API; the raw answer, which may hold an error."""
+        """One call of the JetStream API; the raw answer, which may hold an error. All those used
+        here may be repeated, so a lost connection is waited out."""
         data = b"" if body is None else msgspec.json.encode(body)
-        try:
-            return (await self.connection.ask(f"$JS.API.{verb}", data, None, TIMEOUT_S)).data
-        except NoResponders as error:
-            raise Unavailable("the NATS server does not offer JetStream") from error
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + TIMEOUT_S
+        while True:
+            try:
+                left = max(0.001, deadline - loop.time())
+                return (await self.connection.ask(f"$JS.API.{verb}", data, None, left)).data
+            except NoResponders as error:
+                raise Unavailable("the NATS server does not offer JetStream") from error
+            except DeadlineExceeded:
+                raise
+            except Unavailable:
+                if self.connection.closing or loop.time() >= deadline:
+                    raise
 
     async def stream_create(self, config: StreamConfig) -> StreamState:
         existing = await self.stream_state(config.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from tidelog.config import HelpRequested, Secret, ServiceConfig, load, redacted
 from tidelog.errors import ConfigError
 

@@ -1,0 +1,47 @@
+"""The IndexStore port on RocksDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import Corrupt
+from tidelog.real.index import BATCH_ENTRIES, RocksIndex
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def test_ordered_and_kept_over_a_clean_close(tmp_path: Path) -> None:
+    index = RocksIndex(tmp_path / "index")
+    index.write([(key(n), b"%d" % n) for n in (5, 1, 300, 2)], [key(2)])
+    assert (index.get(key(5)), index.get(key(2))) == (b"5", None)
+    assert index.scan(key(1), key(300), 10) == [(key(1), b"1"), (key(5), b"5")]
+    assert index.scan(key(0), key(1 << 40), 2) == [(key(1), b"1"), (key(5), b"5")]
+    assert index.scan(key(6), key(6), 10) == []
+    index.close()
+    index.close()
+    again = RocksIndex(tmp_path / "index")
+    assert again.get(key(300)) == b"300"
+    again.delete_range(key(1), key(300))
+    assert again.scan(b"", b"\xff" * 9, 10) == [(key(300), b"300")]
+    again.close()
+
+
+def test_large_writes_go_in_pieces(tmp_path: Path) -> None:
+    index = RocksIndex(tmp_path / "index")
+    count = 3 * BATCH_ENTRIES + 7
+    index.write([(key(n), bytes(16)) for n in range(count)])
+    assert len(index.scan(key(0), key(count), count + 1)) == count
+    index.write([], [key(n) for n in range(count - 1)])
+    assert [k for k, _ in index.scan(key(0), key(count), 10)] == [key(count - 1)]
+    index.close()
+
+
+def test_what_can_not_be_opened_is_corrupt(tmp_path: Path) -> None:
+    index = RocksIndex(tmp_path / "index")
+    with pytest.raises(Corrupt, match="delete this directory"):
+        RocksIndex(tmp_path / "index")
+    index.close()
