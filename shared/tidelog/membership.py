@@ -32,9 +32,10 @@ from tidelog.ports import Ports
 log = structlog.get_logger()
 
 HEARTBEAT_S = 2.0
-REGISTER_S = 5.0
-"""One try to register; below the node lease, so that a waiting joiner keeps its place."""
-RETRY_S = (0.2, 3.0)
+REGISTER_S = 4.0
+"""One try to register. With the pause after it, it is below the node lease: a waiting joiner keeps
+its place, and a registry that lost everything hears of every living node in time."""
+RETRY_S = (0.2, 1.0)
 """First and longest pause between tries; each is multiplied by 0.5 to 1.5."""
 GOODBYE_S = 2.0
 

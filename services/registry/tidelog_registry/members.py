@@ -13,6 +13,7 @@ from tidelog.membership import Member
 from tidelog.ports import Ports
 from tidelog.subjects import escape
 from tidelog_registry.metrics import MEMBERSHIP_LOST
+from tidelog_registry.node_state import NODE_LEASE_S
 
 log = structlog.get_logger()
 
@@ -32,8 +33,8 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """`losses` counts how often the bucket was found missing, recreated or rolled back; `fresh`:
-    neither a bucket nor a copy of one was found at the start."""
+    """`losses` counts how often the bucket was found missing, recreated or rolled back, or came
+    without a copy to compare it with; `fresh`: there was neither bucket nor copy at the start."""
 
     members: dict[str, Member]
     losses: int
@@ -42,11 +43,13 @@ class View(msgspec.Struct, frozen=True):
 
 class Copy(msgspec.Struct, frozen=True):
     """What this registry last knew of the bucket, in its data directory: by it a bucket that was
-    recreated or rolled back is recognised, and entries of Pumps that are down are filled in."""
+    recreated or rolled back is recognised, and entries of Pumps that are down are filled in.
+    `settling`: the nodes have not had one lease time yet to announce themselves."""
 
     created: str
     last_seq: int
     members: list[Member]
+    settling: bool = False
 
 
 class Members(Actor[Record | Look]):
@@ -61,6 +64,7 @@ class Members(Actor[Record | Look]):
         self._created = ""
         self._last_seq = 0
         self._losses = 0
+        self._settled_at: float | None = None
         self._fresh = False
 
     async def on_start(self) -> None:
@@ -84,6 +88,10 @@ class Members(Actor[Record | Look]):
     async def on_tick(self) -> None:
         try:
             await self._check()
+            now = self._ports.clock.monotonic()
+            if self._settled_at is not None and now >= self._settled_at:
+                self._settled_at = None
+                await self._save()
         except (Unavailable, StreamMissing) as error:
             log.info("the membership bucket can't be asked", reason=str(error))
 
@@ -100,10 +108,14 @@ class Members(Actor[Record | Look]):
         if copy is not None:
             self._created, self._last_seq = copy.created, copy.last_seq
             self._members = {member.node: member for member in copy.members}
+            if copy.settling:
+                self._lost()
             await self._check(reread=True)
             return
         state = await self._bucket.state()
         self._fresh = state is None
+        self._settled_at = self._ports.clock.monotonic() + NODE_LEASE_S
+        self._losses = 0 if self._fresh else 1
         self._created = (state or await self._bucket.create()).created
         await self._read()
         await self._save()
@@ -123,7 +135,7 @@ class Members(Actor[Record | Look]):
     async def _rebuild(self) -> None:
         """Make the bucket anew, so that every reader sees by its date that it is another one, and
         fill it with what is known here; the rest comes from the nodes' announcements."""
-        self._losses += 1
+        self._lost()
         MEMBERSHIP_LOST.inc()
         log.error("the membership bucket was lost", known=len(self._members))
         state = await self._bucket.state()
@@ -133,6 +145,10 @@ class Members(Actor[Record | Look]):
         self._created = (state or await self._bucket.create()).created
         self._missing |= self._members
         await self._fill()
+
+    def _lost(self) -> None:
+        self._losses += 1
+        self._settled_at = self._ports.clock.monotonic() + NODE_LEASE_S
 
     async def _fill(self) -> None:
         await self._read()
@@ -156,7 +172,8 @@ class Members(Actor[Record | Look]):
             self._revisions[member.node] = entries[key].revision
 
     async def _save(self) -> None:
-        copy = Copy(self._created, self._last_seq, list(self._members.values()))
+        settling = self._settled_at is not None
+        copy = Copy(self._created, self._last_seq, list(self._members.values()), settling)
         await self._ports.disk.write_file(COPY, msgspec.json.encode(copy))
 
     async def _put(self, member: Member, expected: int) -> int:

@@ -17,6 +17,7 @@ from tidelog_registry.cluster import Cluster, Effect, Joined, Notify, Write
 from tidelog_registry.node_state import NODE_LEASE_S
 
 HEARTBEAT_S = 2.0
+REGISTER_S = 4.0
 
 
 class Broken(AssertionError):
@@ -80,6 +81,8 @@ class Model:
         self.writes: list[Member] = []
         self.travelling: list[Callable[[], None]] = []
         self.emissions = 0
+        self.last_memory = False
+        self.settling_until = 0.0
 
     def run(self, steps: int) -> None:
         calm = [
@@ -100,8 +103,9 @@ class Model:
             self.lose_bucket,
         ]
         chosen = self.rng.sample(faults, self.rng.randrange(1, len(faults) + 1))
+        unrest = self.rng.choice([0.003, 0.01, 0.03])
         for _ in range(steps):
-            self.rng.choice(chosen if self.rng.random() < 0.006 else calm)()
+            self.rng.choice(chosen if self.rng.random() < unrest else calm)()
 
     # The registry -------------------------------------------------------------------------
 
@@ -155,6 +159,7 @@ class Model:
             # The registry looks once a second; it fills the bucket from its memory.
             self.noticed = self.created
             self.cluster.lost(self.now)
+            self.settling_until = self.now + NODE_LEASE_S
             for node, member in self.memory.items():
                 if node not in self.bucket:
                     self.bucket[node] = member
@@ -164,6 +169,8 @@ class Model:
             due = not pump.registering and self.now - pump.heard_at >= HEARTBEAT_S
             if due and pump.alive and pump.state != OFFLINE:
                 self.heartbeat(pump)
+            elif pump.alive and pump.registering and self.now - pump.heard_at >= REGISTER_S:
+                self.ask_to_join(pump)
         for drainer in self.drainers:
             if not drainer.silent and self.now - drainer.heard_at >= HEARTBEAT_S:
                 drainer.heard_at = self.now
@@ -196,18 +203,23 @@ class Model:
         """With its directory or without; what it was about to do is gone."""
         self.writes.clear()
         keeps = self.rng.random() < 0.7
-        lost = self.noticed != self.created
+        lost = self.noticed != self.created or self.now < self.settling_until or not keeps
         fresh = not keeps and not self.bucket
         if not keeps:
+            # Bucket and copy gone: now only the Drainers remember Pumps that are down. If these
+            # forgot as well, nobody could know (an operator's `--start-ts` begins anew then).
+            self.last_memory = self.last_memory or self.noticed != self.created or fresh
             self.memory = dict(self.bucket)
-        if lost and keeps:
+        if keeps:
             for node, member in self.memory.items():
                 if node not in self.bucket:
                     self.bucket[node] = member
                     self.sequence += 1
         self.memory |= self.bucket
         self.noticed = self.created
-        self.cluster = Cluster(self.memory, self.now, fresh=fresh, lost=lost and keeps)
+        self.cluster = Cluster(self.memory, self.now, fresh=fresh, lost=lost and not fresh)
+        if lost:
+            self.settling_until = self.now + NODE_LEASE_S
 
     def lose_bucket(self) -> None:
         self.created += 1
@@ -257,8 +269,12 @@ class Model:
 
     def emit(self) -> None:
         drainer = self.rng.choice(self.drainers)
-        if self.source_0 and not self.consult(drainer):
-            return
+        if self.source_0:
+            if not self.consult(drainer):
+                return
+        elif self.rng.random() < 0.1:
+            # As the original does: look at the list now and then.
+            self.read_bucket(drainer)
         upto = min(drainer.pending, min(drainer.sources.values(), default=0))
         for pump in self.pumps:
             for commit in pump.commits:
@@ -279,15 +295,20 @@ class Model:
             return False
         if drainer.seen[1] == self.sequence:
             return True
+        self.read_bucket(drainer)
+        return False
+
+    def read_bucket(self, drainer: Drainer) -> None:
         for node, member in self.bucket.items():
             if member.state == OFFLINE:
                 drainer.sources.pop(node, None)
             else:
                 drainer.sources.setdefault(node, drainer.emitted)
         drainer.seen = (self.created, self.sequence)
-        return False
 
     def crash_drainer(self) -> None:
+        if self.last_memory:
+            return
         drainer = self.rng.choice(self.drainers)
         drainer.sources, drainer.pending, drainer.seen = {}, 0, (0, -1)
 

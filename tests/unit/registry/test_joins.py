@@ -7,21 +7,35 @@ import pytest
 from tests.unit.registry.join_model import Broken, Drainer, Model, Pump, first_break
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
-from tidelog_registry.cluster import Cluster, Joined, Notify, Write
+from tidelog_registry.cluster import Cluster, Joined, Node, Notify, Write
 
 
 def test_nothing_is_emitted_past_a_joining_pump_in_any_interleaving() -> None:
     emissions = 0
-    for seed in range(250):
+    for seed in range(300):
         model = Model(seed)
-        model.run(600)
+        model.run(1000)
         emissions += model.emissions
     assert emissions > 2000, "the model has to emit to prove anything"
 
 
-def test_without_source_0_a_drainer_whose_lease_ran_out_loses_transactions() -> None:
-    found = first_break(range(400), 600, source_0=False)
+@pytest.mark.parametrize("notify", [False, True])
+def test_without_source_0_the_model_finds_the_lost_transaction(notify: bool) -> None:
+    found = first_break(range(100), 600, source_0=False, notify=notify)
     assert found is not None
+    assert "without" in found[1] or "comes now" in found[1]
+
+
+def test_a_dead_joiner_that_brought_data_must_not_be_tombstoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Cluster, "_never_wrote", staticmethod(_any_that_is_not_opening))
+    found = first_break(range(300), 1500)
+    assert found is not None
+
+
+def _any_that_is_not_opening(node: Node) -> bool:
+    return node.join is None or node.join.phase not in ("recording", "opening")
 
 
 def scene() -> tuple[Model, Drainer, Pump]:
