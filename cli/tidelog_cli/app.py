@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tidelog import logs
 from tidelog.errors import ConfigError, TidelogError, exit_code
 from tidelog_cli import capture, demo, state_file, status, tail, up, wait
 from tidelog_cli.connect import connected, nodes
@@ -46,6 +47,7 @@ def emit(value: Any) -> None:
 
 def run(work: Coroutine[Any, Any, int]) -> None:
     """Run a command; an error is one line with what to do next, and its exit code."""
+    logs.configure("auto", "error")
     try:
         code = asyncio.run(work)
     except TidelogError as error:
