@@ -84,7 +84,9 @@ class Segments:
         for fid in self._fids:
             self._files[fid] = await self._disk.open(name(fid))
         synced_fid, synced_offset = self._read_hint()
-        if self._fids and synced_fid > self._fids[-1]:
+        if (synced_fid, synced_offset) > (max(self._fids, default=0), 0) and (
+            synced_fid not in self._fids
+        ):
             raise Corrupt(f"{name(synced_fid)} was written and is gone")
         self._hint = await self._disk.open(SYNCED, create=True)
         if not self._fids:

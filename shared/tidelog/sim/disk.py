@@ -269,6 +269,8 @@ class SimFile:
         self._path = path
         self._inode = inode
         self._closed = False
+        self._broken = False
+        """This open file takes no more; a process that opens it anew may (as on a real disk)."""
 
     @property
     def size(self) -> int:
@@ -285,7 +287,7 @@ class SimFile:
         if fault:
             # A failed write may have written a part, and a failed sync everything.
             inode.write(offset, data[: disk._rng.randrange(len(data) + 1)])
-            inode.poisoned = True
+            self._broken = True
             kind = DiskFull if fault == "full" else IoFailed
             raise kind(f"{self._path}: append failed (injected)")
         inode.write(offset, data)
@@ -301,7 +303,7 @@ class SimFile:
         disk, inode = self._disk, self._inode
         written = inode.written
         if disk._fault() == "io":
-            inode.poisoned = True
+            self._broken = True
             raise IoFailed(f"{self._path}: fdatasync failed (injected)")
         await disk._take_time(disk.faults.sync_s)
         self._life.check()
@@ -332,7 +334,7 @@ class SimFile:
         self._life.check()
         if self._closed:
             raise IoFailed(f"{self._path}: the file is closed")
-        if self._inode.poisoned:
+        if self._broken:
             raise IoFailed(f"{self._path}: an earlier write failed")
 
 

@@ -27,7 +27,6 @@ class Inode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     pending: list[Write] = field(default_factory=list)
-    poisoned: bool = False
     written: int = 0
     """Writes so far; those not pending any more are durable."""
 
@@ -58,7 +57,6 @@ class Inode:
             _apply(self.durable, write)
         self.pending.clear()
         self.data = bytearray(self.durable)
-        self.poisoned = False
         return lost
 
 
