@@ -202,12 +202,10 @@ class Model:
     def crash_registry(self) -> None:
         """With its directory or without; what it was about to do is gone."""
         self.writes.clear()
-        keeps = self.rng.random() < 0.7
+        keeps = self.rng.random() < 0.7 or not self.known_elsewhere()
         lost = self.noticed != self.created or self.now < self.settling_until or not keeps
         fresh = not keeps and not self.bucket
         if not keeps:
-            # Bucket and copy gone: now only the Drainers remember Pumps that are down. If these
-            # forgot as well, nobody could know (an operator's `--start-ts` begins anew then).
             self.last_memory = self.last_memory or self.noticed != self.created or fresh
             self.memory = dict(self.bucket)
         if keeps:
@@ -220,6 +218,14 @@ class Model:
         self.cluster = Cluster(self.memory, self.now, fresh=fresh, lost=lost and not fresh)
         if lost:
             self.settling_until = self.now + NODE_LEASE_S
+
+    def known_elsewhere(self) -> bool:
+        """May the registry's directory go now? With bucket and directory gone, only the Drainers
+        remember the Pumps that are down; if these forgot as well, nobody could know."""
+        living = [n for n, member in self.memory.items() if member.state != OFFLINE]
+        return all(n in self.bucket for n in living) or all(
+            n in drainer.sources for n in living for drainer in self.drainers
+        )
 
     def lose_bucket(self) -> None:
         self.created += 1

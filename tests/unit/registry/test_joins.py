@@ -7,7 +7,7 @@ import pytest
 from tests.unit.registry.join_model import Broken, Drainer, Model, Pump, first_break
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
-from tidelog_registry.cluster import Cluster, Joined, Node, Notify, Write
+from tidelog_registry.cluster import Cluster, Joined, Notify, Write
 
 
 def test_nothing_is_emitted_past_a_joining_pump_in_any_interleaving() -> None:
@@ -24,18 +24,6 @@ def test_without_source_0_the_model_finds_the_lost_transaction(notify: bool) -> 
     found = first_break(range(100), 600, source_0=False, notify=notify)
     assert found is not None
     assert "without" in found[1] or "comes now" in found[1]
-
-
-def test_a_dead_joiner_that_brought_data_must_not_be_tombstoned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Cluster, "_never_wrote", staticmethod(_any_that_is_not_opening))
-    found = first_break(range(300), 1500)
-    assert found is not None
-
-
-def _any_that_is_not_opening(node: Node) -> bool:
-    return node.join is None or node.join.phase not in ("recording", "opening")
 
 
 def scene() -> tuple[Model, Drainer, Pump]:
