@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tidelog_cli.app import app
+import os
+
+# gRPC's core logs each fork of a process that uses it; ours fork only to exec.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+from tidelog_cli.app import app  # noqa: E402
 
 
 def main() -> None:
