@@ -33,6 +33,9 @@ class Chaos:
         actions = [name for name, weight in self._plan.faults.items() for _ in range(weight)]
         if not actions:
             return
+        counts = self._cluster.workload.counts
+        while not (self._plan.from_the_start or counts.started):
+            await self._world.sleep(0.1)
         while True:
             await self._world.sleep(self._rng.random() * 2 * self._plan.pause_s)
             action = self._rng.choice(actions)

@@ -7,7 +7,6 @@ heals, and all that was committed has to arrive within LIVENESS_S virtual second
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +21,8 @@ from tidelog.sim import Node, SimulationError, World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
 from tidelog.sim.downstream import SimDatabase
 from tidelog.workload import Workload, WorkloadConfig, compare
+from tidelog_applier.config import ApplierConfig
+from tidelog_applier.service import build as build_applier
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.service import build as build_drainer
 from tidelog_pump.config import PumpConfig
@@ -31,9 +32,9 @@ from tidelog_registry.service import build as build_registry
 
 FEED = "main"
 CLUSTER = "default"
-HAS_APPLIER = importlib.util.find_spec("tidelog_applier.service") is not None
+
 LIVENESS_S = 60.0
-SAFETY_LIMIT_S = 600.0
+SAFETY_S = 60.0
 MAX_STEPS = 3_000_000
 
 
@@ -73,13 +74,11 @@ class Cluster:
         self.applier = self._node("applier")
         self.auditor = self._node("auditor")
         self.services = [self.registry, *self.pumps, self.drainer, self.applier, self.auditor]
-        if not HAS_APPLIER:
-            self.services.remove(self.applier)
         self.workload = Workload(
             world.ports("workload"),
             WorkloadConfig(
                 seed=plan.seed + 1,
-                seconds=SAFETY_LIMIT_S,
+                seconds=SAFETY_S,
                 transactions=plan.transactions,
                 clients=plan.clients,
                 rate=plan.rate,
@@ -106,13 +105,9 @@ class Cluster:
             settings = {"segment_bytes": self.plan.segment_bytes}
             pump.start(build_pump, config(PumpConfig, pump.name, **settings))
         self.drainer.start(build_drainer, config(DrainerConfig, "drainer", feed=FEED))
-        if HAS_APPLIER:
-            from tidelog_applier.config import ApplierConfig
-            from tidelog_applier.service import build as build_applier
-
-            self.applier.start(
-                build_applier, config(ApplierConfig, "applier", feed=FEED, downstream="sim:")
-            )
+        self.applier.start(
+            build_applier, config(ApplierConfig, "applier", feed=FEED, downstream="sim:")
+        )
         auditor: Callable[[Any, Ports], Any] = partial(build_auditor, checker=self.checker)
         self.auditor.start(auditor, config(AuditorConfig, "auditor", feed=FEED))
 
@@ -124,36 +119,28 @@ class Cluster:
         running = world.loop.create_task(workload.run(stop), name="workload")
         chaos = world.loop.create_task(self.chaos.run(), name="chaos")
         try:
-            await self._finished(running)
+            await self._safety(running)
             chaos.cancel()
             await asyncio.wait([chaos])
             self.chaos.heal()
-            await self._arrive(running)
+            workload.end()
+            await self._liveness(running)
         finally:
             chaos.cancel()
             stop.set()
+        if not self.findings.other:
+            await asyncio.wait([running])
         await self._verdict()
 
-    async def _finished(self, running: asyncio.Task[None]) -> None:
-        """The load is through, or the load's own failure."""
-        finished = self.world.loop.create_task(self.workload.finished.wait())
-        try:
-            await asyncio.wait(
-                [running, finished],
-                timeout=SAFETY_LIMIT_S,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if running.done():
-                running.result()
-            if not self.workload.finished.is_set():
-                self.findings.other.append(
-                    f"the load did not end: {self.workload.counts}\n{self.world.loop.where()}"
-                )
-        finally:
-            finished.cancel()
+    async def _safety(self, running: asyncio.Task[None]) -> None:
+        """Until the load is through, at most SAFETY_S."""
+        deadline = self.world.loop.time() + SAFETY_S
+        finished = self.workload.finished
+        while not (finished.is_set() or running.done() or self.world.loop.time() > deadline):
+            await self.world.sleep(0.05)
 
-    async def _arrive(self, running: asyncio.Task[None]) -> None:
-        """Liveness: all that was committed is in the stream and downstream."""
+    async def _liveness(self, running: asyncio.Task[None]) -> None:
+        """All that was committed is in the stream and downstream within LIVENESS_S."""
         try:
             await self.world.until(
                 lambda: running.done() or self._all_arrived(), LIVENESS_S, "everything"
@@ -168,8 +155,9 @@ class Cluster:
         checkpoint = self.database.checkpoint
         applied = checkpoint.commit_ts if checkpoint is not None else 0
         return (
-            self.checker.position >= last
-            and (applied >= last or not HAS_APPLIER)
+            self.workload.finished.is_set()
+            and self.checker.position >= last
+            and applied >= last
             and not self.workload.client.status()["unacked"]
         )
 
@@ -177,7 +165,8 @@ class Cluster:
         checkpoint = self.database.checkpoint
         return (
             f"committed up to {self.ledger.last_commit_ts}, stream {self.checker.position},"
-            f" checkpoint {checkpoint}, client {self.workload.client.status()}"
+            f" checkpoint {checkpoint}, load {self.workload.counts},"
+            f" client {self.workload.client.status()}"
         )
 
     async def _verdict(self) -> None:
@@ -196,8 +185,6 @@ class Cluster:
                 raise LookupError(table)
             return self.database.rows(db, table)
 
-        if not HAS_APPLIER:
-            return
         verdict = await compare(self.workload.source.contents(), fetch)
         findings.other.extend(verdict.differences)
 
@@ -228,8 +215,8 @@ def play(seed: int, *, keep_trace: bool = False, plan: Plan | None = None) -> Hi
         history.faults = cluster.chaos.faults
         history.restarts = sum(node.starts for node in cluster.services)
         for node in cluster.services:
-            for error in node.failures:
-                what = f"{node.name} {type(error).__name__}: {error}"[:200]
+            for failure in node.failures:
+                what = f"{node.name} {type(failure).__name__}: {failure}"[:200]
                 history.failures[what] = history.failures.get(what, 0) + 1
         history.virtual_s = world.loop.time()
         history.steps = world.loop.steps

@@ -41,6 +41,8 @@ class Plan:
     database: DatabaseFaults
     faults: dict[str, int]
     pause_s: float
+    from_the_start: bool
+    """Faults come while the first tables are made, too."""
     skew_ms: int
     segment_bytes: int
 
@@ -82,7 +84,8 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
             unknown=rng.choice((0.0, 0.05)),
         ),
         faults={} if calm else faults,
-        pause_s=rng.choice((0.15, 0.4, 1.0)),
+        pause_s=rng.choice((0.2, 0.5, 1.5)),
+        from_the_start=rng.random() < 0.2,
         skew_ms=rng.choice((0, 0, 50, 2000)),
         segment_bytes=rng.choice((4 << 10, 64 << 10, 500 << 20)),
     )
