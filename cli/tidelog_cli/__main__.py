@@ -8,7 +8,7 @@ import os
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from tidelog_cli.app import app  # noqa: E402
+from tidelog_cli.app import app
 
 
 def main() -> None:
