@@ -1,7 +1,6 @@
 """`python -m tidelog_drainer`"""
 
 from tidelog.service import main
-
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.service import build
 

@@ -124,7 +124,7 @@ class Publisher(Actor[PublisherMail]):
             try:
                 start = await find_start(self._config, self._ports, self._epoch)
                 self._store.waiting = ""
-            except Unavailable as error:
+            except (Unavailable, StreamMissing) as error:
                 self._store.waiting = f"position: {error}"
                 await self._store.pause(8)
                 continue

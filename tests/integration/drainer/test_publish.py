@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.fixtures import capture
-from tests.integration.drainer.rig import FEED, Rig, commit_times, run, until
+from tests.integration.drainer.fakes import FEED
+from tests.integration.drainer.rig import Rig, commit_times, run, until
 from tests.servers import nats_server
 from tidelog import messages, subjects
 from tidelog.messages import Consumer, PumpOnline
