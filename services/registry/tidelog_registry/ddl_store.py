@@ -65,6 +65,7 @@ class DdlStore(Actor[Append | Page]):
     async def on_start(self) -> None:
         self._file = await self._disk.open(PATH, create=True)
         self._synced = await self._disk.open(SYNCED_PATH, create=True)
+        await self._disk.sync_dir(".")
         marked = self._synced.read(0, 8)
         await self._recover(int.from_bytes(marked, "little"))
 

@@ -1,0 +1,132 @@
+"""DDL histories: a file as TiDB gives it, a TiDB's status API that walks back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import lzma
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tidelog.ddl_history import PAGE, EmbeddedHistory, FileHistory, HttpHistory, open_history
+from tidelog.errors import ConfigError, Corrupt, Unavailable
+from tidelog.ports import DdlHistory
+from tidelog.sim import World, run
+
+JOBS = [{"id": i, "type": 3, "query": f"CREATE TABLE t{i} (a INT)"} for i in range(2, 1400, 2)]
+
+
+class Status:
+    """`/ddl/history` as TiDB's handler does it."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, str]] = []
+        self.status = 200
+
+    async def history(self, request: web.Request) -> web.Response:
+        query = dict(request.query)
+        self.asked.append(query)
+        if self.status != 200:
+            return web.Response(status=self.status, text="not now")
+        if not query:
+            return web.json_response(JOBS)
+        limit, start = int(query["limit"]), int(query.get("start_job_id", 1 << 60))
+        if not 1 <= limit <= 1024 or start < 1:
+            return web.Response(status=400, text="ddl history limit or start_job_id is wrong")
+        newest_first = [job for job in reversed(JOBS) if int(str(job["id"])) <= start]
+        return web.json_response(newest_first[:limit])
+
+
+@asynccontextmanager
+async def tidb(status: Status) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/ddl/history", status.history)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def ids(history: DdlHistory, after: int) -> list[int]:
+    return [job.id async for page in history.jobs(after) for job in page]
+
+
+def over_http(check: Callable[[HttpHistory, Status], Awaitable[None]]) -> None:
+    async def main() -> None:
+        status = Status()
+        async with tidb(status) as url:
+            await check(HttpHistory(url), status)
+
+    asyncio.run(main())
+
+
+def test_the_first_read_asks_for_everything() -> None:
+    async def check(history: HttpHistory, status: Status) -> None:
+        assert await ids(history, 0) == [job["id"] for job in JOBS]
+        assert status.asked == [{}]
+
+    over_http(check)
+
+
+@pytest.mark.parametrize("after", [1, 700, 998, 1000, 1396, 1398, 5000])
+def test_later_reads_fetch_only_what_is_new(after: int) -> None:
+    async def check(history: HttpHistory, status: Status) -> None:
+        found = await ids(history, after)
+        assert sorted(found) == [job["id"] for job in JOBS if int(str(job["id"])) > after]
+        assert len(found) == len(set(found))
+        assert len(status.asked) <= len(found) // (PAGE - 1) + 1
+
+    over_http(check)
+
+
+def test_an_error_or_nobody_there_is_unavailable() -> None:
+    async def check(history: HttpHistory, status: Status) -> None:
+        status.status = 500
+        with pytest.raises(Unavailable, match="500"):
+            await ids(history, 0)
+
+    over_http(check)
+
+    async def nobody() -> None:
+        with pytest.raises(Unavailable):
+            await ids(HttpHistory("http://127.0.0.1:1"), 0)
+
+    asyncio.run(nobody())
+
+
+def test_a_file_plain_or_packed(tmp_path: Path) -> None:
+    plain, packed, broken = tmp_path / "h.json", tmp_path / "h.json.xz", tmp_path / "b.json"
+    plain.write_text(json.dumps(JOBS))
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    broken.write_text('{"id": 1}')
+
+    async def main() -> None:
+        for path in (plain, packed):
+            assert await ids(FileHistory(str(path)), 1000) == list(range(1002, 1400, 2))
+        with pytest.raises(Corrupt):
+            await ids(FileHistory(str(broken)), 0)
+        with pytest.raises(ConfigError):
+            await ids(FileHistory(str(tmp_path / "none.json")), 0)
+
+    asyncio.run(main())
+
+
+def test_the_url_says_which() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        assert isinstance(open_history("embedded", bus, "c"), EmbeddedHistory)
+        assert isinstance(open_history("file:jobs.json", bus, "c"), FileHistory)
+        assert isinstance(open_history("http://127.0.0.1:10080", bus, "c"), HttpHistory)
+        for wrong in ("", "jobs.json", "ftp://x", "http://"):
+            with pytest.raises(ConfigError):
+                open_history(wrong, bus, "c")
+
+    run(main)
