@@ -1,0 +1,1 @@
+"""Figures beside the limits of the machine they were measured on (`make bench`)."""

@@ -1,0 +1,117 @@
+"""`python -m bench [NAME…] [--json FILE] [--quick]`: limits, pump, backlog, latency."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
+from contextlib import ExitStack
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from bench import backlog, chart, latency, limits, limits_sql, pump, report
+from bench.figure import Figure, Limit
+from tests.servers import MariaDb, mariadb_server, nats_server
+from tidelog.logs import configure
+
+OUT = Path(__file__).parent / "out"
+NAMES = ("limits", "pump", "backlog", "latency")
+WIDTH = 170
+"""Of the tables in a log."""
+MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
+
+
+def arguments(argv: list[str]) -> Namespace:
+    parser = ArgumentParser("python -m bench", formatter_class=ArgumentDefaultsHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the time")
+    parser.add_argument("--json", type=Path, default=OUT / "bench.json", help="where to")
+    parser.add_argument("--svg", type=Path, default=OUT / "bench.svg", help="where to")
+    parser.add_argument("--dir", type=Path, help="where to put the servers' data (a real disk)")
+    chosen = parser.parse_args(argv)
+    unknown = [name for name in chosen.names if name not in NAMES]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(NAMES)}")
+    return chosen
+
+
+class Bench:
+    """One run: the limits first, then what was asked for beside them."""
+
+    def __init__(self, console: Console, names: list[str], directory: Path, *, quick: bool) -> None:
+        self._console = console
+        self._names = names or list(NAMES)
+        self._directory = directory
+        self._share = 0.25 if quick else 1.0
+        self._servers = ExitStack()
+        self._db: MariaDb | None = None
+        self.limits: dict[str, Limit] = {}
+        self.figures: list[Figure] = []
+
+    @property
+    def db(self) -> MariaDb:
+        """The private MariaDB, started when first needed."""
+        if self._db is None:
+            self._db = self._servers.enter_context(mariadb_server(self._directory, *MARIADB))
+        return self._db
+
+    def _wants(self, *names: str) -> bool:
+        return any(name in self._names for name in names)
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"[dim]{text} …[/]", highlight=False)
+
+    async def run(self) -> None:
+        with self._servers:
+            await self._measure_limits()
+            if self._wants("pump"):
+                self._say("pump")
+                self.figures += await pump.measure(
+                    self._directory / "pump", self.limits, 5 * self._share
+                )
+            if self._wants("backlog"):
+                self._say("backlog")
+                self.figures += await backlog.measure(
+                    self._directory, self.db, self.limits, self._share
+                )
+            if self._wants("latency"):
+                self._say("latency")
+                self.figures += await latency.measure(
+                    self._directory / "latency", self.db, self.limits, self._share
+                )
+
+    async def _measure_limits(self) -> None:
+        seconds = 2 * self._share
+        self._say("limits of this machine")
+        self.limits |= limits.disk(self._directory, seconds)
+        with nats_server(self._directory / "limits") as server:
+            self.limits |= await limits.rpc(server.url, seconds)
+            self.limits |= await limits.jetstream(server.url, seconds)
+        await limits.settle()
+        if self._wants("limits", "backlog", "latency"):
+            self.limits |= await limits_sql.replace(self.db, int(200_000 * self._share))
+            await limits.settle()
+
+
+async def main(args: Namespace, console: Console) -> None:
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=args.dir) as place:
+        bench = Bench(console, args.names, Path(place), quick=args.quick)
+        try:
+            await bench.run()
+        finally:
+            # What was measured before an error is worth having.
+            found = list(bench.limits.values())
+            report.show(console, found, bench.figures)
+            report.write_json(args.json, found, bench.figures)
+            if bench.figures:
+                args.svg.parent.mkdir(parents=True, exist_ok=True)
+                args.svg.write_text(chart.svg(bench.figures), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    configure("auto", "warning")
+    terminal = Console()
+    wide = terminal if terminal.is_terminal else Console(width=WIDTH)
+    uvloop.run(main(arguments(sys.argv[1:]), wide))

@@ -1,0 +1,80 @@
+"""What a measurement says. Pure.
+
+A figure is only worth something beside a limit of the same run: absolute figures of one machine
+move up to twofold between runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Of single calls, in milliseconds."""
+
+    n: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """What a building block does by itself on this machine."""
+
+    name: str
+    value: float
+    unit: str
+    spread: Spread | None = None
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One measured figure. `aim` in `unit`; with `of_limit` it is a share of the limit instead.
+    `original`: the Go original on the reference machine, as text. `cpu`: cores that each process
+    was busy with meanwhile."""
+
+    section: str
+    name: str
+    value: float
+    unit: str
+    limit: Limit | None = None
+    aim: float | None = None
+    aim_of_limit: float | None = None
+    lower_is_better: bool = False
+    original: str = ""
+    spread: Spread | None = None
+    cpu: Mapping[str, float] = {}
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Figure / limit; None without one."""
+        return self.value / self.limit.value if self.limit and self.limit.value else None
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the aim is met; None without one."""
+        if self.aim_of_limit is not None and self.ratio is not None:
+            return self.ratio >= self.aim_of_limit
+        if self.aim is None:
+            return None
+        return self.value <= self.aim if self.lower_is_better else self.value >= self.aim
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Of ascending values, by nearest rank: the smallest that `share` of all do not exceed."""
+    if not ordered:
+        return math.nan
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def spread(seconds: Sequence[float]) -> Spread:
+    """Of call times in seconds, in any order."""
+    ms = sorted(s * 1000 for s in seconds)
+    return Spread(len(ms), quantile(ms, 0.5), quantile(ms, 0.99), quantile(ms, 1.0))
+
+
+def median(values: Sequence[float]) -> float:
+    return quantile(sorted(values), 0.5)

@@ -1,0 +1,105 @@
+"""The table on the terminal, and the JSON file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.figure import Figure, Limit, Spread
+
+SMALL = 100
+
+
+def number(value: float) -> str:
+    """Three digits are all that such a figure has."""
+    if value >= 10_000:
+        return f"{value / 1000:.1f}k"
+    if value >= SMALL:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def times(of: Spread | None) -> str:
+    if of is None:
+        return ""
+    return f"{of.p50_ms:.2f} / {of.p99_ms:.2f} / {of.max_ms:.1f}"
+
+
+def aim(figure: Figure) -> str:
+    """As text, green when reached and red when missed."""
+    if figure.aim_of_limit is not None:
+        text = f"≥ {figure.aim_of_limit:.2f} × limit"
+    elif figure.aim is not None:
+        text = f"{'<' if figure.lower_is_better else '≥'} {number(figure.aim)}"
+    else:
+        return ""
+    return f"[{'green' if figure.reached else 'red'}]{text}[/]"
+
+
+def costs(figure: Figure) -> str:
+    """Microseconds of processor time per unit, by process, the dearest first."""
+    each = {name: share / figure.value * 1e6 for name, share in figure.cpu.items()}
+    dearest = sorted(each.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {number(us)}" for name, us in dearest if us >= 0.5)
+
+
+def limits_table(limits: Sequence[Limit]) -> Table:
+    table = Table("limit of this machine", "figure", "unit", "p50 / p99 / max ms")
+    for limit in limits:
+        table.add_row(limit.name, number(limit.value), limit.unit, times(limit.spread))
+    return table
+
+
+def figures_table(figures: Sequence[Figure]) -> Table:
+    table = Table("figure", "aim", "measured", "p50/p99/max ms", "limit", "ratio", "original")
+    section = ""
+    for figure in figures:
+        if figure.section != section:
+            section = figure.section
+            table.add_section()
+            table.add_row(f"[bold]{section}[/]")
+        beside = f"{figure.limit.name}: {number(figure.limit.value)}" if figure.limit else ""
+        ratio = f"{figure.ratio:.2f}" if figure.ratio is not None else ""
+        table.add_row(
+            figure.name,
+            aim(figure),
+            f"{number(figure.value)} {figure.unit}",
+            times(figure.spread),
+            beside,
+            ratio,
+            figure.original,
+        )
+    return table
+
+
+def costs_table(figures: Sequence[Figure]) -> Table:
+    """Processor time does not depend on who else uses the machine, as rates do."""
+    table = Table("figure", "busy cores", "processor time each, µs", "remark")
+    for figure in figures:
+        if figure.cpu and not figure.lower_is_better:
+            busy = number(sum(figure.cpu.values()))
+            table.add_row(f"{figure.section}: {figure.name}", busy, costs(figure), figure.note)
+    return table
+
+
+def show(console: Console, limits: Sequence[Limit], figures: Sequence[Figure]) -> None:
+    console.print(limits_table(limits))
+    if figures:
+        console.print(figures_table(figures))
+        console.print(costs_table(figures))
+
+
+def write_json(path: Path, limits: Sequence[Limit], figures: Sequence[Figure]) -> None:
+    """`{"limits":[…],"figures":[… with "ratio" and "reached"]}`."""
+    body = {
+        "limits": limits,
+        "figures": [
+            msgspec.structs.asdict(f) | {"ratio": f.ratio, "reached": f.reached} for f in figures
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")

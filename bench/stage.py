@@ -1,0 +1,183 @@
+"""A topology whose services are started one by one, as processes, with `tidelog up`'s own plan.
+
+async with Stage(directory, downstream, pumps=2) as stage:
+    await stage.start("registry", "pump-1", "pump-2")
+    ...
+    await stage.start("drainer")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from tidelog.real.bus import NatsBus
+from tidelog.real.nats_server import EmbeddedNats, free_port
+from tidelog.real.processes import RealProcesses
+from tidelog_cli.state_file import PumpAt
+from tidelog_cli.topology import Child, Options, Service, plan
+
+READY_S = 60.0
+CLUSTER = "bench"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+class Stage:
+    """Ends everything it started when left. Raises if a service died on the way: a figure that a
+    crash is part of is none."""
+
+    def __init__(
+        self, directory: Path, downstream: str = "", *, pumps: int = 1, oracle: str = "embedded"
+    ) -> None:
+        self._directory = directory
+        self._processes = RealProcesses()
+        self._nats = EmbeddedNats(directory / "nats", processes=self._processes)
+        self._pumps = [PumpAt(f"pump-{n + 1}", f"127.0.0.1:{free_port()}") for n in range(pumps)]
+        self._options = Options(
+            directory=directory,
+            downstream=downstream,
+            pumps=pumps,
+            oracle=oracle,
+            cluster=CLUSTER,
+        )
+        self._children: dict[str, Child] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._others: dict[str, int] = {"bench": os.getpid()}
+        self.bus: NatsBus
+
+    @property
+    def url(self) -> str:
+        return self._nats.url
+
+    @property
+    def pumps(self) -> list[str]:
+        return [pump.node for pump in self._pumps]
+
+    def grpc(self, pump: int) -> str:
+        return self._pumps[pump].grpc
+
+    async def __aenter__(self) -> Self:
+        self._directory.mkdir(parents=True)
+        await self._nats.start()
+        self.bus = await NatsBus.connect(self.url, name="bench", timeout_s=10)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            for name in reversed(list(self._tasks)):
+                await self.stop(name)
+        finally:
+            await self.bus.close()
+            await self._nats.stop()
+
+    def _service(self, name: str, changes: Mapping[str, Any]) -> Service:
+        """A service of the plan; a name like `drainer-2` is another one of its kind."""
+        services = {s.name: s for s in plan(self._options, self.url, self._pumps)}
+        service = services.get(name) or services[name.partition("-")[0]]
+        here = {"node-id": name, "data-dir": str(self._directory / name)}
+        return msgspec.structs.replace(
+            service, name=name, config=dict(service.config) | here | dict(changes)
+        )
+
+    async def start(self, *names: str, **changes: Any) -> None:
+        """Start and wait until each is ready; `changes` are configuration keys."""
+        keys = {key.replace("_", "-"): value for key, value in changes.items()}
+        for name in names:
+            child = Child(self._service(name, keys), self._directory, self._processes)
+            self._children[name] = child
+            self._tasks[name] = asyncio.get_running_loop().create_task(child.keep(lambda: None))
+            await self._ready(child, self._tasks[name])
+
+    async def _ready(self, child: Child, task: asyncio.Task[None]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(READY_S):
+                while not await loop.run_in_executor(None, is_ready, child.http()):
+                    if task.done() or child.restarts:
+                        raise RuntimeError(f"{child.service.name} ended: {child.last_words()}")
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise RuntimeError(
+                f"{child.service.name} does not get ready: {child.last_words()}"
+            ) from None
+        child.was_ready = True
+
+    async def stop(self, name: str) -> None:
+        """In order. Raises if it had died meanwhile."""
+        child, task = self._children.pop(name), self._tasks.pop(name)
+        await child.stop()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        if child.restarts:
+            raise RuntimeError(f"{name} died during the measurement: {child.last_words()}")
+
+    def check(self) -> None:
+        """Raises if any service died."""
+        for name, child in self._children.items():
+            if child.restarts:
+                raise RuntimeError(f"{name} died: {child.last_words()}")
+
+    def pid(self, name: str) -> int:
+        process = self._children[name].process
+        assert process is not None
+        return process.pid
+
+    def watch(self, name: str, pid: int) -> None:
+        """Count the processor time of a process of somebody else's, too."""
+        self._others[name] = pid
+
+    def cpu(self) -> Cpu:
+        """Begin to count processor time."""
+        running = {name: self.pid(name) for name in self._children}
+        return Cpu(running | {"nats": self._nats.pid} | self._others)
+
+
+class Cpu:
+    """Processor time of processes since it was made."""
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
+        self._pids = pids
+        self._began = asyncio.get_running_loop().time()
+        self._first = {name: cpu_seconds(pid) for name, pid in pids.items()}
+
+    def cores(self) -> dict[str, float]:
+        """Cores that each was busy with, on average."""
+        seconds = asyncio.get_running_loop().time() - self._began
+        return {
+            name: round((cpu_seconds(pid) - self._first[name]) / seconds, 3)
+            for name, pid in self._pids.items()
+        }
+
+
+def is_ready(url: str) -> bool:
+    """Whether the service at this admin address says that it is ready."""
+    if not url:
+        return False
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=3) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
