@@ -50,7 +50,10 @@ class Chaos:
                     return False
                 node.kill(restart_after_s=self._rng.random() * self._rng.choice((0.2, 3.0)))
             case ["stop", kind]:
-                return await self._restart_gracefully(self._victim(kind))
+                node = self._victim(kind)
+                if node is None:
+                    return False
+                node.restart_gracefully(self._rng.random())
             case ["partition"]:
                 self._cut(self._rng.choice(self._cluster.services))
             case ["server", "restart"]:
@@ -70,14 +73,6 @@ class Chaos:
     def _victim(self, kind: str) -> Node | None:
         nodes = [node for node in self._cluster.of_kind(kind) if node.running]
         return self._rng.choice(nodes) if nodes else None
-
-    async def _restart_gracefully(self, node: Node | None) -> bool:
-        if node is None:
-            return False
-        await node.stop()
-        await self._world.sleep(self._rng.random())
-        node.restart()
-        return True
 
     def _cut(self, node: Node) -> None:
         node.partition(cut=True)

@@ -109,7 +109,7 @@ class GrpcEdge(Actor[Nothing]):
         """Nothing comes this way."""
 
     def status(self) -> dict[str, object]:
-        return {"addresses": self._addresses, "streams": self._streams}
+        return {"bound": self._identity.address, "streams": self._streams}
 
     async def _write_binlog(self, request: bytes, context: Context) -> bytes:
         try:

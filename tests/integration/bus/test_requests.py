@@ -18,6 +18,7 @@ from tidelog.errors import (
     TidelogError,
     Unavailable,
 )
+from tidelog.messages import Empty, decode_reply
 from tidelog.ports import Request
 from tidelog.real import bus_metrics, bus_serve
 from tidelog.real.bus import NatsBus
@@ -140,9 +141,11 @@ def test_a_handler_that_raises_serves_on(server: NatsServer) -> None:
             request.respond(b"fine")
 
         await bus.serve("failing", failing)
-        for _ in range(2):
-            with pytest.raises(DeadlineExceeded):
-                await bus.request("failing", b"", timeout_s=0.1)
+        with pytest.raises(DeadlineExceeded):
+            await bus.request("failing", b"", timeout_s=0.1)
+        refused = await bus.request("failing", b"", timeout_s=5)
+        with pytest.raises(BadInput, match="no"):
+            decode_reply(refused.data, Empty)
         assert (await bus.request("failing", b"", timeout_s=5)).data == b"fine"
         await bus.close()
 

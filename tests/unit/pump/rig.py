@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -47,13 +48,13 @@ def rollback(start_ts: int) -> bytes:
 class Registry:
     """Says online to everybody, allocates timestamps, knows what became of transactions."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
         self.state = ONLINE
         self.oracle_answers = True
         self.beats: list[messages.Heartbeat] = []
         self.verdicts: dict[int, TxnStatusReply] = {}
         self.asked: list[TxnStatusRequest] = []
-        self._world = world
+        self._wall_ms = wall_ms
         self._last = 0
 
     async def start(self, bus: Bus) -> None:
@@ -63,7 +64,7 @@ class Registry:
         await bus.serve(subjects.txnstatus(CLUSTER), self._status)
 
     def allocate(self) -> int:
-        self._last = max(self._last + 1, compose(self._world.clock().wall_ms()))
+        self._last = max(self._last + 1, compose(self._wall_ms()))
         return self._last
 
     async def _register(self, request: Request) -> None:
@@ -92,8 +93,10 @@ class Client:
     def __init__(self, bus: Bus, node: str = NODE) -> None:
         self.bus = bus
         self.node = node
+        self.cluster_id = CLUSTER_ID
 
-    async def write(self, *payloads: bytes, cluster_id: int = CLUSTER_ID) -> list[WriteResult]:
+    async def write(self, *payloads: bytes, cluster_id: int | None = None) -> list[WriteResult]:
+        cluster_id = self.cluster_id if cluster_id is None else cluster_id
         body = WriteBatch(cluster_id=cluster_id, payloads=payloads).SerializeToString()
         subject = subjects.pump(CLUSTER, self.node, "write")
         answer = await self.bus.request(subject, body, timeout_s=5.0)
@@ -161,7 +164,7 @@ class Client:
 
 async def start(world: World, config: PumpConfig = CONFIG) -> tuple[Registry, Client]:
     """A registry and a Pump that is online."""
-    registry = Registry(world)
+    registry = Registry(world.clock().wall_ms)
     ports = world.ports("registry")
     await registry.start(ports.bus)
     world.node(config.node_id).start(build, config)

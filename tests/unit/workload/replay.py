@@ -46,9 +46,10 @@ class Replay:
             elif end.tp == Commit:
                 committed.append((end.commit_ts, prewrite))
         for commit_ts, prewrite in sorted(committed, key=lambda pair: pair[0]):
-            self._apply(commit_ts, prewrite)
+            self.apply(commit_ts, prewrite)
 
-    def _apply(self, commit_ts: int, prewrite: Binlog) -> None:
+    def apply(self, commit_ts: int, prewrite: Binlog) -> None:
+        """One committed transaction: its Prewrite, or the Commit a Pump made of it."""
         if prewrite.ddl_job_id:
             self.told[commit_ts] = (0, "")
             self._ddl(prewrite)

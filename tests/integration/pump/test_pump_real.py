@@ -1,0 +1,147 @@
+"""The Pump on real servers: what a TiDB recorded goes in, what the original answered comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import msgspec
+import pytest
+
+from tests.fixtures.capture import pulled, records
+from tests.integration.pump.rig import (
+    GrpcClient,
+    ascending,
+    registry_and_client,
+    running,
+    until,
+)
+from tests.servers import nats_server
+from tests.unit.pump.rig import CLUSTER, NODE, commit, prewrite
+from tidelog.messages import PAUSED
+from tidelog.real.clock import RealClock
+from tidelog.timestamps import compose
+from tidelog_proto.binlog_pb2 import Binlog
+from tidelog_pump.config import PumpConfig
+
+SET = "set-a"
+
+
+def config(directory: Path, cluster_id: int) -> PumpConfig:
+    return PumpConfig(
+        cluster=CLUSTER,
+        node_id=NODE,
+        cluster_id=cluster_id,
+        oracle="follow",
+        grpc_addr="127.0.0.1:0",
+        socket=str(directory / "pump.sock"),
+        segment_bytes=4 << 20,
+        stop_write_at_available_space=1,
+    )
+
+
+def test_a_replayed_capture_comes_back_as_the_original_answered_it(tmp_path: Path) -> None:
+    async def main(url: str) -> None:
+        wire = records(SET)
+        expected = [b for b in pulled(SET) if b.start_ts != b.commit_ts]
+        last = max(b.commit_ts for b in expected)
+        settings = config(tmp_path, wire[0].cluster_id)
+        async with registry_and_client(url, NODE) as (_, client):
+            client.cluster_id = settings.cluster_id
+            async with running(settings, tmp_path / "data", url) as tree:
+                await client.until_online()
+                over_socket = GrpcClient(f"unix:{settings.socket}", settings.cluster_id)
+                for number, record in enumerate(wire):
+                    if number % 2:
+                        await client.done(record.payload)
+                    else:
+                        assert await over_socket.write(record.payload) == ""
+                await over_socket.close()
+                txns = await client.pull_up_to(last)
+                assert [Binlog.FromString(t.payload) for t in txns] == expected
+                assert tree.status()["sorter"]["late_copies"] == 0
+                assert tree.status()["indexer"]["unpaired_commits"] == []
+            async with running(settings, tmp_path / "data", url) as tree:
+                await client.until_online()
+                again = await client.pull_up_to(last)
+                assert [t.payload for t in again] == [t.payload for t in txns]
+                address = tree.status()["grpc"]["bound"]
+                reader = GrpcClient(str(address), settings.cluster_id)
+                seen = []
+                async for response in reader.pull(0):
+                    entity = response.entity
+                    seen.append((entity.meta.startTs, entity.meta.commitTs, entity.payload))
+                    if entity.meta.commitTs >= last:
+                        break
+                await reader.close()
+                assert ascending(commit_ts for _, commit_ts, _ in seen)
+                real = [payload for start, commit_ts, payload in seen if start != commit_ts]
+                assert real == [t.payload for t in txns]
+
+    with nats_server(tmp_path) as server:
+        asyncio.run(main(server.url))
+
+
+def test_grpc_statuses_and_a_large_transaction(tmp_path: Path) -> None:
+    async def main(url: str) -> None:
+        settings = config(tmp_path, 7)
+        base = compose(RealClock().wall_ms())
+        value = bytes(range(256)) * (40 << 10)
+        async with (
+            registry_and_client(url, NODE) as (registry, client),
+            running(settings, tmp_path / "data", url) as tree,
+        ):
+            await client.until_online()
+            address = str(tree.status()["grpc"]["bound"])
+            ours, foreign = GrpcClient(address, 7), GrpcClient(address, 8)
+            assert await ours.write(b"") == ""
+            assert await ours.write(prewrite(base, value)) == ""
+            await client.done(commit(base, base + 1))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await foreign.write(prewrite(base + 5))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "cluster id 8" in (refused.value.details() or "")
+            registry.state = PAUSED
+            await until(lambda: tree.status()["writer"]["state"] == PAUSED)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await ours.write(prewrite(base + 6))
+            assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+            (txn,) = await client.pull_up_to(base + 1)
+            assert Binlog.FromString(txn.payload).prewrite_value == value
+            async for response in ours.pull(0):
+                if response.entity.meta.startTs == base:
+                    assert response.entity.payload == txn.payload
+                    break
+            await ours.close()
+            await foreign.close()
+
+    with nats_server(tmp_path) as server:
+        asyncio.run(main(server.url))
+
+
+def test_an_idle_stream_gets_a_fake_at_resolved_and_ends_gracefully(tmp_path: Path) -> None:
+    async def main(url: str) -> None:
+        settings = msgspec.structs.replace(config(tmp_path, 7), grpc_addr="")
+        base = compose(RealClock().wall_ms())
+        async with registry_and_client(url, NODE) as (_, client):
+            seen: list[tuple[int, int]] = []
+
+            async def read(reader: GrpcClient) -> None:
+                async for response in reader.pull(0):
+                    meta = response.entity.meta
+                    seen.append((meta.startTs, meta.commitTs))
+
+            async with running(settings, tmp_path / "data", url):
+                await client.until_online()
+                reader = GrpcClient(f"unix:{settings.socket}", 7)
+                await client.done(prewrite(base), commit(base, base + 3))
+                await client.pull(0, max_bytes=0, want_ts=base + 9)
+                reading = asyncio.create_task(read(reader))
+                await until(lambda: len(seen) == 2)
+            assert seen == [(base, base + 3), (base + 9, base + 9)]
+            await asyncio.wait_for(reading, 10)
+            await reader.close()
+
+    with nats_server(tmp_path) as server:
+        asyncio.run(main(server.url))
