@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from tidelog.errors import (
     BadInput,
     DeadlineExceeded,
-    DiskFull,
     MessageTooLarge,
-    NotOnline,
+    Refused,
     TidelogError,
     Unavailable,
 )
@@ -26,14 +25,14 @@ METHOD = "/binlog.Pump/WriteBinlog"
 _OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 _BY_STATUS: dict[str, type[TidelogError]] = {
-    "RESOURCE_EXHAUSTED": DiskFull,
-    "FAILED_PRECONDITION": NotOnline,
+    "RESOURCE_EXHAUSTED": MessageTooLarge,
+    "FAILED_PRECONDITION": Refused,
     "INVALID_ARGUMENT": BadInput,
-    "OUT_OF_RANGE": MessageTooLarge,
     "UNIMPLEMENTED": BadInput,
     "DEADLINE_EXCEEDED": DeadlineExceeded,
 }
-"""gRPC status -> our class; every other status leaves the outcome unknown."""
+"""gRPC status -> our class: the Pump's table read backwards. Every other status leaves the outcome
+unknown."""
 
 
 class GrpcWay:

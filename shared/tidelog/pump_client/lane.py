@@ -24,6 +24,8 @@ from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResul
 
 BATCH_BYTES = 256 << 10
 WINDOW = 4
+LARGE_BYTES_PER_S = 10 << 20
+"""A large payload gets more time: what a slow disk takes to sync it."""
 FRAMING = 1024
 """Room left for the message around a single payload."""
 
@@ -102,8 +104,9 @@ class Lane(Actor[Send]):
             self._window.release()
 
     async def _send_large(self, send: Send) -> None:
+        timeout_s = self._timeout_s + len(send.payload) / LARGE_BYTES_PER_S
         try:
-            await self._grpc.write(self._pump.address, send.payload, self._timeout_s)
+            await self._grpc.write(self._pump.address, send.payload, timeout_s)
         except TidelogError as error:
             self._fail([send], error)
         else:

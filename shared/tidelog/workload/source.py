@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -134,7 +135,8 @@ class TableContents(msgspec.Struct, frozen=True):
     db: str
     table: str
     columns: list[ColumnInfo]
-    rows: list[Row]
+    rows: list[dict[str, Any]]
+    """Row values; `Any` because msgspec can't decode the recursive Value."""
 
 
 class Contents(msgspec.Struct, frozen=True):

@@ -99,10 +99,10 @@ def check(made: Cluster, directory: Path) -> None:
 
 def test_what_pumps_give_back_is_the_source_large_rows_too(tmp_path: Path) -> None:
     with cluster(tmp_path) as made:
-        flags = ["--seconds", "6", "--rate", "150", "--seed", "5", "--ddl-share", "0.04"]
+        flags = ["--seconds", "4", "--rate", "150", "--seed", "5", "--ddl-share", "0.04"]
         large = ["--large-row-bytes", str(LARGE), "--large-share", "0.05"]
         told = summary(made.workload(tmp_path, *flags, *large), 90)
-        assert told["committed"] > 300
+        assert told["committed"] > 200
         assert told["died"] > 5
         assert told["unasked"] == told["unacked"] == told["failed"] == 0
         check(made, tmp_path)
@@ -110,10 +110,10 @@ def test_what_pumps_give_back_is_the_source_large_rows_too(tmp_path: Path) -> No
 
 def test_a_pump_killed_under_load_loses_nothing(tmp_path: Path) -> None:
     with cluster(tmp_path) as made:
-        load = made.workload(tmp_path, "--seconds", "10", "--rate", "150", "--seed", "6")
+        load = made.workload(tmp_path, "--seconds", "7", "--rate", "150", "--seed", "6")
         asyncio.run(_kill_twice(made))
         told = summary(load, 90)
-        assert told["committed"] > 500
+        assert told["committed"] > 300
         assert told["unasked"] == told["unacked"] == 0
         check(made, tmp_path)
 
