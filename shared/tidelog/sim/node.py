@@ -56,6 +56,7 @@ class Node:
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._revival: asyncio.TimerHandle | None = None
+        self._back_after_s: float | None = None
 
     @property
     def running(self) -> bool:
@@ -117,12 +118,19 @@ class Node:
     async def stop(self) -> None:
         """Graceful end, as by SIGTERM; nothing is lost."""
         task = self._task
-        if task is None or task.done():
-            return
+        if task is not None and not task.done():
+            self._terminate()
+            await asyncio.wait([task])
+
+    def restart_gracefully(self, after_s: float) -> None:
+        """SIGTERM now, and a new process some time after the old one ended."""
+        if self.running and not self._stop.is_set():
+            self._back_after_s = after_s
+            self._terminate()
+
+    def _terminate(self) -> None:
         self._world.trace.event(self.name, "stop")
         self._stop.set()
-        await asyncio.wait([task])
-        self.end()
 
     def partition(self, cut: bool) -> None:
         """Cut this machine off from the server, or let it back."""
@@ -160,6 +168,7 @@ class Node:
         self._life = Life(self.name, self.starts)
         self._bus = SimBus(self._world.nats, self._life)
         self._stop = asyncio.Event()
+        self._back_after_s = None
         token = current_life.set(self._life)
         try:
             self._task = self._world.loop.create_task(
@@ -180,14 +189,16 @@ class Node:
             self.failures.append(error)
             if isinstance(error, Stopped):
                 self.stopped.append(error)
-            # Not from inside this task: the end of the process cancels it.
-            self._world.loop.call_soon(self._failed, life)
+            self._back_after_s = RESTART_S * (0.5 + self._rng.random())
+        # Not from inside this task: the end of the process cancels it.
+        self._world.loop.call_soon(self._ended, life)
 
-    def _failed(self, life: Life) -> None:
+    def _ended(self, life: Life) -> None:
         if self._life is not life:
             return
         self.end()
-        self._revive_in(RESTART_S * (0.5 + self._rng.random()))
+        if self._back_after_s is not None:
+            self._revive_in(self._back_after_s)
 
     def _revive_in(self, seconds: float) -> None:
         self._revival = self._world.loop.call_later(seconds, self.restart)
