@@ -124,7 +124,7 @@ def test_keyless_rows_go_one_for_one(tmp_path: Path) -> None:
 
 
 def test_columns_are_converted_renamed_and_filled(tmp_path: Path) -> None:
-    late = column("late", "timestamp(3)", origin_default="2026-01-02 03:04:05.678", id=9)
+    late = column("late", "timestamp(3)", scale=3, origin_default="2026-01-02 03:04:05.678", id=9)
     number = column("number", "decimal(9,2)", scale=2, id=8)
     after = table("t", late, ID, number, key=("id",), number=10)
     query = "ALTER TABLE `t` CHANGE COLUMN `v` `number` DECIMAL(9,2)"

@@ -18,7 +18,8 @@ CREATE = (
     "CREATE DATABASE IF NOT EXISTS `tidb_binlog`",
     (
         "CREATE TABLE IF NOT EXISTS `tidb_binlog`.`checkpoint` (clusterID BIGINT UNSIGNED"
-        " PRIMARY KEY, checkPoint MEDIUMTEXT) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+        " PRIMARY KEY, checkPoint MEDIUMTEXT) ENGINE=InnoDB"
+        " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     ),
     (
         "CREATE TABLE IF NOT EXISTS `tidb_binlog`.`dropped` (table_id BIGINT UNSIGNED PRIMARY KEY,"

@@ -102,6 +102,7 @@ class DdlSteps:
         for sql in step.swap:
             await self._session.run(sql)
         await self._save(checkpoint)
+        failpoints.hit("applier.ddl.swap")
         await self._session.run("COMMIT")
 
     async def _digest(self, step: Step) -> str:

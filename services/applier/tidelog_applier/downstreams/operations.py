@@ -184,21 +184,23 @@ def _exchange(ddl: DdlMessage) -> list[Operation]:
 
 
 def _renames(ddl: DdlMessage) -> list[Rename]:
-    """Single renames in order. One whose target is still another's source goes by a temporary
-    name, so that a cycle given as pairs only comes out right too."""
+    """Single renames in order. One whose target is still another table's name goes by a temporary
+    name, so that a ring given as pairs only comes out right too."""
     pairs = [
-        Rename(t.db_before, t.before.name, t.db_after, t.after.name)
+        (Rename(t.db_before, t.before.name, t.db_after, t.after.name), t.before.id)
         for t in ddl.tables
         if t.before is not None and t.after is not None
     ]
     occupied: list[tuple[str, str]] = []
-    for number, rename in enumerate(pairs):
+    reached: list[tuple[tuple[str, str], int]] = []
+    for rename, table_id in pairs:
         source = (rename.db_before, rename.before)
-        if source not in [(r.db_after, r.after) for r in pairs[:number]]:
+        if (source, table_id) not in reached:
             occupied.append(source)
+        reached.append(((rename.db_after, rename.after), table_id))
     steps: list[Rename] = []
     last: list[Rename] = []
-    for number, rename in enumerate(pairs):
+    for number, (rename, _) in enumerate(pairs):
         source, target = (rename.db_before, rename.before), (rename.db_after, rename.after)
         if source == target:
             continue

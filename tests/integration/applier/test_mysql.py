@@ -1,0 +1,359 @@
+"""The MySQL downstream on a real MariaDB: crashes within DDL, lost connections, matching rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pymysql
+import pytest
+
+from tests.servers import MariaDb, free_port, mariadb_server
+from tests.unit.applier.shapes import column, created, ddl, deleted, ranges, table, updated
+from tidelog import failpoints
+from tidelog.changes import DdlMessage, Event
+from tidelog.downstream import Checkpoint, TableChanges
+from tidelog.errors import ConfigError, Stopped, Unavailable
+from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
+from tidelog_applier.downstreams.mysql import MysqlDownstream
+from tidelog_applier.downstreams.target import Target
+
+ID = column("id", "int(11)", nullable=False, id=1)
+V = column("v", "varchar(20)", id=2)
+T = table("t", ID, V, key=("id",), number=10)
+N = column("n", "int(11)", default="7", origin_default="3", id=3)
+START_TS = 10_000 << 18
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    with mariadb_server(tmp_path_factory.mktemp("applier")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    failpoints.disarm_all()
+
+
+class Crash(Exception):
+    """Stands for the process's end."""
+
+
+class Rig:
+    """A downstream whose position moves with every call, and a look at the database beside it."""
+
+    def __init__(self, server: MariaDb) -> None:
+        self.server = server
+        url = f"mysql://root@{server.host}:{server.port}/"
+        self.downstream = MysqlDownstream(Target.parse(url))
+        self.commit_ts = START_TS
+
+    def sql(self, text: str) -> list[Any]:
+        connection = pymysql.connect(
+            host=self.server.host,
+            port=self.server.port,
+            user="root",
+            charset="utf8mb4",
+            autocommit=True,
+            init_command="SET foreign_key_checks = 0",
+        )
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(text)
+                return list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    async def rows(self, structure: TableStructure, *events: Event) -> None:
+        self.commit_ts += 1
+        changes = [TableChanges("d", structure, list(events))]
+        await self.downstream.apply(changes, Checkpoint(self.commit_ts, feed="feed"))
+
+    async def ddl(self, message: DdlMessage) -> list[str]:
+        self.commit_ts += 1
+        return await self.again(message)
+
+    async def again(self, message: DdlMessage) -> list[str]:
+        message = msgspec.structs.replace(message, commit_ts=self.commit_ts)
+        return await self.downstream.apply_ddl(message, Checkpoint(self.commit_ts, feed="feed"))
+
+
+def run(server: MariaDb, scenario: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
+    rig = Rig(server)
+    for name in ("d", "tidb_binlog"):
+        rig.sql(f"DROP DATABASE IF EXISTS {name}")
+
+    async def whole() -> None:
+        await rig.downstream.open("feed")
+        await rig.ddl(ddl("create_schema"))
+        try:
+            await scenario(rig)
+        finally:
+            await rig.downstream.close()
+
+    asyncio.run(whole())
+    return rig
+
+
+WIDER = table("t", ID, msgspec.structs.replace(V, name="w"), N, key=("id",), number=10)
+EMPTIED = msgspec.structs.replace(T, id=11)
+MOVED = msgspec.structs.replace(T, name="moved")
+PARTED = table("r", ID, V, key=("id",), number=20, partitioning=ranges(("p0", "10", 21)))
+SWAPPED = msgspec.structs.replace(PARTED, partitioning=ranges(("p0", "10", 10)))
+FINAL: dict[str, tuple[DdlMessage, list[tuple[str, list[Any]]]]] = {
+    "alter": (
+        ddl("multi_schema_change", (T, WIDER)),
+        [("SELECT id, w, n FROM d.t", [(1, "a", 3)])],
+    ),
+    "truncate": (
+        ddl("truncate_table", (T, EMPTIED)),
+        [
+            ("SELECT * FROM d.t", []),
+            ("SELECT v FROM tidb_binlog.dropped_10", [("a",)]),
+        ],
+    ),
+    "drop": (
+        ddl("drop_table", (T, None)),
+        [
+            ("SHOW TABLES FROM d LIKE 't'", []),
+            ("SELECT v FROM tidb_binlog.dropped_10", [("a",)]),
+        ],
+    ),
+    "rename": (ddl("rename_table", (T, MOVED)), [("SELECT v FROM d.moved", [("a",)])]),
+    "ring": (
+        ddl(
+            "rename_tables",
+            (T, msgspec.structs.replace(T, name="r")),
+            (PARTED, msgspec.structs.replace(PARTED, name="t")),
+        ),
+        [("SELECT v FROM d.r", [("a",)]), ("SELECT v FROM d.t", [("z",)])],
+    ),
+    "exchange": (
+        ddl("exchange_partition", (PARTED, SWAPPED), (T, msgspec.structs.replace(T, id=21))),
+        [("SELECT v FROM d.r", [("a",)]), ("SELECT v FROM d.t", [("z",)])],
+    ),
+}
+
+
+STEPS = {"alter": 2, "truncate": 2, "drop": 1, "rename": 1, "ring": 3}
+CRASHES = [
+    *(
+        (what, place, at)
+        for what, steps in STEPS.items()
+        for place in ("applier.ddl.recorded", "applier.ddl.run")
+        for at in range(1, steps + 1)
+    ),
+    ("exchange", "applier.ddl.swap", 1),
+    ("exchange", "never", 1),
+]
+
+
+@pytest.mark.parametrize(("what", "place", "at"), CRASHES)
+def test_a_ddl_happens_once_over_a_crash(server: MariaDb, what: str, place: str, at: int) -> None:
+    message, final = FINAL[what]
+
+    def crash() -> None:
+        raise Crash
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        await rig.ddl(ddl("create_table", (None, PARTED)))
+        await rig.rows(T, created({"id": 1, "v": "a"}))
+        await rig.rows(PARTED, created({"id": 2, "v": "z"}))
+        saved = rig.commit_ts
+        failpoints.disarm_all()
+        failpoints.arm(place, crash, at)
+        crashed = False
+        try:
+            await rig.ddl(message)
+        except Crash:
+            crashed = True
+        failpoints.disarm_all()
+        found = await rig.downstream.open("feed")
+        assert found is not None
+        if crashed:
+            assert found.commit_ts == saved
+            await rig.again(message)
+            found = await rig.downstream.open("feed")
+            assert found is not None
+        assert found.commit_ts == rig.commit_ts
+        assert found.ddl_pending is None
+
+    rig = run(server, scenario)
+    for query, rows in final:
+        assert rig.sql(query) == rows
+
+
+def test_dropped_rows_come_back(server: MariaDb) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        await rig.rows(T, created({"id": 1, "v": "a"}))
+        await rig.ddl(ddl("drop_schema", (T, None)))
+        assert rig.sql("SHOW DATABASES LIKE 'd'") == []
+        await rig.ddl(ddl("recover_schema", (None, T)))
+
+    assert run(server, scenario).sql("SELECT * FROM d.t") == [(1, "a")]
+
+
+def test_rows_without_a_key_are_matched_in_every_type(server: MariaDb) -> None:
+    ci = {"collation": "utf8mb4_general_ci"}
+    bag = table(
+        "b",
+        column("f", "float"),
+        column("f73", "float(7,3)"),
+        column("d", "double"),
+        column("n", "decimal(30,10)"),
+        column("s", "varchar(9)", **ci),
+        column("e", "enum('a','B')", elems=("a", "B"), **ci),
+        column("b", "varbinary(9)"),
+        column("bits", "bit(64)", length=64),
+        column("y", "year(4)"),
+        column("t", "time(6)", scale=6),
+        column("dt", "datetime(3)", scale=3),
+        column("j", "json"),
+    )
+    row = {
+        "f": 0.1,
+        "f73": 1.235,
+        "d": 0.1,
+        "n": "0.1000000000",
+        "s": "Ab",
+        "e": "a",
+        "b": "AP8=",
+        "bits": (1 << 64) - 1,
+        "y": 0,
+        "t": "-00:00:00.000001",
+        "dt": "0000-00-00 00:00:00.000",
+        "j": {"x": 1e100, "é": [0.1, None]},
+    }
+    lower = row | {"s": "ab"}
+    padded = row | {"s": "Ab "}
+    nothing = dict.fromkeys(row)
+
+    def event(op: str, before: Any, after: Any) -> Event:
+        return Event(op, 1, None, before, after, ["b"])
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, bag)))
+        await rig.rows(bag, *[event("c", None, r) for r in (row, lower, padded, nothing, row)])
+        await rig.rows(bag, event("d", row, None), event("u", padded, padded | {"f": 2.5}))
+        await rig.rows(bag, event("d", nothing, None))
+
+    found = run(server, scenario).sql("SELECT s, f FROM d.b ORDER BY BINARY s, f")
+    assert found == [("Ab", 0.1), ("Ab ", 2.5), ("ab", 0.1)]
+
+
+def test_keys_under_a_coarse_collation_follow_the_upstream(server: MariaDb) -> None:
+    ci = table("t", column("k", "varchar(9)", collation="utf8mb4_general_ci"), V, key=("k",))
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, ci)))
+        await rig.rows(ci, created({"k": "É", "v": "1"}), created({"k": "b", "v": "2"}))
+        await rig.rows(ci, updated({"k": "É", "v": "1"}, {"k": "e", "v": "3"}))
+        await rig.rows(ci, deleted({"k": "b", "v": "2"}), created({"k": "B", "v": "4"}))
+
+    assert run(server, scenario).sql("SELECT k, v FROM d.t ORDER BY v") == [("e", "3"), ("B", "4")]
+
+
+def test_downstream_columns_of_its_own_are_kept(server: MariaDb) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        await rig.rows(T, created({"id": 1, "v": "a"}))
+        rig.sql("ALTER TABLE d.t ADD COLUMN own INT NOT NULL DEFAULT 5")
+        rig.sql("UPDATE d.t SET own = 9")
+        await rig.downstream.open("feed")
+        await rig.rows(
+            T, updated({"id": 1, "v": "a"}, {"id": 1, "v": "b"}), created({"id": 2, "v": "c"})
+        )
+
+    assert run(server, scenario).sql("SELECT * FROM d.t") == [(1, "b", 9), (2, "c", 5)]
+
+
+def test_a_refused_row_leaves_nothing(server: MariaDb) -> None:
+    narrow = table("t", ID, column("v", "varchar(2)", id=2), key=("id",))
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, narrow)))
+        saved = rig.commit_ts
+        with pytest.raises(Stopped, match="too long"):
+            await rig.rows(narrow, created({"id": 1, "v": "a"}), created({"id": 2, "v": "abc"}))
+        found = await rig.downstream.open("feed")
+        assert found is not None
+        assert found.commit_ts == saved
+
+    assert run(server, scenario).sql("SELECT * FROM d.t") == []
+
+
+def test_partitions_a_server_can_not_hold_are_listed(server: MariaDb) -> None:
+    unique = KeyStructure("u", (KeyPart("v"),), unique=True)
+    refused = msgspec.structs.replace(PARTED, keys=(*PARTED.keys, unique))
+    emptied = msgspec.structs.replace(refused, partitioning=ranges(("p0", "10", 30)))
+
+    async def scenario(rig: Rig) -> None:
+        assert await rig.ddl(ddl("create_table", (None, refused))) == [
+            "table d.r: its partitioning"
+        ]
+        await rig.rows(refused, created({"id": 2, "v": "z"}))
+        await rig.ddl(ddl("truncate_partition", (refused, emptied)))
+
+    assert run(server, scenario).sql("SELECT * FROM d.r") == []
+
+
+def test_a_killed_connection_is_unavailable_and_rolls_back(server: MariaDb) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        (found,) = rig.sql(
+            "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
+            " AND USER = 'root'"
+        )
+        rig.sql(f"KILL {found[0]}")
+        with pytest.raises(Unavailable):
+            await rig.rows(T, created({"id": 1, "v": "a"}))
+        await rig.downstream.open("feed")
+        await rig.rows(T, created({"id": 1, "v": "b"}))
+
+    assert run(server, scenario).sql("SELECT * FROM d.t") == [(1, "b")]
+
+
+def test_another_feeds_checkpoint_is_refused(server: MariaDb) -> None:
+    async def scenario(rig: Rig) -> None:
+        with pytest.raises(Stopped, match="belongs to feed feed"):
+            await rig.downstream.open("other")
+
+    run(server, scenario)
+
+
+def test_who_can_not_get_in_is_told(server: MariaDb, tmp_path: Path) -> None:
+    wrong = f"mysql://nobody:secret@{server.host}:{server.port}/"
+    nowhere = f"mysql://root@127.0.0.1:{free_port()}/"
+    no_socket = f"mysql://root@localhost/?unix_socket={tmp_path}/none"
+    for url, kind in ((wrong, ConfigError), (nowhere, Unavailable), (no_socket, Unavailable)):
+        with pytest.raises(kind) as caught:
+            asyncio.run(MysqlDownstream(Target.parse(url)).open("feed"))
+        assert caught.value.hint  # type: ignore[attr-defined]
+        assert "secret" not in str(caught.value)
+
+
+def test_a_read_only_server_is_unavailable(server: MariaDb) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        rig.sql("CREATE OR REPLACE USER plain@'%'")
+        rig.sql("GRANT ALL ON *.* TO plain@'%'")
+        rig.sql("REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM plain@'%'")
+        url = f"mysql://plain@{server.host}:{server.port}/"
+        plain = MysqlDownstream(Target.parse(url))
+        await plain.open("feed")
+        rig.sql("SET GLOBAL read_only = 1")
+        try:
+            with pytest.raises(Unavailable, match="read-only"):
+                await plain.save_checkpoint(Checkpoint(rig.commit_ts + 1))
+        finally:
+            rig.sql("SET GLOBAL read_only = 0")
+            await plain.close()
+
+    run(server, scenario)
