@@ -2,7 +2,7 @@
 
 The backlog is written before Drainer and Applier run. Then a Drainer publishes it to a feed of its
 own (`alone`), an Applier applies that finished stream, and at last both together do it again for
-another feed (`whole`). Speeds are taken between the first visible work and the last.
+another feed (`whole`). The time runs from a service's readiness to the last visible row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from bench.figure import Figure, Limit
 from bench.limits_sql import connect, run
-from bench.progress import Sample, follow, speed
+from bench.progress import follow, speed
 from bench.stage import Stage
 from bench.tables import DATABASE, BenchTable
 from bench.upstream import Changes, Upstream
@@ -171,11 +171,8 @@ class Run:
         kind, backlog = self._kind, self._backlog
         each = backlog.changes / len(backlog.commit_ts)
         cpu = self._stage.cpu()
-        samples: list[Sample] = []
-        async for sample in follow(done, len(backlog.commit_ts), self._stage.check, TIMEOUT_S):
-            if not samples:
-                cpu = self._stage.cpu()
-            samples.append(sample)
+        total = len(backlog.commit_ts)
+        samples = [s async for s in follow(done, total, self._stage.check, TIMEOUT_S)]
         rate = speed(samples)
         per_row = kind.unit == "rows/s"
         if limit is not None and not per_row:

@@ -1,6 +1,7 @@
-"""How far somebody is, sampled while he works; the speed between the first and the last sample.
+"""How far somebody is, sampled while he works.
 
-What comes before the first sample (a process's start, its registration) is not counted.
+The first sample is taken when his process says that it is ready: what it costs to start Python is
+not counted, what it takes to connect and to fill the first batch is.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ class Sample(NamedTuple):
 
 
 def speed(samples: Sequence[Sample]) -> float:
-    """Units per second, from the first sample to the last. Raises ValueError when there are
-    not two: then the work was too little to be measured."""
+    """Units per second, from the first sample to the last. Raises ValueError when there are not
+    two: then all was done before anybody could look."""
     if len(samples) < 2:
-        raise ValueError("too little work to be measured")
+        raise ValueError("all was done before the first look")
     first, last = samples[0], samples[-1]
     return (last.done - first.done) / (last.at - first.at)
 
@@ -30,9 +31,9 @@ def speed(samples: Sequence[Sample]) -> float:
 async def follow(
     done: Callable[[], Awaitable[int]], total: int, check: Callable[[], None], timeout_s: float
 ) -> AsyncIterator[Sample]:
-    """Each step forward of `done`, from the first on, until it is `total`; `check` raises when it
-    never will be."""
-    last = 0
+    """`done` now, and each step forward until it is `total`; `check` raises when it never will be.
+    Raises TimeoutError."""
+    last = -1
     async with asyncio.timeout(timeout_s):
         while last < total:
             check()

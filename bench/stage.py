@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
+from tidelog.messages import ONLINE
 from tidelog.real.bus import NatsBus
 from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog.real.processes import RealProcesses
@@ -173,11 +174,14 @@ class Cpu:
 
 
 def is_ready(url: str) -> bool:
-    """Whether the service at this admin address says that it is ready."""
+    """Whether the service at this admin address says that it is ready; a Pump also that it is
+    online, as it takes no Prewrites before."""
     if not url:
         return False
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=3) as answer:
-            return bool(answer.status == 200)
-    except OSError:
+        with urllib.request.urlopen(f"{url}/status", timeout=3) as answer:
+            status = msgspec.json.decode(answer.read())
+    except (OSError, msgspec.DecodeError):
         return False
+    writer = status["actors"].get("writer", {})
+    return bool(status["ready"]) and writer.get("state", ONLINE) == ONLINE
