@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog_pump.index import State, Transaction
+from tidelog_pump.index import closed_at, transaction_key
 
 LIMIT = 1 << 17
 """More than the buffer between writer and indexer can hold; older ones the index knows."""
 
 
 class ClosedStarts:
-    """start_ts -> commit_ts, 0 for a Rollback: the last `LIMIT` from memory, older by `look_up`."""
+    """start_ts -> commit_ts, 0 for a Rollback: the last `LIMIT` from memory, older by `look_up` in the index."""
 
-    def __init__(self, look_up: Callable[[int], Transaction | None], limit: int = LIMIT) -> None:
+    def __init__(self, look_up: Callable[[bytes], bytes | None], limit: int = LIMIT) -> None:
         self._look_up = look_up
         self._limit = limit
         self._recent: dict[int, int] = {}
@@ -28,7 +28,5 @@ class ClosedStarts:
         recent = self._recent.get(start_ts)
         if recent is not None:
             return recent
-        known = self._look_up(start_ts)
-        if known is None or known.state is State.OPEN:
-            return None
-        return known.commit_ts
+        value = self._look_up(transaction_key(start_ts))
+        return None if value is None else closed_at(value)

@@ -103,8 +103,13 @@ def transaction_key(start_ts: int) -> bytes:
     return _KEY.pack(b"p", start_ts)
 
 
-def pack_transaction(transaction: Transaction) -> bytes:
-    return _TRANSACTION.pack(transaction.state, transaction.commit_ts, *transaction.place)
+def pack_transaction(state: State, commit_ts: int, place: Place) -> bytes:
+    return _TRANSACTION.pack(state, commit_ts, *place)
+
+
+def closed_at(value: bytes) -> int | None:
+    """Of a transaction's value: its commit_ts, 0 if it was rolled back, None while it is open."""
+    return None if value[0] == State.OPEN else int.from_bytes(value[1:9], "little")
 
 
 def unpack_transaction(value: bytes) -> Transaction:

@@ -98,7 +98,7 @@ class Indexer(Actor[IndexerMessage]):
                 head = Head(*start, 0)
         opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
         high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
-        return Pairing(lambda ts: look_up(self._store, ts), head, opened, high)
+        return Pairing(self._store.get, head, opened, high)
 
     def _open_prewrites(self) -> list[tuple[int, int, Place]]:
         start, stop = index.open_range()

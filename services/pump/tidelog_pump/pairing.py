@@ -25,9 +25,11 @@ class Changes(NamedTuple):
 
 
 class Pairing:
+    """`look_up` reads a key of the index."""
+
     def __init__(
         self,
-        look_up: Callable[[int], Transaction | None],
+        look_up: Callable[[bytes], bytes | None],
         head: Head,
         opened: list[tuple[int, int, Place]],
         high: HighTs,
@@ -41,7 +43,6 @@ class Pairing:
         self._open = {start: (bound, place) for start, bound, place in opened}
         self._puts: dict[bytes, bytes] = {}
         self._deletes: dict[bytes, None] = {}
-        self._fresh: dict[int, Transaction] = {}
         self._closed: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
@@ -75,11 +76,13 @@ class Pairing:
         """The batch so far, with the head; the next one begins."""
         self._puts[index.HEAD_KEY] = index.pack_head(self.head)
         changes = Changes(list(self._puts.items()), list(self._deletes), self._closed)
-        self._puts, self._deletes, self._fresh, self._closed = {}, {}, {}, []
+        self._puts, self._deletes, self._closed = {}, {}, []
         return changes
 
     def _known(self, start_ts: int) -> Transaction | None:
-        return self._fresh.get(start_ts) or self._look_up(start_ts)
+        key = index.transaction_key(start_ts)
+        value = self._puts.get(key) or self._look_up(key)
+        return None if value is None else index.unpack_transaction(value)
 
     def _put(self, key: bytes, value: bytes) -> None:
         self._deletes.pop(key, None)
@@ -90,9 +93,8 @@ class Pairing:
         self._deletes[key] = None
 
     def _set(self, start_ts: int, state: State, commit_ts: int, place: Place) -> None:
-        transaction = Transaction(state, commit_ts, place)
-        self._fresh[start_ts] = transaction
-        self._put(index.transaction_key(start_ts), index.pack_transaction(transaction))
+        value = index.pack_transaction(state, commit_ts, place)
+        self._puts[index.transaction_key(start_ts)] = value
 
     def _prewrite(self, start_ts: int, place: Place, wall_ms: int) -> None:
         if self.high.follow:

@@ -15,7 +15,7 @@ from tidelog.messages import JOINING
 from tidelog.ports import Buffer, Disk, IndexStore
 from tidelog_pump.closed import ClosedStarts
 from tidelog_pump.index import Pointer
-from tidelog_pump.indexer import IndexerMessage, Written, look_up
+from tidelog_pump.indexer import IndexerMessage, Written
 from tidelog_pump.intake import Intake
 from tidelog_pump.metrics import AVAILABLE, BATCH_BYTES, NOTED, REFUSED, WRITTEN
 from tidelog_pump.segments import Segments
@@ -63,7 +63,7 @@ class Writer(Actor[WriterMessage]):
     ) -> None:
         self._disk = disk
         self._segments = segments
-        self._closed = ClosedStarts(lambda start_ts: look_up(store, start_ts))
+        self._closed = ClosedStarts(store.get)
         self._sorter = sorter
         self._indexer = indexer
         self._cluster_id = cluster_id
