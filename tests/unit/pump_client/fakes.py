@@ -107,6 +107,8 @@ class FakePump:
     sizes: list[int] = field(default_factory=list)
     probes: int = 0
     delay_s: float = 0.0
+    journal: list[Binlog] = field(default_factory=list)
+    """What all Pumps of a cluster took, in order."""
 
     async def handle(self, request: Request) -> None:
         batch = WriteBatch.FromString(request.data)
@@ -129,6 +131,7 @@ class FakePump:
                 continue
             if verdict != "lost":
                 self.taken.append(binlog)
+                self.journal.append(binlog)
             results.append(WriteResult())
         if answered:
             if self.delay_s:
@@ -145,7 +148,8 @@ class FakeCluster:
 
     def __init__(self, bus: MemoryBus, *nodes: str) -> None:
         self.bus = bus
-        self.pumps = {node: FakePump(node) for node in nodes}
+        self.journal: list[Binlog] = []
+        self.pumps = {node: FakePump(node, journal=self.journal) for node in nodes}
         self.states = dict.fromkeys(nodes, messages.ONLINE)
         self.hosts = dict.fromkeys(nodes, "")
 

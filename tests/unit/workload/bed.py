@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ import msgspec
 from tests.unit.pump_client.fakes import (
     Dice,
     FakeCluster,
+    Judge,
     LoopClock,
     MemoryBus,
 )
 from tidelog import subjects
+from tidelog.errors import DiskFull, NotOnline, TidelogError
 from tidelog.messages import (
     DdlAppend,
     DdlJobs,
@@ -40,6 +43,8 @@ class Bed:
 
     config: WorkloadConfig
     nodes: tuple[str, ...] = ("p1", "p2")
+    trouble: float = 0.0
+    """Share of binlogs that a Pump refuses, loses, or takes without an answer."""
     ledger: list[Committed] = field(default_factory=list)
     jobs: list[bytes] = field(default_factory=list)
 
@@ -49,8 +54,11 @@ class Bed:
     async def _main(self) -> Workload:
         self.bus = MemoryBus()
         self.cluster = FakeCluster(self.bus, *self.nodes)
+        trouble = random.Random(self.config.seed)
         for pump in self.cluster.pumps.values():
             pump.delay_s = 0.002
+            if self.trouble:
+                pump.judge = _troubled(trouble, self.trouble)
         await self.cluster.start()
         self._ts = 1 << 40
         await self.bus.serve(subjects.registry("c", "tso"), self._tso)
@@ -62,7 +70,7 @@ class Bed:
         async with asyncio.TaskGroup() as group:
             group.create_task(workload.run(stop))
             await workload.finished.wait()
-            assert await workload.client.flush(60)
+            assert await workload.client.flush(600)
             await self.ask_dead(workload)
             stop.set()
         return workload
@@ -76,6 +84,10 @@ class Bed:
             )
             assert decode_reply(answer.data, TxnStatusReply).state in ("committed", "rolled_back")
         assert workload.outcomes.unasked() == 0
+
+    @property
+    def taken(self) -> list[list[Binlog]]:
+        return [pump.taken for pump in self.cluster.pumps.values()]
 
     @property
     def binlogs(self) -> list[Binlog]:
@@ -93,6 +105,15 @@ class Bed:
     async def _append(self, request: Request) -> None:
         self.jobs.append(bytes(decode(request.data, DdlAppend).job))
         request.respond(encode(Empty()))
+
+
+def _troubled(dice: random.Random, share: float) -> Judge:
+    kinds: list[TidelogError | str] = [NotOnline("not now"), DiskFull("full"), "silent", "lost"]
+
+    def judge(_: Binlog) -> TidelogError | str | None:
+        return dice.choice(kinds) if dice.random() < share else None
+
+    return judge
 
 
 @dataclass

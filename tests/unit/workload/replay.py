@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tidelog.ports import Verdict
 from tidelog.rows.table_codec import TableCodec
 from tidelog.rows.values import Value
 from tidelog.schema.model import DdlJob
@@ -27,25 +26,16 @@ class Replay:
         self.tables: dict[tuple[str, str], Rows] = {}
         self.told: dict[int, tuple[int, str]] = {}
 
-    def run(self, binlogs: Iterable[Binlog], outcomes: Outcomes) -> None:
-        """All transactions in commit_ts order; an unfinished one's fate is asked of `outcomes`."""
-        prewrites: dict[int, Binlog] = {}
-        ends: dict[int, Binlog] = {}
-        for binlog in binlogs:
-            if binlog.tp == Prewrite:
-                prewrites[binlog.start_ts] = binlog
-            else:
-                assert ends.setdefault(binlog.start_ts, binlog).tp == binlog.tp
-        committed: list[tuple[int, Binlog]] = []
-        for start_ts, prewrite in prewrites.items():
-            end = ends.get(start_ts)
-            if end is None:
-                verdict: Verdict = outcomes.verdict(start_ts, force=False)
-                if verdict.state == COMMITTED:
-                    committed.append((verdict.commit_ts, prewrite))
-            elif end.tp == Commit:
-                committed.append((end.commit_ts, prewrite))
-        for commit_ts, prewrite in sorted(committed, key=lambda pair: pair[0]):
+    def run(self, pumps: Iterable[list[Binlog]], outcomes: Outcomes) -> None:
+        """Every Pump's transactions, merged by commit_ts; what a Pump holds open it asks about.
+        Two Pumps may hold one transaction; a Pump never gets two ends of one, but a late Rollback
+        of a copy it asked about."""
+        committed: dict[int, Binlog] = {}
+        for binlogs in pumps:
+            for commit_ts, prewrite in _committed(binlogs, outcomes):
+                twin = committed.setdefault(commit_ts, prewrite)
+                assert twin.SerializeToString() == prewrite.SerializeToString()
+        for commit_ts, prewrite in sorted(committed.items()):
             self.apply(commit_ts, prewrite)
 
     def apply(self, commit_ts: int, prewrite: Binlog) -> None:
@@ -89,6 +79,26 @@ class Replay:
     async def fetch(self, db: str, table: str) -> list[dict[str, object]]:
         """For `compare`."""
         return [dict(row) for row in self.tables[db, table]]
+
+
+def _committed(binlogs: list[Binlog], outcomes: Outcomes) -> Iterator[tuple[int, Binlog]]:
+    """One Pump's transactions as it must see them, a copy that got a Rollback left out."""
+    prewrites: dict[int, Binlog] = {}
+    ends: dict[int, Binlog] = {}
+    for binlog in binlogs:
+        if binlog.tp == Prewrite:
+            prewrites[binlog.start_ts] = binlog
+        else:
+            first = ends.setdefault(binlog.start_ts, binlog)
+            assert (first.tp, first.commit_ts) == (binlog.tp, binlog.commit_ts), binlog
+    for start_ts, prewrite in prewrites.items():
+        end = ends.get(start_ts)
+        if end is None:
+            verdict = outcomes.verdict(start_ts, force=False)
+            if verdict.state == COMMITTED:
+                yield verdict.commit_ts, prewrite
+        elif end.tp == Commit:
+            yield end.commit_ts, prewrite
 
 
 def told_by(ledger: list[Committed]) -> dict[int, tuple[int, str]]:
