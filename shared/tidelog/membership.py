@@ -19,9 +19,11 @@ from tidelog.messages import (
     JOINING,
     OFFLINE,
     PAUSED,
+    PAUSING,
     PUMP,
     Beat,
     Heartbeat,
+    NodeStatus,
     Register,
     Registered,
     decode_reply,
@@ -58,17 +60,22 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Announce(msgspec.Struct, frozen=True):
-    """Send a heartbeat now: something that others wait for has changed."""
+    """Send a heartbeat now: something that others wait for has changed. `state`: what this node
+    has reached since it was told `pausing` or `closing`, i.e. `paused` or `offline`."""
+
+    state: str = ""
 
 
 class Membership(Actor[Announce]):
     """Keeps one node registered.
 
-    `describe` gives the heartbeat to send (the agent sets `isAlive`); `on_state(state, safe_point)`
-    is called on every change of either, in order: `joining` before Prewrites must not be taken,
-    then what the registry says. A safe point of 0 means unknown: purge nothing. Transient failures
-    are retried for ever; a refusal that asking again won't change (another cluster id, another
-    instance with a newer epoch) ends the actor with that error.
+    `describe` gives the heartbeat to send; the agent sets `isAlive`, and `state` where it was left
+    at its default: what the registry said last, or `paused` once `on_state` has returned from being
+    told `pausing`. `on_state(state, safe_point)` is called on every change of either, in order; a
+    Pump takes Prewrites only while it is `online`, and is told `joining` when the registry has
+    forgotten it. A safe point of 0 means unknown: purge nothing. Transient failures are retried for
+    ever; a refusal that asking again won't change (another cluster id, a newer instance with our
+    node id) ends the actor with that error.
     """
 
     def __init__(
@@ -90,6 +97,7 @@ class Membership(Actor[Announce]):
         self._cluster_id = cluster_id
         self._heartbeat_s = heartbeat_s
         self._told: tuple[str, int] | None = None
+        self._reached = ""
         self._wake = asyncio.Event()
         self._failures = 0
         self._living: asyncio.Task[None] | None = None
@@ -98,6 +106,8 @@ class Membership(Actor[Announce]):
         self._living = self.spawn(self._live(), "live")
 
     async def on_batch(self, batch: list[Announce]) -> None:
+        for message in batch:
+            self._reached = message.state or self._reached
         self._wake.set()
 
     async def on_stop(self) -> None:
@@ -130,7 +140,7 @@ class Membership(Actor[Announce]):
         pause = RETRY_S[0]
         while True:
             try:
-                status = msgspec.structs.replace((await self._describe()).status, isAlive=True)
+                status = self._announced((await self._describe()).status)
                 answer = await self._ports.bus.request(
                     subjects.registry(self._cluster, "register"),
                     encode(Register(status, self._cluster_id)),
@@ -171,9 +181,9 @@ class Membership(Actor[Announce]):
 
     async def _send(self, last_state: str) -> Beat:
         heartbeat = await self._describe()
-        status = msgspec.structs.replace(heartbeat.status, isAlive=not last_state)
+        status = self._announced(heartbeat.status)
         if last_state:
-            status = msgspec.structs.replace(status, state=last_state)
+            status = msgspec.structs.replace(status, state=last_state, isAlive=False)
         answer = await self._ports.bus.request(
             subjects.registry(self._cluster, "heartbeat"),
             encode(msgspec.structs.replace(heartbeat, status=status)),
@@ -181,7 +191,18 @@ class Membership(Actor[Announce]):
         )
         return decode_reply(answer.data, Beat)
 
+    def _announced(self, status: NodeStatus) -> NodeStatus:
+        state = self._reached
+        if not state and status.state != OFFLINE:
+            state = status.state
+        elif not state:
+            told = self._told[0] if self._told is not None else JOINING
+            state = PAUSED if told == PAUSING else told
+        return msgspec.structs.replace(status, state=state, isAlive=True)
+
     async def _tell(self, state: str, safe_point: int) -> None:
         if self._told != (state, safe_point):
-            self._told = (state, safe_point)
+            if self._told is None or self._told[0] != state:
+                self._reached = ""
             await self._on_state(state, safe_point)
+            self._told = (state, safe_point)

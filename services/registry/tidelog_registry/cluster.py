@@ -79,7 +79,8 @@ class Join(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """`heard`: in this life of the registry. `reachable`: the lease holds."""
+    """`heard`: in this life of the registry. `reachable`: the lease holds. `brought`: the largest
+    timestamp it knew when its join began; 0 = it came without data."""
 
     status: NodeStatus
     state: str
@@ -87,9 +88,18 @@ class Node(msgspec.Struct):
     heard: bool = True
     reachable: bool = True
     join: Join | None = None
+    brought: int = 0
 
     def shown(self) -> NodeStatus:
         return msgspec.structs.replace(self.status, state=self.state, isAlive=self.reachable)
+
+
+def _has_lived(status: NodeStatus) -> bool:
+    """Does one that registers tell of an earlier life? A new Pump may know timestamps already,
+    from an oracle that isn't ours."""
+    if status.kind != PUMP:
+        return status.resolvedTS > 0
+    return status.maxCommitTS > 0 or (status.highTS > 0 and status.epoch != 1)
 
 
 class Cluster:
@@ -108,7 +118,9 @@ class Cluster:
             status = NodeStatus(node, highTS=member.high_ts, epoch=member.epoch)
             lease = now + NODE_LEASE_S
             living = member.state != OFFLINE
-            self.nodes[PUMP, node] = Node(status, member.state, lease, False, living)
+            self.nodes[PUMP, node] = Node(
+                status, member.state, lease, False, living, brought=member.high_ts
+            )
 
     # What nodes say -----------------------------------------------------------------------
 
@@ -124,7 +136,7 @@ class Cluster:
         if node is None:
             if len(self.nodes) >= MAX_NODES:
                 raise Refused(f"{MAX_NODES} nodes are registered")
-            if status.highTS or status.maxCommitTS or status.resolvedTS:
+            if _has_lived(status):
                 self._doubt(now)
             node = self.nodes[key] = Node(status, OFFLINE, now)
         self._hear(key, node, status, now, effects)
@@ -211,7 +223,7 @@ class Cluster:
     @staticmethod
     def _member(node: Node) -> Member:
         status = node.status
-        high = status.maxCommitTS if node.state == OFFLINE else status.highTS
+        high = {JOINING: node.brought, OFFLINE: status.maxCommitTS}.get(node.state, status.highTS)
         return Member(status.nodeId, node.state, status.epoch, high)
 
     # Joining (I4) ---------------------------------------------------------------------------
@@ -221,6 +233,8 @@ class Cluster:
             return
         node.join = Join()
         if node.state in (JOINING, OFFLINE):
+            if node.state == OFFLINE:
+                node.brought = max(node.status.highTS, node.status.maxCommitTS)
             node.state = JOINING
             effects += [Write(self._member(node)), Changed(node.shown())]
         else:
@@ -309,7 +323,7 @@ class Cluster:
         """A join that fails leaves no data behind: it was told of no Prewrite yet, and it brought
         none from an earlier life. (While its entry is being opened, its fate is open too.)"""
         opening = node.join is not None and node.join.phase in ("recording", "opening")
-        return not opening and not max(node.status.highTS, node.status.maxCommitTS)
+        return not opening and not node.brought
 
     def _fail_join(self, node: Node, effects: list[Effect]) -> None:
         node.state = OFFLINE
@@ -362,7 +376,7 @@ class Cluster:
             name
             for (kind, name), node in sorted(self.nodes.items())
             if kind == PUMP and not node.heard and node.state != OFFLINE
-            if node.state != JOINING or node.status.highTS
+            if node.state != JOINING or node.brought
         ]
         if now < max(self._settled_at, self._floor_from):
             waits_for.insert(0, "nodes to announce themselves")

@@ -7,13 +7,11 @@ import asyncio
 import msgspec
 
 from tidelog import messages, subjects
-from tidelog.actor import Actor
-from tidelog.membership import Membership
+from tidelog.actor import Actor, Ref
+from tidelog.membership import Announce, Membership
 from tidelog.messages import (
     DRAINER,
     OFFLINE,
-    PAUSED,
-    PAUSING,
     PUMP,
     Consumer,
     Empty,
@@ -29,7 +27,8 @@ CLUSTER = "c"
 
 
 class Script(msgspec.Struct):
-    """What a node tells and what it was told; the test reads and changes it between lives."""
+    """What a node tells and what it was told; the test reads and changes it between lives. `state`
+    is left to the agent unless set."""
 
     kind: str
     node: str
@@ -46,6 +45,7 @@ class Script(msgspec.Struct):
     """Drainer: the Pumps it was asked to add."""
     deaf: bool = False
     """Drainer: does not ack."""
+    agent: Ref[Announce] | None = None
 
     def status(self) -> NodeStatus:
         return NodeStatus(
@@ -94,12 +94,11 @@ def build(script: Script, ports: Ports) -> Supervisor:
 
     async def on_state(state: str, safe_point: int) -> None:
         script.told.append((state, safe_point))
-        script.state = PAUSED if state == PAUSING else state
 
     tree = Supervisor(script.node)
     if script.kind == DRAINER:
         tree.actor("listener", lambda: Listener(ports, script))
-    tree.actor(
+    script.agent = tree.actor(
         "membership",
         lambda: Membership(ports, CLUSTER, script.kind, describe, on_state, cluster_id=0),
     )

@@ -11,7 +11,7 @@ from tests.unit.registry.nodes import CLUSTER, build, drainer, nodes, pump
 from tidelog import messages, subjects
 from tidelog.errors import BadInput, Refused, TidelogError
 from tidelog.kv import Bucket
-from tidelog.membership import Member
+from tidelog.membership import Announce, Member
 from tidelog.messages import (
     JOINING,
     OFFLINE,
@@ -192,11 +192,16 @@ def test_a_pump_goes_offline_only_after_every_consumer_passed_its_last_commit() 
             world.node(script.node).start(build, script)
         await until_state(world, bus, "p1", ONLINE, 20)
         await operate(bus, "p1", "offline")
-        await world.until(lambda: p.state == "closing", 5, "closing")
-        p.state = OFFLINE
-        await world.sleep(10)
+        await world.until(lambda: p.told[-1][0] == "closing", 5, "closing")
+        d.resolved_ts = 100
+        await world.sleep(5)
         await until_state(world, bus, "p1", "closing")
-        p.state, d.resolved_ts = OFFLINE, 100
+        d.resolved_ts, p.max_commit_ts = 100, 120
+        assert p.agent is not None
+        await p.agent.tell(Announce(OFFLINE))
+        await world.sleep(5)
+        await until_state(world, bus, "p1", "closing")
+        d.resolved_ts = 120
         await until_state(world, bus, "p1", OFFLINE)
 
     run(main)
