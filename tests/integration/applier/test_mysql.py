@@ -335,7 +335,7 @@ def test_who_can_not_get_in_is_told(server: MariaDb, tmp_path: Path) -> None:
     for url, kind in ((wrong, ConfigError), (nowhere, Unavailable), (no_socket, Unavailable)):
         with pytest.raises(kind) as caught:
             asyncio.run(MysqlDownstream(Target.parse(url)).open("feed"))
-        assert caught.value.hint  # type: ignore[attr-defined]
+        assert caught.value.hint
         assert "secret" not in str(caught.value)
 
 

@@ -26,9 +26,11 @@ def test_a_column_moves_with_its_id() -> None:
     before = table("t", ID, A, B, key=("id",))
     after = table("t", B, ID, msgspec.structs.replace(A, name="aa"), key=("id",))
     assert first_sql(before, after) == [
-        ("ALTER TABLE `d`.`t` CHANGE COLUMN `b` `b` varchar(9) CHARACTER SET utf8mb4"
-        " COLLATE utf8mb4_bin NULL DEFAULT NULL FIRST,"
-        " CHANGE COLUMN `a` `aa` int(11) NULL DEFAULT NULL")
+        (
+            "ALTER TABLE `d`.`t` CHANGE COLUMN `b` `b` varchar(9) CHARACTER SET utf8mb4"
+            " COLLATE utf8mb4_bin NULL DEFAULT NULL FIRST,"
+            " CHANGE COLUMN `a` `aa` int(11) NULL DEFAULT NULL"
+        )
     ]
 
 
@@ -54,8 +56,10 @@ def test_old_rows_get_the_origin_default_not_the_present_time() -> None:
     )
     found = first_sql(table("t", ID, key=("id",)), table("t", ID, stamp, key=("id",)))
     assert found == [
-        ("ALTER TABLE `d`.`t` ADD COLUMN `f` timestamp(3) NOT NULL"
-        " DEFAULT '2026-01-01 00:00:00.000'"),
+        (
+            "ALTER TABLE `d`.`t` ADD COLUMN `f` timestamp(3) NOT NULL"
+            " DEFAULT '2026-01-01 00:00:00.000'"
+        ),
         "ALTER TABLE `d`.`t` MODIFY COLUMN `f` timestamp(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)",
     ]
 
