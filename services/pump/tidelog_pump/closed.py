@@ -11,7 +11,7 @@ LIMIT = 1 << 17
 
 
 class ClosedStarts:
-    """start_ts -> commit_ts, 0 for a Rollback: the last `LIMIT` from memory, older by `look_up` in the index."""
+    """start_ts -> commit_ts, 0 for a Rollback; `look_up` reads a key of the index."""
 
     def __init__(self, look_up: Callable[[bytes], bytes | None], limit: int = LIMIT) -> None:
         self._look_up = look_up
