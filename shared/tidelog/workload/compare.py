@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 
 import msgspec
 
@@ -17,6 +17,8 @@ Fetch = Callable[[str, str], Awaitable[list[dict[str, object]]]]
 """(db, table) -> rows by column name, values in the JSON forms of design section 5 (binary columns
 base64). Raises LookupError for a table that is not there."""
 
+_EXACT = Context(prec=100)
+"""DECIMAL has up to 65 digits; the default context would round at 28."""
 SHOWN = 5
 """Differing rows named per table."""
 
@@ -83,7 +85,8 @@ def comparable(column: ColumnInfo, value: object) -> object:
         return repr(float(str(value)))
     if tp == T_DECIMAL:
         try:
-            return format(Decimal(str(value)).normalize(), "f")
+            number = Decimal(str(value)).normalize(_EXACT)
         except InvalidOperation:
             return str(value)
+        return format(number, "f") if number else "0"
     return str(value)
