@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import structlog
 
 from tidelog import messages, subjects
@@ -16,7 +17,7 @@ from tidelog.errors import (
     UnparsablePayload,
 )
 from tidelog.kv import Bucket
-from tidelog.messages import Empty, PumpOnline
+from tidelog.messages import Empty, Nodes, PumpOnline
 from tidelog.ports import Ports, Request
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.cursor import Cursor
@@ -37,6 +38,8 @@ IDLE_S = 1.0
 """Without anything to emit, source 0 is looked at and idle Pumps are nudged this often."""
 NUDGE_AGAIN_S = 0.2
 RETRY_S = 0.2
+ASK_S = 2.0
+SOURCES_FILE = "sources.json"
 
 log = structlog.get_logger()
 
@@ -58,6 +61,8 @@ class Collector(Actor[CollectorMail]):
         self._waiting: dict[str, list[Reply[None]]] = {}
         self._joining: list[PumpJoins] = []
         self._moved = asyncio.Event()
+        self._remembered: list[str] = []
+        self._remembering = asyncio.Lock()
         self._halted: list[Reply[None]] = []
         self._stopped = ""
         self._error = ""
@@ -76,7 +81,7 @@ class Collector(Actor[CollectorMail]):
                     self._absorb(message)
                 case PumpJoins():
                     self._joining.append(message)
-        self._admit()
+        await self._admit()
         self._nudge_behind()
         self._moved.set()
 
@@ -106,15 +111,33 @@ class Collector(Actor[CollectorMail]):
         else:
             self._waiting.setdefault(message.node, []).append(message.reply)
 
-    def _admit(self) -> None:
+    async def _admit(self) -> None:
         """Answer the registry once the Pump is a source; before the start position is known
         there is no merge that could pass it."""
-        if self._merger is None:
+        if self._merger is None or not self._joining:
             return
-        for message in self._joining:
+        joining, self._joining = self._joining, []
+        for message in joining:
             self._add(message.node)
+        await self._remember()
+        for message in joining:
             message.reply.set(None)
-        self._joining.clear()
+
+    async def _remember(self) -> None:
+        """Keep the sources on disk: a Pump that we knew is waited for, also when the bucket and
+        our memory of it were lost together. Only a tombstone takes it out (I4)."""
+        async with self._remembering:
+            names = list(self._cursors)
+            if names != self._remembered:
+                await self._ports.disk.write_file(SOURCES_FILE, msgspec.json.encode(names))
+                self._remembered = names
+
+    def _recall(self) -> None:
+        if self._ports.disk.exists(SOURCES_FILE):
+            stored = self._ports.disk.read_file(SOURCES_FILE)
+            for node in msgspec.json.decode(stored, type=list[str]):
+                self._add(node)
+            self._remembered = list(self._cursors)
 
     def _add(self, node: str) -> None:
         assert self._merger is not None
@@ -166,7 +189,8 @@ class Collector(Actor[CollectorMail]):
     async def _emit_for_ever(self) -> None:
         start = await self._publisher.ask(AskStart)
         self._merger = Merger(start)
-        self._admit()
+        self._recall()
+        await self._admit()
         log.info("merge begins", after_ts=start, feed=self._config.feed)
         while True:
             try:
@@ -216,14 +240,34 @@ class Collector(Actor[CollectorMail]):
             await clock.sleep(RETRY_S)
             return False
         pumps, last_seq = await read_pumps(self._bucket)
+        if self._view.doubted:
+            pumps = await self._announced() | pumps
         for node, is_source in pumps.items():
             if is_source:
                 self._add(node)
             else:
                 self._remove(node)
+        await self._remember()
         self._view.entries_read(last_seq)
         self._moved.set()
         return False
+
+    async def _announced(self) -> dict[str, bool]:
+        """Pumps the registry has heard from, once it has heard from everybody. Raises Unavailable:
+        until then a bucket that was lost is not believed, however long ago it was made."""
+        answer = await self._ports.bus.request(
+            subjects.registry(self._config.cluster, "nodes"),
+            messages.encode(Empty()),
+            timeout_s=ASK_S,
+        )
+        nodes = messages.decode_reply(answer.data, Nodes)
+        if not nodes.settled:
+            raise Unavailable("the registry still listens for nodes that announce themselves")
+        return {
+            node.nodeId: node.state != messages.OFFLINE
+            for node in nodes.nodes
+            if node.kind == messages.PUMP
+        }
 
     def _refill(self) -> None:
         """Let cursors go on whose buffers have room again."""

@@ -37,6 +37,9 @@ class MembershipView:
         self._read = False
         self._until: float | None = None
         self.reason = ""
+        self.doubted = False
+        """The bucket was not trusted since its entries were last read: the registry must say that
+        it has heard from everybody before they are taken for all there are."""
 
     @property
     def trusted(self) -> bool:
@@ -57,6 +60,7 @@ class MembershipView:
             self._seen, self._read = state.last_seq, False
             return self._distrust("the membership bucket was rolled back", now, self._created)
         if self._until is not None:
+            self.doubted = True
             if now < self._until:
                 return Verdict.UNTRUSTED
             self._until, self._read, self.reason = None, False, ""
@@ -66,7 +70,7 @@ class MembershipView:
 
     def entries_read(self, last_seq: int) -> None:
         """The Pumps of all entries up to `last_seq` are sources now."""
-        self._seen, self._read = max(self._seen, last_seq), True
+        self._seen, self._read, self.doubted = max(self._seen, last_seq), True, False
 
     def _distrust(self, reason: str, now: float, created: str) -> Verdict:
         self._created = created

@@ -12,7 +12,7 @@ from tidelog import messages, subjects
 from tidelog.errors import StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.membership import Member
-from tidelog.messages import Beat, Consumer, Nodes, Registered
+from tidelog.messages import Beat, Consumer, Nodes, NodeStatus, Registered
 from tidelog.ports import Bus, Request
 from tidelog_drainer.merger import Txn
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
@@ -107,6 +107,7 @@ class FakeRegistry:
         self.bus = bus
         self.consumers: list[Consumer] = []
         self.pumps: list[FakePump] = []
+        self.settled = True
         self.bucket = Bucket(bus, subjects.members_bucket(CLUSTER))
 
     async def start(self) -> None:
@@ -122,6 +123,7 @@ class FakeRegistry:
 
     async def again(self) -> None:
         """The store was lost: write the bucket from what the nodes announce."""
+        self.settled = False
         while True:
             try:
                 await self.bucket.create()
@@ -130,13 +132,16 @@ class FakeRegistry:
             except (Unavailable, StreamMissing):
                 await asyncio.sleep(0.1)
                 continue
+            self.settled = True
             return
 
     async def _on_nodes(self, request: Request) -> None:
         feeds: dict[str, int] = {}
         for pump in self.pumps:
             feeds |= pump.after_ts
-        request.respond(messages.encode(Nodes([], self.consumers, feeds)))
+        nodes = [NodeStatus(pump.node, state="online") for pump in self.pumps]
+        answer = Nodes(nodes, self.consumers, feeds, settled=self.settled)
+        request.respond(messages.encode(answer))
 
     async def record(self, node: str, state: str = "online") -> None:
         """Write a member, as the registry does before a Pump may take Prewrites."""
