@@ -128,10 +128,9 @@ class Membership(Actor[Announce]):
     async def _live(self) -> None:
         while True:
             await self._register()
-            known = True
-            while known:
+            # At once: only a heartbeat tells of consumers and feeds.
+            while await self._renew():
                 await self._until_due()
-                known = await self._renew()
             if self._kind == PUMP:
                 # Forgotten: it may be no source any more, so take no Prewrites until it is (I4).
                 await self._tell(JOINING, 0)

@@ -47,7 +47,7 @@ from tidelog_registry.mail import (
     Recorded,
     Renew,
 )
-from tidelog_registry.members import Look, Record
+from tidelog_registry.members import Look, Record, Written
 from tidelog_registry.node_state import lease_s
 
 log = structlog.get_logger()
@@ -120,14 +120,18 @@ class Directory(Actor[DirectoryMail]):
                 self._ask_safe_point(body, reply)
             case AskFloor(reply):
                 reply.set(self._floor())
-            case Recorded(member):
-                self._recorded(member)
+            case Recorded(written):
+                self._check_losses(written.losses)
+                self._recorded(written.member)
             case Acked(drainer, pump):
                 self._run(self._cluster.acked(drainer, pump, self._now()))
             case Looked(view):
-                if view.losses != self._losses:
-                    self._losses = view.losses
-                    self._cluster.lost(self._now())
+                self._check_losses(view.losses)
+
+    def _check_losses(self, losses: int) -> None:
+        if losses != self._losses:
+            self._losses = losses
+            self._cluster.lost(self._now())
 
     # Nodes ----------------------------------------------------------------------------------
 
@@ -224,8 +228,8 @@ class Directory(Actor[DirectoryMail]):
                 reply.set(self._registered(PUMP, state))
 
     async def _write(self, member: Member) -> None:
-        recorded: Member = await self._members.ask(lambda reply: Record(member, reply))
-        await self.self_ref.tell(Recorded(recorded))
+        written: Written = await self._members.ask(lambda reply: Record(member, reply))
+        await self.self_ref.tell(Recorded(written))
 
     async def _notify(self, drainer: str, pump: str) -> None:
         """Until it acked, or its lease ran out and nobody waits for it any more."""

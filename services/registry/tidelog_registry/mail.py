@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.actor import Reply
-from tidelog.membership import Member
 from tidelog.messages import (
     Beat,
     Heartbeat,
@@ -17,7 +16,7 @@ from tidelog.messages import (
     SafePointRequest,
     StateRequest,
 )
-from tidelog_registry.members import View
+from tidelog_registry.members import View, Written
 
 
 class Enrol(msgspec.Struct, frozen=True):
@@ -58,7 +57,7 @@ class AskFloor(msgspec.Struct, frozen=True):
 class Recorded(msgspec.Struct, frozen=True):
     """A membership entry is durable."""
 
-    member: Member
+    written: Written
 
 
 class Acked(msgspec.Struct, frozen=True):

@@ -25,7 +25,14 @@ class Record(msgspec.Struct, frozen=True):
     """Make the entry what it says; answered when it is durable in the bucket."""
 
     member: Member
-    reply: Reply[Member]
+    reply: Reply[Written]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """`losses` as in `View`: an entry may have become durable in a bucket made anew."""
+
+    member: Member
+    losses: int
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -81,7 +88,7 @@ class Members(Actor[Record | Look]):
             match message:
                 case Record(member, reply):
                     await self._record(member)
-                    reply.set(member)
+                    reply.set(Written(member, self._losses))
                 case Look(reply):
                     reply.set(View(dict(self._members), self._losses, self._fresh))
 
