@@ -188,7 +188,7 @@ class NatsBus:
     async def read(
         self, stream: str, *, start_seq: int, subjects: tuple[str, ...] = ()
     ) -> StreamReader:
-        """A missing or purged stream is told by the first `next_batch`."""
+        """Raises StreamMissing, Unavailable; a purged start is told by the first `next_batch`."""
         reader = JetStreamReader(self, stream, max(1, start_seq), subjects)
         await reader.open()
         return reader

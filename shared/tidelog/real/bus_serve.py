@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from tidelog.errors import TidelogError
+from tidelog.messages import encode_error
 from tidelog.ports import Handler, Headers
 from tidelog.real import bus_metrics as metrics
 from tidelog.real.nats_client import parse_headers
@@ -104,10 +105,10 @@ class ServedSubject:
         try:
             await self._handler(request)
         except TidelogError as error:
-            # An actor between two lives refuses. What an error looks like is the handler's affair
-            # (JSON here, protobuf there), so nothing is answered: the asker's deadline tells it.
+            # A handler of protobuf bodies answers its errors itself; this is the JSON form.
             self._fail()
             log.warning("a request was not handled", subject=request.subject, error=str(error))
+            request.respond(encode_error(error))
         except Exception:
             self._fail()
             log.exception("a handler raised", subject=request.subject)

@@ -217,9 +217,20 @@ class Connection:
     # -- subscriptions ----------------------------------------------------------------------------
 
     async def subscribe(self, subject: str, queue: str, sink: Sink) -> int:
-        """Run to its end whatever becomes of the caller: nats-py swallows cancellations."""
-        work = self._client.subscribe_sink(subject, queue, sink)
+        """Returns when the server knows of it, or is to be told at the next connection."""
+        work = self._subscribe(subject, queue, sink)
+        # To its end whatever becomes of the caller: nats-py swallows cancellations.
         number: int = await asyncio.shield(self.spawn(work, "bus-subscribe"))
+        return number
+
+    async def _subscribe(self, subject: str, queue: str, sink: Sink) -> int:
+        number = await self._client.subscribe_sink(subject, queue, sink)
+        if self.up:
+            try:
+                async with asyncio.timeout(CLOSE_S):
+                    await self._client.sync()
+            except (TimeoutError, nats_errors.Error) as error:
+                await self._on_error(error)
         return number
 
     async def subscribe_inbox(self, sink: Sink) -> tuple[int, str]:
@@ -238,7 +249,7 @@ class Connection:
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.outbox.idle()
-                await asyncio.shield(self.spawn(self._client.flush(int(CLOSE_S)), "bus-flush"))
+                await asyncio.shield(self.spawn(self._client.sync(), "bus-flush"))
         except (TimeoutError, nats_errors.Error):
             log.warning("closing the bus with unsent messages", count=len(self.outbox))
 
@@ -249,5 +260,5 @@ class Connection:
             waiting.fail(Unavailable("the bus is closed"))
         for task in list(self._tasks):
             task.cancel()
-        await self._client.close()
+        await self._client.end()
         metrics.connected.set(0)

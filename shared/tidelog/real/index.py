@@ -1,8 +1,9 @@
 """The IndexStore port on RocksDB (rocksdict, raw mode; library-traps G16-G20).
 
-A write holds the interpreter for its whole length, so batches are cut small, the write-ahead log is
-off (the index is rebuilt from the segments), and every trigger that would make a write wait for a
-compaction is out of reach.
+A write holds the interpreter for its whole length, so batches are cut small, nothing is synced (the
+index is rebuilt from the segments), and every trigger that would make a write wait for a compaction
+is out of reach. The write-ahead log stays on: without it a write is a third cheaper, but each kill
+of the process would cost a scan of what the memtables held.
 """
 
 from __future__ import annotations

@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 import structlog
 from nats import errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 
 log = structlog.get_logger()
+
+SYNC_S = 2
 
 Sink = Callable[[bytes, bytes, bytes, bytes], None]
 """Takes subject, reply, payload and raw headers of a message; must not raise, never waits."""
@@ -61,11 +63,30 @@ class SinkClient(Client):
         if subscription is not None and not (self.is_closed or self.is_draining):
             await subscription.unsubscribe()
 
+    async def sync(self) -> None:
+        """Wait until the server has read all that was written before. nats-py's own `flush` lets
+        its PING overtake what is still in its buffer. Raises nats-py's errors."""
+        await self._flush_pending(force_flush=True)
+        await self.flush(SYNC_S)
+
     def forget_unsent(self) -> None:
         """Drop what was written for a connection that is gone: it would be sent out of time, after
         its sender was told that the outcome is unknown."""
         self._pending = []
         self._pending_data_size = 0
+
+    async def end(self) -> None:
+        """Close, and see that a reconnection under way really ends: nats-py swallows some of its
+        cancellations and then opens a connection that nobody closes."""
+        await self.close()
+        task = self._reconnection_task
+        for _ in range(20):
+            if task is None or task.done():
+                break
+            task.cancel()
+            await asyncio.wait([task], timeout=0.1)
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call]
 
     async def revive(self) -> None:
         """Start reconnecting again if nats-py's own task for it died of an unforeseen error."""
@@ -76,6 +97,12 @@ class SinkClient(Client):
             )
         elif self.is_connected and (self._reading_task is None or self._reading_task.done()):
             await self._process_op_err(errors.StaleConnectionError())
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        """nats-py forgets to close what a failed attempt to connect had opened."""
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call]
+        await super()._connect_to_server(s)
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes

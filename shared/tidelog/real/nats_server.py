@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import socket
 import sys
@@ -129,6 +130,8 @@ class EmbeddedNats:
             return False
         finally:
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     def _log_tail(self) -> str:
         try:

@@ -78,12 +78,19 @@ class JetStreamReader:
     # -- opening ----------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Only our side; the server's is made by the first `next_batch`."""
+        """Subscribe, and see that the stream is there. Raises StreamMissing, Unavailable."""
         self._number, self._inbox = await self._bus.connection.subscribe_inbox(self._on_message)
         cell = current_cell.get()
         if cell is not None:
             # A reader that its crashed actor left behind must not go on filling its buffer.
             self._guard = cell.actor.spawn(self._close_with_actor(), f"reader {self._stream}")
+        try:
+            await self._new_consumer()
+        except Purged:
+            self._restart = "start"
+        except BaseException:
+            await self.close()
+            raise
 
     async def _close_with_actor(self) -> None:
         try:
