@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.unit.applier.shapes import column, ddl, ranges, table
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
@@ -34,10 +35,17 @@ def test_a_column_moves_with_its_id() -> None:
     ]
 
 
-def test_a_converted_column_has_a_new_id_and_keeps_its_rows() -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ALTER TABLE `t` CHANGE COLUMN `a` `cc` DECIMAL(9,2)",
+        "alter table t change A CC decimal(9,2)",
+        'alter table "t" change column "a" "cc" decimal(9,2), comment = \'x\'',
+    ],
+)
+def test_a_converted_column_has_a_new_id_and_keeps_its_rows(query: str) -> None:
     before = table("t", ID, A, key=("id",))
     after = table("t", ID, column("cc", "decimal(9,2)", id=7), key=("id",))
-    query = "ALTER TABLE `t` CHANGE COLUMN `a` `cc` DECIMAL(9,2)"
     assert not diff(before, after, query).dropped_columns
     assert first_sql(before, after, query) == [
         "ALTER TABLE `d`.`t` CHANGE COLUMN `a` `cc` decimal(9,2) NULL DEFAULT NULL"

@@ -69,8 +69,7 @@ def hidden_name(table: TableStructure) -> str:
 def _steps(one: ops.Operation, ddl: DdlMessage, facts: Facts) -> list[Step]:
     match one:
         case ops.CreateDatabase():
-            options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-            return [_step(f"CREATE DATABASE IF NOT EXISTS {name(one.db)} {options}")]
+            return [_step(_database(one.db))]
         case ops.DropDatabase():
             return [_step(f"DROP DATABASE IF EXISTS {name(one.db)}")]
         case ops.Create():
@@ -84,7 +83,7 @@ def _steps(one: ops.Operation, ddl: DdlMessage, facts: Facts) -> list[Step]:
         case ops.Rename():
             old, new = (one.db_before, one.before), (one.db_after, one.after)
             sql = f"RENAME TABLE {table_name(*old)} TO {table_name(*new)}"
-            return [Step((Attempt(sql),), (old, new))]
+            return [Step((Attempt(sql),), (old, new), before=(_database(one.db_after),))]
         case ops.Alter():
             return _alter(one, ddl, facts)
         case ops.EmptyPartitions():
@@ -124,7 +123,12 @@ def _create(db: str, structure: TableStructure, facts: Facts) -> Step:
     )
     if sql != attempts[0].sql:
         attempts.append(Attempt(sql, f"table {label}: expressions, partitioning, foreign keys"))
-    return Step(tuple(attempts), ((db, structure.name),))
+    return Step(tuple(attempts), ((db, structure.name),), before=(_database(db),))
+
+
+def _database(db: str) -> str:
+    """A schema may be older than the feed; every table's text names its own character set."""
+    return f"CREATE DATABASE IF NOT EXISTS {name(db)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
 def _lost_keys(db: str, structure: TableStructure, flavor: Flavor) -> str:
@@ -174,7 +178,7 @@ def _recover(one: ops.Recover, facts: Facts) -> list[Step]:
     target = (one.db, one.structure.name)
     sql = f"RENAME TABLE {table_name(*hidden)} TO {table_name(*target)}"
     forget = f"DELETE FROM {DROPPED} WHERE table_id = {one.structure.id}"
-    return [Step((Attempt(sql),), (hidden, target), after=(forget,))]
+    return [Step((Attempt(sql),), (hidden, target), (_database(one.db),), (forget,))]
 
 
 def _alter(one: ops.Alter, ddl: DdlMessage, facts: Facts) -> list[Step]:

@@ -76,27 +76,36 @@ def _pairs(before: TableStructure, after: TableStructure, query: str) -> dict[st
     the query says it renames.
     """
     ids = {column.id: column for column in before.columns if column.id}
-    names = {column.name: column for column in before.columns}
+    names = {column.name.lower(): column for column in before.columns}
     pairs = {column.name: ids[column.id] for column in after.columns if column.id in ids}
     taken = {column.name for column in pairs.values()}
     sources = {new: old for old, new in renamed_columns(query)}
     for column in after.columns:
-        for name in (column.name, sources.get(column.name, "")):
-            if column.name not in pairs and name in names and name not in taken:
-                pairs[column.name] = names[name]
-                taken.add(name)
+        for name in (column.name.lower(), sources.get(column.name.lower(), "")):
+            old = names.get(name)
+            if column.name not in pairs and old is not None and old.name not in taken:
+                pairs[column.name] = old
+                taken.add(old.name)
     return pairs
 
 
-_NAME = r"`((?:[^`]|``)+)`"
+_NAME = r"(`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\",;()]+)"
 _CHANGE = re.compile(rf"\bCHANGE\s+(?:COLUMN\s+)?{_NAME}\s+{_NAME}", re.IGNORECASE)
 _RENAME = re.compile(rf"\bRENAME\s+COLUMN\s+{_NAME}\s+TO\s+{_NAME}", re.IGNORECASE)
 
 
 def renamed_columns(query: str) -> list[tuple[str, str]]:
-    """(old, new) names in `CHANGE COLUMN` and `RENAME COLUMN` of TiDB's normalised text."""
+    """(old, new) names in `CHANGE COLUMN` and `RENAME COLUMN`, in lower case. The text may be
+    TiDB's normalised one or the user's own."""
     found = _CHANGE.findall(query) + _RENAME.findall(query)
-    return [(old.replace("``", "`"), new.replace("``", "`")) for old, new in found]
+    return [(_bare(old), _bare(new)) for old, new in found]
+
+
+def _bare(name: str) -> str:
+    quote = name[0]
+    if quote in '`"':
+        name = name[1:-1].replace(quote * 2, quote)
+    return name.lower()
 
 
 def _columns(
