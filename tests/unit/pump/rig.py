@@ -94,12 +94,13 @@ class Client:
         self.bus = bus
         self.node = node
         self.cluster_id = CLUSTER_ID
+        self.timeout_s = 5.0
 
     async def write(self, *payloads: bytes, cluster_id: int | None = None) -> list[WriteResult]:
         cluster_id = self.cluster_id if cluster_id is None else cluster_id
         body = WriteBatch(cluster_id=cluster_id, payloads=payloads).SerializeToString()
         subject = subjects.pump(CLUSTER, self.node, "write")
-        answer = await self.bus.request(subject, body, timeout_s=5.0)
+        answer = await self.bus.request(subject, body, timeout_s=self.timeout_s)
         return list(WriteBatchResult.FromString(answer.data).results)
 
     async def done(self, *payloads: bytes) -> None:
@@ -111,7 +112,7 @@ class Client:
         wanted: dict[str, Any] = {"max_bytes": 512 << 10, "wait_ms": 200, "feed": "f"} | fields
         body = PullRequest(after_ts=after_ts, **wanted).SerializeToString()
         subject = subjects.pump(CLUSTER, self.node, "pull")
-        answer = await self.bus.request(subject, body, timeout_s=5.0)
+        answer = await self.bus.request(subject, body, timeout_s=self.timeout_s)
         return PullFrame.FromString(answer.data)
 
     async def pull_up_to(self, commit_ts: int, after_ts: int = 0, **fields: Any) -> list[PulledTxn]:
@@ -139,7 +140,7 @@ class Client:
     async def control(self, verb: str, ts: int = 0) -> dict[str, Any]:
         body = msgspec.json.encode({"verb": verb, "ts": ts})
         subject = subjects.pump(CLUSTER, self.node, "control")
-        answer = await self.bus.request(subject, body, timeout_s=5.0)
+        answer = await self.bus.request(subject, body, timeout_s=self.timeout_s)
         return msgspec.json.decode(answer.data, type=dict[str, Any])
 
     async def until_state(self, start_ts: int, state: str) -> None:

@@ -75,6 +75,8 @@ def test_nothing_appears_below_resolved(seed: int, oracle: str) -> None:
     async def main(world: World) -> None:
         config = msgspec.structs.replace(CONFIG, oracle=oracle, fake_interval_s=0.5)
         registry, client = await start(world, config)
+        # Short, so that the reader is back as soon as the Pump, before the late Commits.
+        client.timeout_s = 0.4
         upstream, found = Upstream(world, registry, client), dict[int, int]()
         reading = asyncio.create_task(read(client, registry, found))
         writing = [asyncio.create_task(upstream.write()) for _ in range(WRITERS)]
