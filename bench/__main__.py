@@ -1,4 +1,7 @@
-"""`python -m bench [NAME…] [--json FILE] [--quick]`: limits, pump, backlog, latency."""
+"""`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
+
+Names: limits, pump, backlog, latency.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from rich.console import Console
 
 from bench import backlog, chart, latency, limits, limits_sql, pump, report
 from bench.figure import Figure, Limit
+from bench.stage import OUT
 from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
 
-OUT = Path(__file__).parent / "out"
 NAMES = ("limits", "pump", "backlog", "latency")
 WIDTH = 170
 """Of the tables in a log."""
@@ -30,6 +33,9 @@ def arguments(argv: list[str]) -> Namespace:
     parser.add_argument("--json", type=Path, default=OUT / "bench.json", help="where to")
     parser.add_argument("--svg", type=Path, default=OUT / "bench.svg", help="where to")
     parser.add_argument("--dir", type=Path, help="where to put the servers' data (a real disk)")
+    parser.add_argument(
+        "--profile", default="", metavar="SERVICE", help="watch pump, drainer or applier by py-spy"
+    )
     chosen = parser.parse_args(argv)
     unknown = [name for name in chosen.names if name not in NAMES]
     if unknown:
@@ -40,11 +46,12 @@ def arguments(argv: list[str]) -> Namespace:
 class Bench:
     """One run: the limits first, then what was asked for beside them."""
 
-    def __init__(self, console: Console, names: list[str], directory: Path, *, quick: bool) -> None:
+    def __init__(self, console: Console, args: Namespace, directory: Path) -> None:
         self._console = console
-        self._names = names or list(NAMES)
+        self._names = args.names or list(NAMES)
         self._directory = directory
-        self._share = 0.25 if quick else 1.0
+        self._share = 0.25 if args.quick else 1.0
+        self._profile = args.profile
         self._servers = ExitStack()
         self._db: MariaDb | None = None
         self.limits: dict[str, Limit] = {}
@@ -69,17 +76,17 @@ class Bench:
             if self._wants("pump"):
                 self._say("pump")
                 self.figures += await pump.measure(
-                    self._directory / "pump", self.limits, 5 * self._share
+                    self._directory / "pump", self.limits, 5 * self._share, self._profile
                 )
             if self._wants("backlog"):
                 self._say("backlog")
                 self.figures += await backlog.measure(
-                    self._directory, self.db, self.limits, self._share
+                    self._directory, self.db, self.limits, self._share, self._profile
                 )
             if self._wants("latency"):
                 self._say("latency")
                 self.figures += await latency.measure(
-                    self._directory / "latency", self.db, self.limits, self._share
+                    self._directory / "latency", self.db, self.limits, self._share, self._profile
                 )
 
     async def _measure_limits(self) -> None:
@@ -97,7 +104,7 @@ class Bench:
 
 async def main(args: Namespace, console: Console) -> None:
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=args.dir) as place:
-        bench = Bench(console, args.names, Path(place), quick=args.quick)
+        bench = Bench(console, args, Path(place))
         try:
             await bench.run()
         finally:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import aiomysql
-import msgspec
 
 from bench.figure import Figure, Limit
 from bench.limits_sql import connect, run
@@ -22,7 +21,7 @@ from bench.stage import Stage
 from bench.tables import DATABASE, BenchTable
 from bench.upstream import Changes, Upstream
 from tests.servers import MariaDb
-from tidelog.changes import Marker
+from tidelog.changes import H_LAST_TS
 from tidelog.errors import StreamMissing
 from tidelog.subjects import changes_stream, changes_txn
 
@@ -99,12 +98,12 @@ async def write(upstream: Upstream, kind: Kind, share: float) -> Backlog:
 
 
 async def measure(
-    directory: Path, db: MariaDb, limits: Mapping[str, Limit], share: float
+    directory: Path, db: MariaDb, limits: Mapping[str, Limit], share: float, profile: str = ""
 ) -> list[Figure]:
     figures: list[Figure] = []
     for kind in KINDS:
         url = f"mysql://{db.user}:{db.password}@{db.host}:{db.port}/"
-        async with Stage(directory / kind.key, url, pumps=2) as stage:
+        async with Stage(directory / kind.key, url, pumps=2, profile=profile) as stage:
             stage.watch("mariadb", db.pid)
             await stage.start("registry", *stage.pumps)
             backlog = await write(Upstream(stage.bus, stage.pumps), kind, share)
@@ -206,8 +205,7 @@ class Published:
             return 0
         if message is None:
             return 0
-        last = msgspec.json.decode(message.data, type=Marker).txns[-1].commit_ts
-        return bisect.bisect_right(self._commit_ts, last)
+        return bisect.bisect_right(self._commit_ts, int(message.headers[H_LAST_TS]))
 
 
 class Applied:

@@ -99,7 +99,7 @@ def floor(limits: Mapping[str, Limit]) -> Limit:
 
 
 async def measure(
-    directory: Path, db: MariaDb, limits: Mapping[str, Limit], share: float
+    directory: Path, db: MariaDb, limits: Mapping[str, Limit], share: float, profile: str = ""
 ) -> list[Figure]:
     url = f"mysql://{db.user}:{db.password}@{db.host}:{db.port}/"
     connection = await connect(db)
@@ -108,7 +108,7 @@ async def measure(
             for schema in (DATABASE, "tidb_binlog"):
                 await cursor.execute(f"CREATE OR REPLACE DATABASE {schema}")
                 await cursor.execute(f"DROP DATABASE {schema}")
-        async with Stage(directory, url, pumps=PUMPS) as stage:
+        async with Stage(directory, url, pumps=PUMPS, profile=profile) as stage:
             stage.watch("mariadb", db.pid)
             await stage.start("registry", *stage.pumps, "drainer", "applier")
             upstream = Upstream(stage.bus, stage.pumps)

@@ -81,8 +81,10 @@ def by_client(client: PumpClient) -> Write:
     return write
 
 
-async def measure(directory: Path, limits: Mapping[str, Limit], seconds: float) -> list[Figure]:
-    async with Stage(directory, oracle="follow") as stage:
+async def measure(
+    directory: Path, limits: Mapping[str, Limit], seconds: float, profile: str = ""
+) -> list[Figure]:
+    async with Stage(directory, oracle="follow", profile=profile) as stage:
         await stage.start("registry", "pump-1")
         timestamps = Timestamps(RealClock().wall_ms())
         figures = [

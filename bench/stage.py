@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from typing import Any, Self
 
 import msgspec
 
+from bench.profile import Profiler
 from tidelog.messages import ONLINE
 from tidelog.real.bus import NatsBus
 from tidelog.real.nats_server import EmbeddedNats, free_port
@@ -26,6 +28,7 @@ from tidelog.real.processes import RealProcesses
 from tidelog_cli.state_file import PumpAt
 from tidelog_cli.topology import Child, Options, Service, plan
 
+OUT = Path(__file__).parent / "out"
 READY_S = 60.0
 CLUSTER = "bench"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -45,8 +48,15 @@ class Stage:
     crash is part of is none."""
 
     def __init__(
-        self, directory: Path, downstream: str = "", *, pumps: int = 1, oracle: str = "embedded"
+        self,
+        directory: Path,
+        downstream: str = "",
+        *,
+        pumps: int = 1,
+        oracle: str = "embedded",
+        profile: str = "",
     ) -> None:
+        """`profile`: services whose name begins so are watched by py-spy."""
         self._directory = directory
         self._processes = RealProcesses()
         self._nats = EmbeddedNats(directory / "nats", processes=self._processes)
@@ -61,6 +71,8 @@ class Stage:
         self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._others: dict[str, int] = {"bench": os.getpid()}
+        self._profile = profile
+        self._profilers: dict[str, Profiler] = {}
         self.bus: NatsBus
 
     @property
@@ -110,6 +122,9 @@ class Stage:
             self._children[name] = child
             self._tasks[name] = asyncio.get_running_loop().create_task(child.keep(lambda: None))
             await self._ready(child, self._tasks[name])
+            if self._profile and name.startswith(self._profile):
+                target = OUT / f"profile-{self._directory.name}-{name}.txt"
+                self._profilers[name] = Profiler(self.pid(name), target)
 
     async def _ready(self, child: Child, task: asyncio.Task[None]) -> None:
         loop = asyncio.get_running_loop()
@@ -128,6 +143,9 @@ class Stage:
     async def stop(self, name: str) -> None:
         """In order. Raises if it had died meanwhile."""
         child, task = self._children.pop(name), self._tasks.pop(name)
+        if name in self._profilers:
+            lines = self._profilers.pop(name).stop()
+            sys.stderr.write("\n".join([f"{name}: processor time", *lines, ""]))
         await child.stop()
         task.cancel()
         with suppress(asyncio.CancelledError):
