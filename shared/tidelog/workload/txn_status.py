@@ -7,9 +7,12 @@ import msgspec
 from tidelog.actor import Actor
 from tidelog.errors import TidelogError, UnparsablePayload
 from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode, encode, encode_error
-from tidelog.ports import Bus, Request, Subscription
+from tidelog.ports import Bus, Clock, Request, Subscription
 from tidelog.subjects import txnstatus
 from tidelog.workload.outcomes import Outcomes
+
+
+RETRY_S = 0.2
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -17,7 +20,8 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class TxnStatusServer(Actor[Ask]):
-    def __init__(self, bus: Bus, cluster: str, outcomes: Outcomes) -> None:
+    def __init__(self, bus: Bus, clock: Clock, cluster: str, outcomes: Outcomes) -> None:
+        self._clock = clock
         self._bus = bus
         self._subject = txnstatus(cluster)
         self._outcomes = outcomes
@@ -29,8 +33,7 @@ class TxnStatusServer(Actor[Ask]):
             try:
                 self._served = await self._bus.serve(self._subject, self._receive)
             except TidelogError:
-                # Not connected yet: `serve` has waited its own time already.
-                continue
+                await self._clock.sleep(RETRY_S)
 
     async def _receive(self, request: Request) -> None:
         await self.self_ref.tell(Ask(request))

@@ -81,7 +81,9 @@ class Workload:
         await self.supervisor().run(stop)
 
     def _txn_status(self) -> TxnStatusServer:
-        return TxnStatusServer(self._ports.bus, self.config.cluster, self.outcomes)
+        return TxnStatusServer(
+            self._ports.bus, self._ports.clock, self.config.cluster, self.outcomes
+        )
 
     def end(self) -> None:
         """Start no more transactions; those begun are carried to their end."""
