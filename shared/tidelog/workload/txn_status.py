@@ -11,7 +11,6 @@ from tidelog.ports import Bus, Clock, Request, Subscription
 from tidelog.subjects import txnstatus
 from tidelog.workload.outcomes import Outcomes
 
-
 RETRY_S = 0.2
 
 
