@@ -1,0 +1,80 @@
+"""What a Drainer leaves in a feed's stream, published by hand."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.unit.applier.shapes import column, ddl, table
+from tidelog import changes, subjects
+from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
+from tidelog.kv import Bucket
+from tidelog.ports import Bus, Outgoing, StreamConfig
+
+FEED = "shop"
+T = table("t", column("id", "int(11)"), column("v", "int(11)"), key=("id",), number=10)
+BAG = table("bag", column("v", "int(11)"), number=11)
+
+
+class Publisher:
+    """What a Drainer leaves in the stream."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.stream = subjects.changes_stream(FEED)
+        self.commit_ts = 0
+
+    async def begin(self) -> None:
+        await self._bus.stream_create(StreamConfig(self.stream, (f"changes.{FEED}.>",)))
+        bucket = Bucket(self._bus, subjects.schemas_bucket(FEED))
+        await bucket.create()
+        for one in (T, BAG):
+            key = changes.schema_key("d", one.name, one.version)
+            await bucket.put(key, msgspec.json.encode(one))
+        for one in (T, BAG):
+            await self.ddl(ddl("create_table", (None, one)))
+
+    async def ddl(self, message: DdlMessage) -> None:
+        commit_ts = self.commit_ts + 1
+        message = msgspec.structs.replace(message, commit_ts=commit_ts)
+        subject = subjects.changes_ddl(FEED, "d", "t")
+        await self._batch(commit_ts, [Outgoing(subject, msgspec.json.encode(message))])
+
+    async def rows(self, **events: list[Event]) -> None:
+        """One transaction: events by table, whose commit_ts is filled in."""
+        commit_ts = self.commit_ts + 1
+        bodies = []
+        for name, found in events.items():
+            stamped = [msgspec.structs.replace(event, commit_ts=commit_ts) for event in found]
+            body = RowMessage("d", name, 1, stamped)
+            subject = subjects.changes_row(FEED, "d", name)
+            bodies.append(Outgoing(subject, msgspec.json.encode(body)))
+        await self._batch(commit_ts, bodies)
+
+    async def watermark(self, resolved_ts: int) -> None:
+        body = Watermark(resolved_ts, self.commit_ts)
+        self.commit_ts = resolved_ts
+        headers = {changes.H_LAST_TS: str(resolved_ts)}
+        subject = subjects.changes_watermark(FEED)
+        message = Outgoing(subject, msgspec.json.encode(body), headers)
+        await self._bus.append(self.stream, [message])
+
+    async def _batch(self, commit_ts: int, bodies: list[Outgoing]) -> None:
+        attempt = f"a{commit_ts}"
+        messages = [
+            Outgoing(
+                one.subject, one.data, {changes.H_ATTEMPT: attempt, changes.H_INDEX: str(index)}
+            )
+            for index, one in enumerate(bodies)
+        ]
+        marker = Marker(
+            attempt, len(messages), self.commit_ts, [MarkedTxn(commit_ts, commit_ts, 1)]
+        )
+        headers = {changes.H_LAST_TS: str(commit_ts), changes.H_ATTEMPT: attempt}
+        subject = subjects.changes_txn(FEED)
+        messages.append(Outgoing(subject, msgspec.json.encode(marker), headers))
+        await self._bus.append(self.stream, messages)
+        self.commit_ts = commit_ts
+
+
+def create(key: int, value: int) -> Event:
+    return Event("c", 0, {"id": key}, None, {"id": key, "v": value})
