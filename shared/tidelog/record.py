@@ -35,7 +35,7 @@ class Header(NamedTuple):
 
 class Split(NamedTuple):
     """What `split` found: whole records as (offset of the header, payload), the bytes they take,
-    and what stopped it: "" (the data ends within a record, or exactly), "magic", "length", "crc"."""
+    and what stopped it: "" (the data ends there or within a record), "magic", "length", "crc"."""
 
     records: list[tuple[int, memoryview]]
     consumed: int
