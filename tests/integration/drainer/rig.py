@@ -41,14 +41,15 @@ class Rig:
             node_id="d1", cluster=CLUSTER, feed=FEED, lease_s=0.2, data_dir=str(directory)
         )
 
-    def ports(self) -> Ports:
-        ports = real_ports(self.config, RealDisk(self.directory), self.bus)
+    def ports(self, node: str) -> Ports:
+        ports = real_ports(self.config, RealDisk(self.directory / node), self.bus)
         return replace(ports, open_ddl_history=lambda _: self.history)
 
     @contextlib.asynccontextmanager
     async def drainer(self, **changed: object) -> AsyncIterator[Callable[[], dict[str, object]]]:
         """Run the real tree; yields its status."""
-        tree = build(msgspec.structs.replace(self.config, **changed), self.ports())
+        config = msgspec.structs.replace(self.config, **changed)
+        tree = build(config, self.ports(config.node))
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(tree.run(stop))
         try:

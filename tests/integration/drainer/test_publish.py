@@ -160,3 +160,23 @@ def test_server_killed_in_mid_run(tmp_path: Path) -> None:
                 assert commit_times(await rig.read(len(golden()))) == golden()
 
         run(server.url, tmp_path / "drainer", Recorded(), body)
+
+
+def test_of_two_drainers_one_is_fenced(tmp_path: Path) -> None:
+    async def body(rig: Rig) -> None:
+        txns = recorded()
+        pump = await rig.registry.pump("pump-1")
+        async with rig.drainer(node_id="d1") as first, rig.drainer(node_id="d2") as second:
+            for at in range(0, len(txns), 100):
+                pump.commit(txns[at : at + 100], txns[min(at + 99, len(txns) - 1)][0])
+                await asyncio.sleep(0.005)
+            assert commit_times(await rig.read(len(golden()))) == golden()
+
+            def fenced() -> list[bool]:
+                errors = [str(status()["publisher"]["error"]) for status in (first, second)]  # type: ignore[index]
+                return ["stop one of the two" in error for error in errors]
+
+            await until(lambda: sum(fenced()) == 1, "one of the two is fenced")
+
+    with nats_server(tmp_path) as server:
+        run(server.url, tmp_path / "drainer", Recorded(), body)
