@@ -166,7 +166,8 @@ class Cluster:
         return (
             f"committed up to {self.ledger.last_commit_ts}, stream {self.checker.position},"
             f" checkpoint {checkpoint}, load {self.workload.counts},"
-            f" client {self.workload.client.status()}"
+            f" client {self.workload.client.status()}\n"
+            + "\n".join(f"  {node.name}: {node.status()}" for node in self.services)
         )
 
     async def _verdict(self) -> None:

@@ -62,6 +62,11 @@ class Node:
     def running(self) -> bool:
         return self._task is not None and not self._task.done()
 
+    def status(self) -> object:
+        """What the service says of itself, if it runs and says anything."""
+        status = getattr(self.service, "status", None)
+        return status() if self.running and callable(status) else "not running"
+
     @property
     def bus(self) -> SimBus:
         if self._bus is None:

@@ -1,0 +1,159 @@
+"""Whole clusters under faults: nothing lost, doubled, disordered; every seed is one run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.cluster import Cluster, play
+from tests.simulation.plan import ACTIONS, draw
+from tests.simulation.run import quiet
+from tidelog.changes import Event
+from tidelog.sim import World, run
+from tidelog.sim.checker import Findings, Ledger, StreamChecker, compare_contents
+from tidelog.sim.disk import SimFile
+from tidelog.sim.tables import SimTable
+from tidelog.workload import Committed
+from tidelog_drainer.merger import Merger, Txn
+from tidelog_pump.sorter import Sorter
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(16)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> None:
+    quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history_is_clean(seed: int) -> None:
+    history = play(seed)
+    assert history.findings.clean, history.findings.text(seed)
+    assert history.transactions >= 10, "a quiet run proves nothing"
+
+
+def _digests(hash_seed: str, seeds: list[int]) -> list[str]:
+    script = (
+        "import sys\n"
+        "from tests.simulation.run import quiet\n"
+        "from tests.simulation.cluster import play\n"
+        "quiet()\n"
+        "for seed in map(int, sys.argv[1:]):\n"
+        "    print(seed, play(seed).digest)\n"
+    )
+    env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run(
+        [sys.executable, "-c", script, *map(str, seeds)],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return found.stdout.splitlines()
+
+
+def test_a_seed_is_the_same_history_under_any_hash_seed_and_in_any_order() -> None:
+    seeds = [1, 2, 3]
+    forth, back = _digests("1", seeds), _digests("2", seeds[::-1])
+    assert forth == back[::-1]
+    assert len(set(forth)) == 3
+
+
+def test_seeds_cover_every_kind_of_fault_and_topology() -> None:
+    plans = [draw(seed) for seed in range(60)]
+    assert {plan.pumps for plan in plans} == {1, 2, 3, 4}
+    assert {action for p in plans for action, weight in p.faults.items() if weight} == set(ACTIONS)
+    assert any(not plan.faults for plan in plans)
+
+
+def test_the_checker_finds_a_loss_a_double_and_a_stranger() -> None:
+    ledger = Ledger()
+    entries = [Committed(ts, ts - 1, "rows", 0, "") for ts in (10, 20, 30)]
+    for entry in entries:
+        ledger.add(entry)
+    checker = StreamChecker(Findings())
+    checker.finish(ledger)
+    assert len(checker.findings.loss) == 3
+    with pytest.raises(AssertionError, match="twice"):
+        ledger.add(Committed(10, 5, "rows"))
+
+    findings = Findings()
+    compare_contents(findings, {"t": [b"a", b"b", b"b"]}, {"t": [b"b", b"c"], "u": [b"x"]})
+    assert findings.loss == ["t: 2 rows missing, first b'a'"]
+    assert findings.duplicates == [
+        "t: 1 rows too many, first b'c'",
+        "u: 1 rows too many, first b'x'",
+    ]
+
+
+def _caught(seeds: range) -> bool:
+    """Does one of these seeds, the first that can, find something?"""
+    return any(not play(seed).findings.clean for seed in seeds)
+
+
+def test_a_drainer_that_drops_a_transaction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Merger.take
+    calls = 0
+
+    def lossy(self: Merger, upto: int) -> list[Txn]:
+        nonlocal calls
+        taken = take(self, upto)
+        calls += bool(taken)
+        return taken[:-1] if calls % 5 == 0 else taken
+
+    monkeypatch.setattr(Merger, "take", lossy)
+    assert play(1).findings.loss
+
+
+def test_a_row_applied_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply = SimTable.apply
+    calls = 0
+
+    def twice(self: SimTable, event: Event) -> None:
+        nonlocal calls
+        calls += 1
+        apply(self, event)
+        if calls == 20:
+            apply(self, event)
+
+    monkeypatch.setattr(SimTable, "apply", twice)
+    assert play(0).findings.duplicates
+
+
+def test_a_pump_that_acks_before_it_syncs_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lie(self: SimFile) -> None:
+        await self._disk._take_time(self._disk.faults.sync_s)
+
+    monkeypatch.setattr(SimFile, "sync", lie)
+    assert _caught(range(12))
+
+
+def test_a_resolved_ts_that_ignores_open_prewrites_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hasty(self: Sorter) -> bool:
+        moved = self.high.value > self.resolved
+        self.resolved = max(self.resolved, self.high.value)
+        return moved
+
+    monkeypatch.setattr(Sorter, "advance", hasty)
+    assert _caught(range(12))
+
+
+def test_the_load_reaches_the_downstream_without_faults() -> None:
+    async def main(world: World) -> Cluster:
+        plan = next(draw(seed) for seed in range(200) if not draw(seed).faults)
+        cluster = Cluster(world, plan)
+        await cluster.live()
+        return cluster
+
+    cluster = run(main, 3)
+    assert cluster.findings.clean, cluster.findings.text(3)
+    assert cluster.database.commits > 5
+    assert cluster.chaos.faults - cluster.database.faulted == 0
