@@ -5,6 +5,7 @@ Names: limits, pump, backlog, latency.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
@@ -40,6 +41,8 @@ def arguments(argv: list[str]) -> Namespace:
     unknown = [name for name in chosen.names if name not in NAMES]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(NAMES)}")
+    if chosen.profile and shutil.which("py-spy") is None:
+        parser.error("--profile needs py-spy in PATH (pip install py-spy)")
     return chosen
 
 

@@ -184,7 +184,7 @@ class Run:
             limit,
             aim,
             original=original,
-            cpu=cpu.cores(),
+            usage=cpu.usage(),
             note=f"{rate:.0f} txn/s, {rate * each:.0f} rows/s",
         )
 

@@ -30,10 +30,17 @@ class Limit(msgspec.Struct, frozen=True):
     spread: Spread | None = None
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """By process: cores it was busy with, and the share of the time that its main thread was ready
+    and had no core (others used the machine)."""
+
+    cores: Mapping[str, float]
+    starved: Mapping[str, float]
+
+
 class Figure(msgspec.Struct, frozen=True):
-    """One measured figure. `aim` in `unit`; with `of_limit` it is a share of the limit instead.
-    `original`: the Go original on the reference machine, as text. `cpu`: cores that each process
-    was busy with meanwhile."""
+    """One measured figure. `aim` in `unit`; `aim_of_limit` is a share of the limit instead.
+    `original`: the Go original on the reference machine, as text."""
 
     section: str
     name: str
@@ -45,7 +52,7 @@ class Figure(msgspec.Struct, frozen=True):
     lower_is_better: bool = False
     original: str = ""
     spread: Spread | None = None
-    cpu: Mapping[str, float] = {}
+    usage: Usage | None = None
     note: str = ""
 
     @property

@@ -176,7 +176,7 @@ class Run:
         # A row may be seen before the Commit's answer has come back: that is no time at all.
         found = spread([max(0.0, self._watcher.seen[r] - self._acked[r]) for r in rows])
         where = "spread" if len(pumps) > 1 else "on one Pump"
-        cores = cpu.cores()
+        usage = cpu.usage()
         return [
             Figure(
                 SECTION,
@@ -188,7 +188,7 @@ class Run:
                 lower_is_better=True,
                 original=rate.original,
                 spread=found,
-                cpu=cores,
+                usage=usage if name == "p50" else None,
                 note=f"{count} transactions",
             )
             for name, value, aim in (

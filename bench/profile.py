@@ -57,8 +57,7 @@ class Profiler:
 
     def __init__(self, pid: int, target: Path) -> None:
         program = shutil.which("py-spy")
-        if program is None:
-            raise RuntimeError("--profile needs py-spy in PATH")
+        assert program is not None, "the arguments are checked for it"
         target.parent.mkdir(parents=True, exist_ok=True)
         self.target = target
         options = ["--format", "raw", "--function", "--gil", "--rate", str(PER_SECOND)]

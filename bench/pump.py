@@ -138,5 +138,5 @@ async def _one(
         of_limit,
         original={1: "1.8k (p50 0.53, p99 1.1)"}.get(flight, ORIGINAL),
         spread=load.spread,
-        cpu=cpu.cores(),
+        usage=cpu.usage(),
     )

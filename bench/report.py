@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.figure import Figure, Limit, Spread
+from bench.figure import Figure, Limit, Spread, Usage
 
 SMALL = 100
 
@@ -40,11 +40,17 @@ def aim(figure: Figure) -> str:
     return f"[{'green' if figure.reached else 'red'}]{text}[/]"
 
 
-def costs(figure: Figure) -> str:
+def costs(usage: Usage, rate: float) -> str:
     """Microseconds of processor time per unit, by process, the dearest first."""
-    each = {name: share / figure.value * 1e6 for name, share in figure.cpu.items()}
+    each = {name: share / rate * 1e6 for name, share in usage.cores.items()}
     dearest = sorted(each.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {number(us)}" for name, us in dearest if us >= 0.5)
+
+
+def starved(usage: Usage) -> str:
+    """Who waited for a core, the longest first."""
+    longest = sorted(usage.starved.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share:.0%}" for name, share in longest if share >= 0.05)
 
 
 def limits_table(limits: Sequence[Limit]) -> Table:
@@ -77,12 +83,19 @@ def figures_table(figures: Sequence[Figure]) -> Table:
 
 
 def costs_table(figures: Sequence[Figure]) -> Table:
-    """Processor time does not depend on who else uses the machine, as rates do."""
-    table = Table("figure", "busy cores", "processor time each, µs", "remark")
+    """Processor time depends little on who else uses the machine, as rates do."""
+    table = Table("figure", "busy cores", "processor time each, µs", "had no core", "remark")
     for figure in figures:
-        if figure.cpu and not figure.lower_is_better:
-            busy = number(sum(figure.cpu.values()))
-            table.add_row(f"{figure.section}: {figure.name}", busy, costs(figure), figure.note)
+        usage = figure.usage
+        if usage is None:
+            continue
+        table.add_row(
+            f"{figure.section}: {figure.name}",
+            number(sum(usage.cores.values())),
+            "" if figure.lower_is_better else costs(usage, figure.value),
+            starved(usage),
+            figure.note,
+        )
     return table
 
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import msgspec
 
+from bench.figure import Usage
 from bench.profile import Profiler
 from tidelog.messages import ONLINE
 from tidelog.real.bus import NatsBus
@@ -41,6 +42,14 @@ def cpu_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def queued_seconds(pid: int) -> float:
+    """Time that the main thread was ready and had no core; 0 where the kernel doesn't tell."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 class Stage:
@@ -175,20 +184,21 @@ class Stage:
 
 
 class Cpu:
-    """Processor time of processes since it was made."""
+    """What processes had of the machine since this was made."""
 
     def __init__(self, pids: Mapping[str, int]) -> None:
         self._pids = pids
         self._began = asyncio.get_running_loop().time()
-        self._first = {name: cpu_seconds(pid) for name, pid in pids.items()}
+        self._used = {name: cpu_seconds(pid) for name, pid in pids.items()}
+        self._queued = {name: queued_seconds(pid) for name, pid in pids.items()}
 
-    def cores(self) -> dict[str, float]:
-        """Cores that each was busy with, on average."""
+    def usage(self) -> Usage:
+        """Averages until now."""
         seconds = asyncio.get_running_loop().time() - self._began
-        return {
-            name: round((cpu_seconds(pid) - self._first[name]) / seconds, 3)
-            for name, pid in self._pids.items()
-        }
+        return Usage(
+            {n: (cpu_seconds(pid) - self._used[n]) / seconds for n, pid in self._pids.items()},
+            {n: (queued_seconds(pid) - self._queued[n]) / seconds for n, pid in self._pids.items()},
+        )
 
 
 def is_ready(url: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from bench import chart, report
-from bench.figure import Figure, Limit, Spread, median, quantile, spread
+from bench.figure import Figure, Limit, Spread, Usage, median, quantile, spread
 from bench.load import closed_loop
 from bench.profile import parse
 from bench.progress import Sample, follow, speed
@@ -52,13 +52,13 @@ def test_a_latency_reaches_its_aim_from_above() -> None:
 
 
 def test_the_table_names_everything_beside_the_figure() -> None:
-    shown = Console(width=200, record=True, quiet=True)
+    shown = Console(width=200, quiet=True)
     found = figure(
         3100.0,
         aim_of_limit=0.75,
         original="24.3k",
         spread=Spread(9, 1.5, 7.25, 9.0),
-        cpu={"pump-1": 0.62, "nats": 0.0},
+        usage=Usage({"pump-1": 0.62, "nats": 0.0}, {"pump-1": 0.31, "nats": 0.01}),
         note="a remark",
     )
     with shown.capture() as captured:
@@ -74,7 +74,8 @@ def test_the_table_names_everything_beside_the_figure() -> None:
         "remark",
     ):
         assert part in text
-    assert report.costs(found) == "pump-1 200"
+    assert found.usage is not None
+    assert report.costs(found.usage, found.value) == "pump-1 200"
 
 
 def test_json_holds_ratio_and_verdict(tmp_path: Path) -> None:
