@@ -94,6 +94,9 @@ class Segments:
             return
         last = self._fids[-1]
         if self._footer(last) is not None:
+            # Written, but perhaps by a process that died before its sync: once it is not the last
+            # segment, nobody may cut a torn footer off it any more.
+            await self._files[last].sync()
             await self._create(last + 1)
             return
         await self._mend(last, synced_offset if synced_fid == last else 0)
