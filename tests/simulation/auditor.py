@@ -7,7 +7,7 @@ the checker's, which outlives the process.
 from __future__ import annotations
 
 from tidelog.actor import Actor
-from tidelog.change_reader import ChangeReader
+from tidelog.change_reader import ChangeReader, Gap
 from tidelog.config import ServiceConfig
 from tidelog.membership import Membership
 from tidelog.messages import APPLIER, ONLINE, Consumer, Heartbeat, NodeStatus
@@ -30,7 +30,13 @@ class Auditor(Actor[None]):
 
     async def _read(self) -> None:
         while True:
-            for change in await self._reader.next():
+            try:
+                changes = await self._reader.next()
+            except Gap as gap:
+                # A registered consumer never has to ask for a refill: the Drainer begins below it.
+                self._checker.findings.gaps.append(str(gap))
+                raise
+            for change in changes:
                 self._checker.take(change)
 
 
