@@ -53,6 +53,8 @@ class Figure(msgspec.Struct, frozen=True):
     original: str = ""
     spread: Spread | None = None
     usage: Usage | None = None
+    units_per_s: float = 0.0
+    """What the usage is divided by; 0 = `value`."""
     note: str = ""
 
     @property

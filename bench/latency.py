@@ -189,6 +189,7 @@ class Run:
                 original=rate.original,
                 spread=found,
                 usage=usage if name == "p50" else None,
+                units_per_s=rate.per_second,
                 note=f"{count} transactions",
             )
             for name, value, aim in (

@@ -92,7 +92,7 @@ def costs_table(figures: Sequence[Figure]) -> Table:
         table.add_row(
             f"{figure.section}: {figure.name}",
             number(sum(usage.cores.values())),
-            "" if figure.lower_is_better else costs(usage, figure.value),
+            costs(usage, figure.units_per_s or figure.value),
             starved(usage),
             figure.note,
         )
