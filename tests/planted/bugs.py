@@ -1,0 +1,160 @@
+"""Each bug breaks one safety step by a small edit of the sources. An edit that no longer fits is an
+error: the bug then has to be planted anew, where the step is now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PUMP = "services/pump/tidelog_pump"
+DRAINER = "services/drainer/tidelog_drainer"
+APPLIER = "services/applier/tidelog_applier"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace `old`, which occurs exactly once in `path`, by `new`."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`breaks` names the rule of design section 4, 5 or 7 that the edits break."""
+
+    name: str
+    breaks: str
+    edits: tuple[Edit, ...]
+
+
+BUGS = (
+    Bug(
+        "ack-before-sync",
+        "I1: a Prewrite is acked only after fdatasync of its bytes",
+        (
+            Edit(
+                f"{PUMP}/writer.py",
+                "        written = await self._store(intake)\n"
+                '        hit("pump.writer.before_ack")\n'
+                "        self._answer(group, outcomes)\n",
+                "        self._answer(group, outcomes)\n"
+                "        written = await self._store(intake)\n"
+                '        hit("pump.writer.before_ack")\n',
+            ),
+        ),
+    ),
+    Bug(
+        "closed-when-appended",
+        "section 7: a Prewrite is open until its Commit is synced AND indexed",
+        (
+            Edit(
+                f"{PUMP}/writer.py",
+                "        self._answer(group, outcomes)\n"
+                "        WRITTEN.inc(len(intake))\n"
+                "        await self._indexer.tell(Written(intake.placed(*written)))\n",
+                "        self._answer(group, outcomes)\n"
+                "        WRITTEN.inc(len(intake))\n"
+                "        placed = intake.placed(*written)\n"
+                "        done = [(s.start_ts, s.commit_ts) for s in placed if s.commit_ts]\n"
+                "        await self._sorter.tell(Indexed(done))\n"
+                "        await self._indexer.tell(Written(placed))\n",
+            ),
+            Edit(
+                f"{PUMP}/writer.py",
+                "import Entered, SorterMessage",
+                "import Entered, Indexed, SorterMessage",
+            ),
+        ),
+    ),
+    Bug(
+        "scan-before-resolved",
+        "section 5, pull: the reply takes resolved_ts first, then scans",
+        (
+            Edit(
+                f"{PUMP}/puller.py",
+                "        frame.high_ts = resolved.high_ts\n        return frame\n",
+                "        after = await self._resolved(-1, 0)\n"
+                "        if frame.resolved_ts == resolved.resolved_ts:\n"
+                "            frame.resolved_ts = after.resolved_ts\n"
+                "        frame.high_ts = after.high_ts\n        return frame\n",
+            ),
+        ),
+    ),
+    Bug(
+        "cut-reports-full-resolved",
+        "section 5, pull: a reply cut short reports the last commit_ts it holds whole",
+        (
+            Edit(
+                f"{PUMP}/frames.py",
+                "                    if frame.txns:\n"
+                "                        frame.resolved_ts = position\n"
+                "                        return frame\n",
+                "                    if frame.txns:\n                        return frame\n",
+            ),
+        ),
+    ),
+    Bug(
+        "sorter-behind-the-index-buffer",
+        "section 7: the writer enters a Prewrite on arrival, never behind the index buffer",
+        (
+            Edit(
+                f"{PUMP}/writer.py",
+                "        if intake.entered:\n"
+                "            await self._sorter.tell(Entered(intake.entered))\n",
+                "",
+            ),
+            Edit(
+                f"{PUMP}/indexer.py",
+                "        for message in batch:\n            for stored in message.stored:\n",
+                "        started = [s.start_ts for m in batch for s in m.stored"
+                " if s.kind.value == 0]\n"
+                "        await self._sorter.tell(Entered(started))\n"
+                "        for message in batch:\n            for stored in message.stored:\n",
+            ),
+            Edit(
+                f"{PUMP}/indexer.py",
+                "import Indexed, Recovered, SorterMessage",
+                "import Entered, Indexed, Recovered, SorterMessage",
+            ),
+        ),
+    ),
+    Bug(
+        "merge-takes-equal-for-later",
+        "I3: everything at or below the horizon is merged, nothing of it stays behind",
+        (
+            Edit(
+                f"{DRAINER}/merger.py",
+                "cut = bisect_right(source.txns, upto, key=_commit_ts)",
+                "cut = bisect_left(source.txns, upto, key=_commit_ts)",
+            ),
+            Edit(f"{DRAINER}/merger.py", "import bisect_right", "import bisect_left"),
+        ),
+    ),
+    Bug(
+        "checkpoint-before-apply",
+        "I6: a checkpoint never passes a transaction that is not durably applied",
+        (
+            Edit(
+                f"{APPLIER}/applier.py",
+                "        with metrics.GROUP_SECONDS.time():\n",
+                "        await self._certainly(\n"
+                "            checkpoint, lambda: self._downstream.save_checkpoint(checkpoint),"
+                ' "early"\n'
+                "        )\n"
+                "        with metrics.GROUP_SECONDS.time():\n",
+            ),
+        ),
+    ),
+    Bug(
+        "source-0-not-asked",
+        "I3: before everything up to x is emitted, the membership bucket is asked",
+        (
+            Edit(
+                f"{DRAINER}/collector.py",
+                "        if not await self._consult():\n            return False\n",
+                "        if idle and not await self._consult():\n            return False\n",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,31 @@
+"""Runs inside a copy of the sources: the first seed of a range whose history is not clean."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.simulation.cluster import History
+from tests.simulation.run import histories
+
+
+def kinds(history: History) -> list[str]:
+    """What the checker found, by kind, and the first words of the rest."""
+    found = [kind for kind, lines in history.findings.kinds().items() if lines]
+    return found + [line.splitlines()[0][:160] for line in history.findings.other[:1]]
+
+
+def main(first: int, end: int, jobs: int) -> int:
+    tried = 0
+    for history in histories(range(first, end), jobs):
+        tried += 1
+        if not history.findings.clean:
+            found = {"seed": history.seed, "found": kinds(history), "histories": tried}
+            print(json.dumps(found), flush=True)
+            return 1
+    print(json.dumps({"seed": None, "histories": tried}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:4])))
