@@ -232,9 +232,7 @@ class Cell(Generic[M]):
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error to act on: a TidelogError if there is one, else the first."""
-    flat: list[BaseException] = []
-    for error in group.exceptions:
-        flat.append(first_error(error) if isinstance(error, BaseExceptionGroup) else error)
+    flat = [first_error(e) if isinstance(e, BaseExceptionGroup) else e for e in group.exceptions]
     return next((e for e in flat if isinstance(e, TidelogError)), flat[0])
 
 

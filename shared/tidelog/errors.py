@@ -102,7 +102,7 @@ class StreamMissing(TidelogError):
 
 
 class Fatal(TidelogError):
-    """The process must not go on with the state it has: exit, and start again from what is durable."""
+    """The process must not go on with the state it has: exit, start again from what is durable."""
 
 
 class IoFailed(Fatal):

@@ -139,7 +139,7 @@ class Subscription(Protocol):
 
 
 class StreamConfig(msgspec.Struct, frozen=True):
-    """A stream to create. File storage, R1, atomic batches; limits with discard old; 0 = no limit."""
+    """A stream to create. File storage, R1, atomic batches; discard old at the limits; 0 = none."""
 
     name: str
     subjects: tuple[str, ...]
@@ -245,7 +245,7 @@ class Oracle(Protocol):
     """Who allocates timestamps (I9)."""
 
     async def fresh(self, at_least: int) -> int:
-        """A timestamp allocated now; the caller checks it against `at_least`. Raises Unavailable."""
+        """Allocated now; the caller checks it against `at_least`. Raises Unavailable."""
 
 
 class TxnStatus(Protocol):

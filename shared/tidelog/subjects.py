@@ -26,7 +26,7 @@ def escape(name: str) -> str:
 
 def unescape(token: str) -> str:
     """The name of an escaped token."""
-    if token == "=":
+    if not token.strip("="):
         return ""
     raw = _ESCAPED.sub(lambda m: chr(int(m[1], 16)), token)
     return raw.encode("latin-1").decode()

@@ -126,7 +126,9 @@ class Supervisor:
                 started.cancel()
             if child.task.done() and not cell.started.is_set():
                 error = child.task.exception()
-                raise error if error is not None else TidelogError(f"{child.ref.name} never started")
+                raise (
+                    error if error is not None else TidelogError(f"{child.ref.name} never started")
+                )
 
     async def _stop_from(self, position: int) -> None:
         """Graceful: each child in reverse handles what it has, within STOP_S."""
@@ -149,7 +151,9 @@ class Supervisor:
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled() and task.exception() is not None:
-            log.debug("actor ended with an error", actor=child.ref.name, error=str(task.exception()))
+            log.debug(
+                "actor ended with an error", actor=child.ref.name, error=str(task.exception())
+            )
         deadline = asyncio.get_running_loop().time() + THREAD_S
         while cell.threads:
             if asyncio.get_running_loop().time() > deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import msgspec
 import structlog
@@ -280,11 +281,9 @@ class Collector(Actor[CollectorMail]):
                 reply.set(None)
 
     async def _wait_moved(self) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(IDLE_S):
                 await self._moved.wait()
-        except TimeoutError:
-            pass
         self._moved.clear()
 
     # The registry's question

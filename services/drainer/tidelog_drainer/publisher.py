@@ -7,6 +7,7 @@ A typed stop keeps the actor alive and shows its reason, so that nothing restart
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 
 import structlog
@@ -179,11 +180,9 @@ class Publisher(Actor[PublisherMail]):
             await self._wake.wait()
             return
         left = self._watermark_due() - self._ports.clock.monotonic()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, left)):
                 await self._wake.wait()
-        except TimeoutError:
-            pass
 
     def _watermark_due(self) -> float:
         """Soon after the position moved without a marker, at the latest each second (I5)."""
