@@ -1,7 +1,8 @@
 """Fake binlogs when idle, under `embedded` only (section 7; original.md B.5).
 
-They put a timestamp of the oracle into the log, so that a restart knows W without asking. They are
-never indexed: readers by NATS need none, a gRPC reader gets one made up at resolved_ts.
+They move W: the sorter is told the oracle's timestamp, and the log holds it, so that a restart knows
+W without asking. They are never indexed: readers by NATS need none, a gRPC reader gets one made up
+at resolved_ts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tidelog.errors import TidelogError
 from tidelog.ports import Clock, Oracle
 from tidelog_pump import payload
 from tidelog_pump.segments import Segments
+from tidelog_pump.sorter_actor import Allocated, SorterMessage
 from tidelog_pump.writer import Append, Outcome, WriterMessage
 
 
@@ -26,6 +28,7 @@ class Faker(Actor[Nothing]):
         clock: Clock,
         oracle: Oracle,
         segments: Segments,
+        sorter: Ref[SorterMessage],
         writer: Ref[WriterMessage],
         *,
         cluster_id: int,
@@ -33,6 +36,7 @@ class Faker(Actor[Nothing]):
     ) -> None:
         self._oracle = oracle
         self._segments = segments
+        self._sorter = sorter
         self._writer = writer
         self._cluster_id = cluster_id
         self._written = 0
@@ -59,7 +63,10 @@ class Faker(Actor[Nothing]):
                 self._last_error = str(error)
 
     async def _write(self) -> None:
-        fake = payload.fake(await self._oracle.fresh(0))
+        ts = await self._oracle.fresh(0)
+        fake = payload.fake(ts)
+        # Every Prewrite acked before `ts` was allocated is in the sorter's mailbox already.
+        await self._sorter.tell(Allocated(ts))
         outcomes: list[Outcome] = await self._writer.ask(
             lambda reply: Append(self._cluster_id, [fake], reply, own=True)
         )

@@ -74,7 +74,13 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
         tree.actor(
             "faker",
             lambda: Faker(
-                clock, oracle, segments, writer, cluster_id=cluster_id, interval_s=interval_s
+                clock,
+                oracle,
+                segments,
+                sorter,
+                writer,
+                cluster_id=cluster_id,
+                interval_s=interval_s,
             ),
         )
     puller = tree.actor("puller", lambda: Puller(clock, disk, bus, segments, store, sorter))

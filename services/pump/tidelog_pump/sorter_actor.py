@@ -48,6 +48,12 @@ class Answered(msgspec.Struct, frozen=True):
     asked: int
 
 
+class Allocated(msgspec.Struct, frozen=True):
+    """The oracle allocated `ts` for a fake: nobody's claim is answered."""
+
+    ts: int
+
+
 class Resolved(msgspec.Struct, frozen=True):
     """resolved_ts, W, and the largest commit_ts stored."""
 
@@ -72,7 +78,7 @@ class ListOpen(msgspec.Struct, frozen=True):
     reply: Reply[list[OpenPrewrite]]
 
 
-SorterMessage = Recovered | Entered | Indexed | Answered | AwaitResolved | ListOpen
+SorterMessage = Recovered | Entered | Indexed | Answered | Allocated | AwaitResolved | ListOpen
 
 
 class SorterActor(Actor[SorterMessage]):
@@ -126,6 +132,8 @@ class SorterActor(Actor[SorterMessage]):
             case Answered():
                 sorter.high.answer(message.ts, message.asked)
                 self._asking = False
+            case Allocated():
+                sorter.high.answer(message.ts, 0)
             case ListOpen():
                 before_ms = now_ms - int(message.age_s * 1000)
                 found: list[OpenPrewrite] = []

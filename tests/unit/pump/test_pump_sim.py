@@ -111,6 +111,31 @@ def test_an_idle_pump_under_embedded_writes_fakes_that_no_reader_gets() -> None:
     run(main, 5)
 
 
+def test_a_fake_moves_resolved_of_an_idle_pump_but_not_past_an_open_prewrite() -> None:
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(CONFIG, oracle="embedded", resolve_after_s=3600.0)
+        registry, client = await start(world, config)
+        for _ in range(3):
+            before = (await client.pull(0, wait_ms=0)).resolved_ts
+            # No want_ts: as an original Drainer waits.
+            idle = await client.pull(before, wait_ms=4900)
+            assert before < idle.resolved_ts <= registry.allocate()
+        start_ts = registry.allocate()
+        await client.done(prewrite(start_ts))
+        await asyncio.sleep(20)
+        held = await client.pull(0, wait_ms=0)
+        assert held.high_ts > start_ts + (10_000 << 18)
+        assert held.resolved_ts <= start_ts
+        commit_ts = registry.allocate()
+        await client.done(commit(start_ts, commit_ts))
+        await asyncio.sleep(10)
+        frame = await client.pull(0, wait_ms=0)
+        assert [txn.commit_ts for txn in frame.txns] == [commit_ts]
+        assert frame.resolved_ts > commit_ts
+
+    run(main, 6)
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_what_was_acked_survives_power_losses(seed: int) -> None:
     """Every acked Commit of an acked Prewrite is pulled once and in order, whatever was torn."""
