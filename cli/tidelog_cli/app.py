@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +14,11 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from tidelog import logs
-from tidelog.errors import ConfigError, TidelogError, exit_code
+from tidelog.actor import first_error
+from tidelog.errors import TidelogError, exit_code
 from tidelog_cli import capture, demo, state_file, status, tail, up, wait
 from tidelog_cli.connect import connected, nodes
 from tidelog_cli.state_file import TopologyState
@@ -46,14 +48,14 @@ def emit(value: Any) -> None:
 
 
 def run(work: Coroutine[Any, Any, int]) -> None:
-    """Run a command; an error is one line with what to do next, and its exit code."""
+    """Run a command; an error is one line, a second says what to do next; and its exit code."""
     logs.configure("auto", "error")
     try:
         code = asyncio.run(work)
     except TidelogError as error:
         fail(error)
     except BaseExceptionGroup as group:
-        fail(group.exceptions[0])
+        fail(first_error(group))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     else:
@@ -63,10 +65,15 @@ def run(work: Coroutine[Any, Any, int]) -> None:
 def fail(error: BaseException) -> None:
     if not isinstance(error, TidelogError):
         raise error
-    errors.print(f"[red]{type(error).__name__}:[/red] {error.message}", highlight=False)
+    say(Text.assemble((f"{type(error).__name__}: ", "red"), " ".join(error.message.split())))
     if error.hint:
-        errors.print(f"  try: {error.hint}", highlight=False)
+        say(Text(f"  try: {error.hint}"))
     raise typer.Exit(exit_code(error))
+
+
+def say(line: Text) -> None:
+    """A line on standard error, never wrapped: it may be grepped for, or hold a path to copy."""
+    errors.print(line, highlight=False, soft_wrap=True)
 
 
 def until_signal(stop: asyncio.Event) -> None:
@@ -92,19 +99,23 @@ def up_command(
     as_json: Json = False,
 ) -> None:
     """Run a whole topology in the foreground until SIGTERM or Ctrl-C."""
-    if oracle not in ("embedded", "follow"):
-        fail(ConfigError(f"--oracle {oracle} is not known", hint="embedded or follow"))
-    options = up.options(
-        directory, downstream, pumps, ddl_history, oracle, initial_commit_ts, cluster_id, feed
-    )
-    say: Callable[[TopologyState], None] = (
-        (lambda state: emit(up.ready_line(state))) if as_json else (lambda s: up.greet(console, s))
-    )
 
     async def work() -> int:
+        options = up.options(
+            directory, downstream, pumps, ddl_history, oracle, initial_commit_ts, cluster_id, feed
+        )
         stop = asyncio.Event()
         until_signal(stop)
-        await up.run(options, stop, say)
+        with errors.status(f"starting in {options.directory}") as shown:
+
+            def ready(state: TopologyState) -> None:
+                shown.stop()
+                if as_json:
+                    emit(up.ready_line(state))
+                else:
+                    up.greet(console, options.directory, state)
+
+            await up.run(options, stop, ready, lambda line: say(Text(line, "yellow")))
         return 0
 
     run(work())
@@ -225,8 +236,8 @@ def replay_command(
     """Send a capture to the Pumps, in its order, each record after the ack of the one before."""
 
     async def work() -> int:
-        pumps = grpc or [p.grpc for p in state_file.find(directory, "", "", "").pumps]
         payloads = list(capture.records(file))
+        pumps = grpc or [p.grpc for p in state_file.find(directory, "", "", "").pumps]
         replayer = capture.Replayer(pumps, cluster_id or capture.cluster_id(file))
         columns = (
             TextColumn("{task.description}"),
@@ -235,6 +246,7 @@ def replay_command(
             TimeElapsedColumn(),
         )
         try:
+            await replayer.reach()
             with Progress(*columns, console=errors) as progress:
                 bar = progress.add_task("replaying", total=len(payloads))
                 for payload in payloads:

@@ -16,14 +16,24 @@ from pathlib import Path
 
 import grpc
 import msgspec
+from google.protobuf.message import DecodeError
 
-from tidelog.errors import BadInput, Unavailable
+from tidelog.errors import BadInput, DeadlineExceeded, Unavailable
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType
 from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
 DEADLINE_S = 30.0
 RETRY_S = 0.2
+REACH_S = 5.0
+GIVE_UP_S = 120.0
+"""A record that its Pump has not taken by then ends the replay: nobody starts that Pump again."""
 MAX_BYTES = (2 << 30) - 1
+PASSING = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+"""Tried again: a Pump that is away, full, or not online for now."""
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -74,6 +84,7 @@ class Replayer:
             )
             for channel in self._channels
         ]
+        self._pumps = list(pumps)
         self._cluster = cluster
         self._pump_of: dict[int, int] = {}
         self._turn = 0
@@ -81,9 +92,24 @@ class Replayer:
         self.transactions = 0
         self.max_commit_ts = 0
 
+    async def reach(self) -> None:
+        """Raises Unavailable if a Pump can't be connected to: nothing was sent then."""
+        for pump, channel in zip(self._pumps, self._channels, strict=True):
+            try:
+                async with asyncio.timeout(REACH_S):
+                    await channel.channel_ready()
+            except TimeoutError:
+                raise Unavailable(
+                    f"no Pump answers at {pump}",
+                    hint="start the topology with `tidelog up`, or check --dir and --grpc",
+                ) from None
+
     async def send(self, payload: bytes) -> None:
         """One record, again until it is acked: the same bytes twice are one transaction."""
-        binlog = Binlog.FromString(payload)
+        try:
+            binlog = Binlog.FromString(payload)
+        except DecodeError as error:
+            raise BadInput(f"record {self.sent} of the capture is no binlog") from error
         if binlog.tp == BinlogType.Prewrite:
             self._turn += 1
             self._pump_of[binlog.start_ts] = self._turn % len(self._write)
@@ -97,18 +123,20 @@ class Replayer:
             self.max_commit_ts = max(self.max_commit_ts, binlog.commit_ts)
 
     async def _deliver(self, pump: int, request: WriteBinlogReq) -> None:
-        while True:
-            try:
-                await self._write[pump](request, timeout=DEADLINE_S, wait_for_ready=True)
-                return
-            except grpc.aio.AioRpcError as error:
-                if error.code() not in (
-                    grpc.StatusCode.UNAVAILABLE,
-                    grpc.StatusCode.DEADLINE_EXCEEDED,
-                    grpc.StatusCode.FAILED_PRECONDITION,
-                ):
-                    raise Unavailable(f"the Pump refuses: {error.details()}") from error
-            await asyncio.sleep(RETRY_S)
+        where, why = f"record {self.sent} at {self._pumps[pump]}", "no answer"
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                while True:
+                    try:
+                        await self._write[pump](request, timeout=DEADLINE_S, wait_for_ready=True)
+                        return
+                    except grpc.aio.AioRpcError as error:
+                        why = error.details() or error.code().name
+                        if error.code() not in PASSING:
+                            raise BadInput(f"the Pump refuses {where}: {why}") from error
+                    await asyncio.sleep(RETRY_S)
+        except TimeoutError:
+            raise DeadlineExceeded(f"the Pump does not take {where}: {why}") from None
 
     def result(self) -> Replayed:
         return Replayed(self.sent, self.transactions, self.max_commit_ts)

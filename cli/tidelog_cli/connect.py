@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tidelog import messages, subjects
+from tidelog.config import redacted_url
+from tidelog.errors import Unavailable
 from tidelog.messages import Empty, Nodes, NodeStatus
 from tidelog.ports import Bus
 from tidelog.real.bus import NatsBus
@@ -17,7 +19,13 @@ TIMEOUT_S = 5.0
 @asynccontextmanager
 async def connected(state: TopologyState) -> AsyncIterator[Bus]:
     """The bus of the topology. Raises Unavailable if its NATS server does not answer."""
-    bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=TIMEOUT_S)
+    try:
+        bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=TIMEOUT_S)
+    except Unavailable as error:
+        raise Unavailable(
+            f"no topology runs at {redacted_url(state.nats)}: its NATS server does not answer",
+            hint="start it with `tidelog up` in its directory, or check --dir and --nats",
+        ) from error
     try:
         yield bus
     finally:
@@ -26,9 +34,15 @@ async def connected(state: TopologyState) -> AsyncIterator[Bus]:
 
 async def nodes(bus: Bus, cluster: str) -> Nodes:
     """Everything the registry knows. Raises Unavailable."""
-    answer = await bus.request(
-        subjects.registry(cluster, "nodes"), messages.encode(Empty()), timeout_s=TIMEOUT_S
-    )
+    try:
+        answer = await bus.request(
+            subjects.registry(cluster, "nodes"), messages.encode(Empty()), timeout_s=TIMEOUT_S
+        )
+    except Unavailable as error:
+        raise Unavailable(
+            f"the registry of cluster {cluster!r} does not answer: {error.message}",
+            hint="is it being started again, or is it another --cluster?",
+        ) from error
     return messages.decode_reply(answer.data, Nodes)
 
 

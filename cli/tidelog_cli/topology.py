@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import ClientError, ClientSession
 
-from tidelog.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, Unavailable
+from tidelog.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, ForeignDirectory, Unavailable
 from tidelog.messages import ONLINE
-from tidelog.ports import Process, Processes
+from tidelog.ports import Lock, Process, Processes
+from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog_cli import state_file
 from tidelog_cli.connect import connected, nodes
@@ -31,6 +32,9 @@ BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 STABLE_S = 10.0
 STOP_S = 40.0
 HTTP_FILE = "http"
+LOCK_FILE = ".lock"
+PORT_S = 3.0
+"""A port of ours may still be held by children of an `up` that was killed a moment ago."""
 READY_POLL_S = 0.05
 REGISTRY = "tidelog_registry"
 
@@ -92,16 +96,39 @@ def to_toml(config: dict[str, Any]) -> str:
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())
 
 
+async def is_free(port: int) -> bool:
+    """Whether nobody listens on the port, or soon nobody does; 0 always is."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PORT_S
+    while port:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            break
+        writer.close()
+        if loop.time() > deadline:
+            return False
+        await asyncio.sleep(READY_POLL_S)
+    return True
+
+
 class Child:
     """Keeps one service's process alive."""
 
-    def __init__(self, service: Service, directory: Path, processes: Processes) -> None:
+    def __init__(
+        self,
+        service: Service,
+        directory: Path,
+        processes: Processes,
+        on_trouble: Callable[[str], None],
+    ) -> None:
         self.service = service
         self.home = directory / service.name
         self.process: Process | None = None
         self.restarts = 0
         self.was_ready = False
         self._processes = processes
+        self._on_trouble = on_trouble
         self._stopping = False
 
     @property
@@ -114,8 +141,10 @@ class Child:
         return f"http://{path.read_text().strip()}" if path.exists() else ""
 
     def last_words(self) -> str:
+        """The line it ended with, without its own name."""
         lines = self.log_path.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
+        name = self.service.module.replace("_", "-")
+        return lines[-1].removeprefix(f"{name}: ") if lines else ""
 
     async def keep(self, changed: Callable[[], None]) -> None:
         """Run until `stop`. Raises ConfigError if the first start is refused."""
@@ -138,9 +167,15 @@ class Child:
                 return
             if code in (EXIT_CONFIG, EXIT_USAGE) and not self.was_ready:
                 raise ConfigError(f"{self.service.name} refuses to start: {self.last_words()}")
+            self._on_trouble(self._obituary(code))
             failures = 0 if loop.time() - began > STABLE_S else failures + 1
             self.restarts += 1
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1] if failures else 0)
+
+    def _obituary(self, code: int) -> str:
+        if code < 0:
+            return f"{self.service.name} was ended by signal {-code}; it is started again"
+        return f"{self.service.name} ended with {code}; it is started again: {self.last_words()}"
 
     def _was_stopped(self) -> bool:
         return self._stopping
@@ -162,13 +197,22 @@ class Child:
 class Topology:
     """NATS and all services of one directory."""
 
-    def __init__(self, options: Options, processes: Processes) -> None:
+    def __init__(
+        self,
+        options: Options,
+        processes: Processes,
+        on_trouble: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.options = options
         self.children: list[Child] = []
         self._processes = processes
+        self._on_trouble = on_trouble
         self._known = state_file.read(options.directory)
         port = urlsplit(self._known.nats).port if self._known else None
-        self._nats = EmbeddedNats(options.directory / "nats", port=port or 0, processes=processes)
+        self._nats_port = port or 0
+        self._nats = EmbeddedNats(
+            options.directory / "nats", port=self._nats_port, processes=processes
+        )
         self._pumps_at: list[PumpAt] = []
 
     @property
@@ -196,12 +240,34 @@ class Topology:
         state_file.write(self.options.directory, self.state())
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[TopologyState], None]) -> None:
-        """Start everything in order, say when it is ready, stop it in reverse at `stop`."""
-        self.options.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Start everything in order, say when it is ready, stop it in reverse at `stop`. Raises
+        ForeignDirectory if another `up` runs there."""
+        lock = self._lock()
+        try:
+            await self._run(stop, on_ready)
+        finally:
+            lock.release()
+
+    def _lock(self) -> Lock:
+        try:
+            return RealDisk(self.options.directory).lock(LOCK_FILE)
+        except ForeignDirectory as error:
+            raise ForeignDirectory(
+                f"another `tidelog up` runs in {self.options.directory}",
+                hint="stop that one first, or give this one another --dir",
+            ) from error
+
+    async def _run(self, stop: asyncio.Event, on_ready: Callable[[TopologyState], None]) -> None:
+        if not await is_free(self._nats_port):
+            raise ConfigError(
+                f"NATS can't listen on 127.0.0.1:{self._nats_port}: another process does",
+                hint=f"end that process; the port is kept in {state_file.NAME} for the clients",
+            )
         await self._nats.start()
         self._pumps_at = self._pumps()
         services = plan(self.options, self._nats.url, self._pumps_at)
-        self.children = [Child(s, self.options.directory, self._processes) for s in services]
+        home = self.options.directory
+        self.children = [Child(s, home, self._processes, self._on_trouble) for s in services]
         try:
             async with asyncio.TaskGroup() as group:
                 keepers = [group.create_task(child.keep(self.save)) for child in self.children]
@@ -248,7 +314,8 @@ class Topology:
     async def _keep_nats(self) -> None:
         """The server is a child like the others: one that dies is started again."""
         while True:
-            await self._nats.wait()
+            code = await self._nats.wait()
+            self._on_trouble(f"nats-server ended with {code}; it is started again")
             await asyncio.sleep(BACKOFF_S[0])
             try:
                 await self._nats.start()

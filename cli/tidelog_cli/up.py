@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ def options(
             "the downstream's form is not known",
             hint="sqlite:////absolute/path or mysql://USER:PASSWORD@HOST:PORT/",
         )
+    if oracle not in ("embedded", "follow"):
+        raise ConfigError(f"--oracle {oracle} is not known", hint="embedded or follow")
     if ddl_history != "embedded" and not ddl_history.startswith(("file:", "http:", "https:")):
         raise ConfigError(
             f"--ddl-history {ddl_history} is not known",
@@ -49,9 +52,13 @@ def options(
 
 
 async def run(
-    chosen: Options, stop: asyncio.Event, on_ready: Callable[[TopologyState], None]
+    chosen: Options,
+    stop: asyncio.Event,
+    on_ready: Callable[[TopologyState], None],
+    on_trouble: Callable[[str], None] = lambda _: None,
 ) -> None:
-    await Topology(chosen, RealProcesses()).run(stop, on_ready)
+    """Until `stop`. `on_trouble` gets a line for each child that ended by itself."""
+    await Topology(chosen, RealProcesses(), on_trouble).run(stop, on_ready)
 
 
 def ready_line(state: TopologyState) -> dict[str, Any]:
@@ -64,12 +71,17 @@ def ready_line(state: TopologyState) -> dict[str, Any]:
     }
 
 
-def greet(console: Console, state: TopologyState) -> None:
-    """What to do next, for a person."""
+def greet(console: Console, directory: Path, state: TopologyState) -> None:
+    """What is where and what to do next, for a person; lines to copy are never wrapped."""
+
+    def line(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    where = shlex.quote(str(directory))
     console.print(f"[green]ready[/green]  NATS {state.nats}", highlight=False)
     for pump in state.pumps:
-        console.print(f"  {pump.node}: gRPC {pump.grpc}", highlight=False)
-    console.print(
-        "look around:  tidelog status --watch   tidelog tail   (with the same --dir)",
-        highlight=False,
-    )
+        line(f"  {pump.node}: gRPC {pump.grpc}")
+    line("look around, from another terminal:")
+    line(f"  tidelog status --dir {where} --watch")
+    line(f"  tidelog tail --dir {where}")
+    line("Ctrl-C stops everything in order")
