@@ -137,7 +137,7 @@ class Actor(Generic[M]):
         """After the last message of a graceful stop; not called after a crash."""
 
     def status(self) -> dict[str, object]:
-        """What `/status` shows of this actor."""
+        """What `/status` shows of this actor; a "not_ready" that says why makes /readyz a 503."""
         return {}
 
     def progress(self) -> None:

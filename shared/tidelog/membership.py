@@ -100,6 +100,7 @@ class Membership(Actor[Announce]):
         self._reached = ""
         self._wake = asyncio.Event()
         self._failures = 0
+        self._error = ""
         self._living: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
@@ -122,8 +123,16 @@ class Membership(Actor[Announce]):
             log.info("left without a good-bye: the lease will expire", reason=str(error))
 
     def status(self) -> dict[str, object]:
-        state, safe_point = self._told or (OFFLINE, 0)
-        return {"state": state, "safe_point": safe_point, "failures": self._failures}
+        state, safe_point = self._told or (JOINING, 0)
+        shown: dict[str, object] = {
+            "state": state,
+            "safe_point": safe_point,
+            "failures": self._failures,
+            "error": self._error,
+        }
+        if self._kind == PUMP and state == JOINING:
+            shown["not_ready"] = f"joining: {self._error}" if self._error else "joining"
+        return shown
 
     async def _live(self) -> None:
         while True:
@@ -150,10 +159,12 @@ class Membership(Actor[Announce]):
                 raise
             except TidelogError as error:
                 self._failures += 1
+                self._error = str(error)
                 log.info("not registered yet", kind=self._kind, reason=str(error))
                 await self._ports.clock.sleep(pause * (0.5 + self._ports.rng.random()))
                 pause = min(pause * 2, RETRY_S[1])
                 continue
+            self._error = ""
             await self._tell(registered.state, registered.safe_point)
             return
 
@@ -172,8 +183,10 @@ class Membership(Actor[Announce]):
             beat = await self._send("")
         except Unavailable as error:
             self._failures += 1
+            self._error = str(error)
             log.info("no heartbeat got through", kind=self._kind, reason=str(error))
             return True
+        self._error = ""
         if beat.known:
             await self._tell(beat.state, beat.safe_point)
         return beat.known

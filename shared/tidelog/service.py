@@ -199,12 +199,15 @@ class Runner:
 
     def status(self) -> dict[str, object]:
         supervisor, bus = self._supervisor, self._bus
-        is_ready = supervisor is not None and supervisor.ready
+        actors = {} if supervisor is None else supervisor.status()
+        held = "; ".join(str(a["not_ready"]) for a in actors.values() if a.get("not_ready"))
+        is_ready = supervisor is not None and supervisor.ready and not held
         metrics.ready.set(1 if is_ready else 0)
         metrics.restarts.set(0 if supervisor is None else supervisor.restarts_total)
         why = ""
         if not is_ready:
             why = "waiting for NATS" if bus is None else "stopping" if self._signals else "starting"
+            why = held if supervisor is not None and supervisor.ready else why
         return {
             "service": self._name,
             "node": self._config.node_id,
@@ -220,5 +223,5 @@ class Runner:
             },
             "worst_stall_s": 0.0 if self._stall is None else round(self._stall.worst_s, 4),
             "config": redacted(self._config),
-            "actors": {} if supervisor is None else supervisor.status(),
+            "actors": actors,
         }
