@@ -6,7 +6,7 @@ SOURCES := shared services cli tests bench
 SEED ?= 1
 SEEDS ?= 0:300
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench proto planted sim full mariadb unit simulation fixtures integration
+.PHONY: help demo test check compiled bench proto planted sim full mariadb unit simulation fixtures integration
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,7 +28,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb check unit simulation fixtures integration ## everything CI runs
+test: $(VENV)/.dev mariadb check unit compiled simulation fixtures integration ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need_mariadb.sh
@@ -42,6 +42,13 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
 	@$(PYTEST) -n 2 tests/unit tests/conformance
+
+compiled: $(VENV)/.dev ## the row codecs compiled by mypyc, as a wheel has them, under the same tests
+	@rm -rf build/compiled
+	@TIDELOG_COMPILE=1 $(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
+		-w build/compiled . 2>&1 | { grep -v -i warning || true; }
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/compiled/site build/compiled/*.whl
+	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/fixtures/test_decode_golden.py
 
 simulation: $(VENV)/.dev ## seeded histories of whole clusters, and the planted bugs replayed
 	@$(PY) -m tests.simulation.run --seeds $(SEEDS) --jobs 2

@@ -1,0 +1,35 @@
+"""Compiles the row codecs with mypyc where a wheel is built and a C compiler and mypy are there.
+
+Everything else about the package is in pyproject.toml. An editable install stays plain Python, so
+that what runs is what is read. TIDELOG_COMPILE=0 keeps a wheel plain, =1 makes a missing compiler an
+error instead of a plain wheel.
+"""
+
+import os
+import shutil
+import sys
+from glob import glob
+
+from setuptools import setup
+
+WANTED = os.environ.get("TIDELOG_COMPILE", "")
+EDITABLE = any(word in ("editable_wheel", "develop", "egg_info") for word in sys.argv)
+PURE = ("shared/tidelog/rows/__init__.py",)
+
+
+def extensions() -> list[object]:
+    if WANTED == "0" or EDITABLE:
+        return []
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        mypycify = None
+    if mypycify is None or shutil.which(os.environ.get("CC", "cc")) is None:
+        if WANTED == "1":
+            raise SystemExit("TIDELOG_COMPILE=1 needs mypy and a C compiler")
+        return []
+    modules = sorted(set(glob("shared/tidelog/rows/*.py")) - set(PURE))
+    return list(mypycify([*modules, "--ignore-missing-imports"], opt_level="3"))
+
+
+setup(ext_modules=extensions())

@@ -1,0 +1,12 @@
+"""`make compiled` runs these tests on the wheel's codecs: then they really are the compiled ones."""
+
+from __future__ import annotations
+
+import os
+
+from tidelog.rows import table_codec
+
+
+def test_the_codecs_under_test_are_the_ones_asked_for() -> None:
+    wanted = ".so" if os.environ.get("TIDELOG_TEST_COMPILED") else ".py"
+    assert str(table_codec.__file__).endswith(wanted)
