@@ -32,9 +32,10 @@ class Stuck(Fatal):
 class Child:
     """A place in the tree: the address, how to make an instance, the present life."""
 
-    def __init__(self, ref: Ref[Any], factory: Callable[[], Actor[Any]]) -> None:
+    def __init__(self, ref: Ref[Any], factory: Callable[[], Actor[Any]], restart_at: int) -> None:
         self.ref = ref
         self.factory = factory
+        self.restart_at = restart_at
         self.cell: Cell[Any] | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -49,10 +50,19 @@ class Supervisor:
         self._restarts: deque[float] = deque()
         self.restarts_total = 0
 
-    def actor(self, name: str, factory: Callable[[], Actor[M]]) -> Ref[M]:
-        """Add a child after the present ones; returns its address."""
+    def actor(
+        self, name: str, factory: Callable[[], Actor[M]], *, shares: Ref[Any] | None = None
+    ) -> Ref[M]:
+        """Add a child after the present ones; returns its address.
+
+        `shares`: an earlier child that owns state this one works on; a crash restarts both.
+        """
         ref: Ref[M] = Ref(f"{self.name}.{name}")
-        self._children.append(Child(ref, factory))
+        owners = [at for at, child in enumerate(self._children) if child.ref is shares]
+        if shares is not None and not owners:
+            raise ValueError(f"{shares.name} is no earlier child of {self.name}")
+        restart_at = self._children[owners[0]].restart_at if owners else len(self._children)
+        self._children.append(Child(ref, factory, restart_at))
         return ref
 
     def status(self) -> dict[str, dict[str, object]]:
@@ -85,7 +95,7 @@ class Supervisor:
 
     async def _mend(self, stop: asyncio.Event) -> None:
         now = asyncio.get_running_loop().time()
-        for position, child in enumerate(self._children):
+        for child in self._children:
             if child.task is None or child.cell is None:
                 continue
             error: BaseException | None = None
@@ -96,11 +106,11 @@ class Supervisor:
                 if child.cell.threads:
                     raise Stuck(f"{child.ref.name} hangs in a call that can't be ended")
             if error is not None:
-                await self._restart_from(position, error)
+                await self._restart_from(child, error)
                 return
 
-    async def _restart_from(self, position: int, error: BaseException) -> None:
-        name = self._children[position].ref.name
+    async def _restart_from(self, crashed: Child, error: BaseException) -> None:
+        name, position = crashed.ref.name, crashed.restart_at
         now = asyncio.get_running_loop().time()
         self._restarts.append(now)
         self.restarts_total += 1

@@ -99,6 +99,28 @@ def test_a_crash_restarts_the_child_and_all_after_it_with_fresh_instances(seed: 
     run(main, seed)
 
 
+def test_a_crash_restarts_the_owner_of_shared_state_too() -> None:
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        supervisor.actor("a", functools.partial(Recorder, "a", log))
+        owner = supervisor.actor("b", functools.partial(Recorder, "b", log))
+        supervisor.actor("c", functools.partial(Recorder, "c", log))
+        user = supervisor.actor("d", functools.partial(Recorder, "d", log), shares=owner)
+        stop = asyncio.Event()
+        task = asyncio.create_task(supervisor.run(stop))
+        await world.until(lambda: supervisor.ready, 5)
+        await user.tell(Do("crash"))
+        await world.until(lambda: supervisor.restarts_total == 1 and supervisor.ready, 5)
+        assert log == ["+a", "+b", "+c", "+d", "+b", "+c", "+d"]
+        stop.set()
+        await task
+        with pytest.raises(ValueError, match="no earlier child"):
+            supervisor.actor("e", functools.partial(Recorder, "e", log), shares=Ref("other"))
+
+    run(main, 1)
+
+
 def test_a_child_that_ends_by_itself_has_crashed() -> None:
     async def main(world: World) -> None:
         tree = await Tree(world, "a", "b").ready()
