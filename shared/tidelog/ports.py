@@ -277,5 +277,8 @@ class Ports:
     disk: Disk
     bus: Bus
     open_index: Callable[[str], IndexStore]
+    """Raises Corrupt when what is stored can't be opened."""
+    drop_index: Callable[[str], None]
+    """Delete one that is not open, so that `open_index` makes it anew; none there is no error."""
     open_downstream: Callable[[str], Downstream]
     open_ddl_history: Callable[[str], DdlHistory]

@@ -1,8 +1,8 @@
 """Fake binlogs when idle, under `embedded` only (section 7; original.md B.5).
 
-They move W: the sorter is told the oracle's timestamp, and the log holds it, so that a restart knows
-W without asking. They are never indexed: readers by NATS need none, a gRPC reader gets one made up
-at resolved_ts.
+They move W: the sorter is told the oracle's timestamp, and the log holds it, so that a restart
+knows W without asking. They are never indexed: readers by NATS need none, a gRPC reader gets one
+made up at resolved_ts.
 """
 
 from __future__ import annotations

@@ -21,4 +21,7 @@ BATCH_BYTES = Histogram(
 MAX_COMMIT_TS = Gauge("binlog_pump_storage_max_commit_ts", "resolved_ts of this Pump")
 AVAILABLE = Gauge("binlog_pump_storage_storage_size_available_bytes", "free bytes of the data disk")
 PULLED = Counter("tidelog_pump_pulled_transactions", "transactions sent to readers", ["way"])
+INDEX_DROPPED = Counter(
+    "tidelog_pump_index_dropped", "indexes that could not be opened, deleted to be built again"
+)
 QUERIES = Counter("binlog_pump_storage_query_tikv_count", "questions what became of a transaction")

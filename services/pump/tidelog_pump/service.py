@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ConfigError
+import structlog
+
+from tidelog.errors import ConfigError, Corrupt
 from tidelog.membership import Membership
 from tidelog.messages import PUMP, Heartbeat, NodeStatus
 from tidelog.oracle import RegistryOracle
-from tidelog.ports import Oracle, Ports
+from tidelog.ports import IndexStore, Oracle, Ports
 from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.faker import Faker
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
 from tidelog_pump.indexer import Indexer
+from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.nats_edge import NatsEdge
 from tidelog_pump.puller import Puller, ReadFeeds
 from tidelog_pump.resolver import Resolver
@@ -19,6 +22,8 @@ from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterActor
 from tidelog_pump.txn_status import BusTxnStatus
 from tidelog_pump.writer import SetState, Writer
+
+log = structlog.get_logger()
 
 INDEX = "kv"
 
@@ -34,7 +39,7 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     status = BusTxnStatus(bus, config.cluster)
 
     lock = disk.lock(LOCK_FILE)
-    store = ports.open_index(INDEX)
+    store = open_index(ports)
 
     tree = Supervisor("pump")
     tree.actor(
@@ -54,6 +59,8 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
         lambda: Writer(
             disk, segments, store, sorter, indexer, cluster_id=cluster_id, kept_free=kept_free
         ),
+        # A write of a crashed writer may be in the log without being indexed: read the log again.
+        shares=indexer,
     )
     tree.actor(
         "resolver",
@@ -134,6 +141,18 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
         ),
     )
     return tree
+
+
+def open_index(ports: Ports) -> IndexStore:
+    """One that can't be opened, as after a power loss, is deleted: the indexer finds it empty and
+    builds it again from the segments. The lock of the directory is ours by now."""
+    try:
+        return ports.open_index(INDEX)
+    except Corrupt as error:
+        INDEX_DROPPED.inc()
+        log.warning("the index can't be opened, building it again", error=error.message)
+        ports.drop_index(INDEX)
+        return ports.open_index(INDEX)
 
 
 def grpc_addresses(config: PumpConfig) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -213,6 +214,20 @@ class RealDisk:
 
     async def remove(self, path: str) -> None:
         await off_loop(self._try, path, lambda: self.path(path).unlink())
+
+    def drop(self, path: str) -> None:
+        """Delete a directory with all that is in it; of a half deleted one no name is left."""
+
+        def work() -> None:
+            place = self.path(path)
+            away = place.with_name(f"{place.name}.dropped")
+            shutil.rmtree(away, ignore_errors=True)
+            if place.exists():
+                place.rename(away)
+                self._sync_dir(place.parent)
+                shutil.rmtree(away)
+
+        self._try(path, work)
 
     async def sync_dir(self, path: str) -> None:
         await off_loop(self._try, path, lambda: self._sync_dir(self.path(path)))

@@ -41,12 +41,16 @@ def real_ports(
         disk.mkdir(path)
         return RocksIndex(place)
 
+    def drop_index(path: str) -> None:
+        disk.drop(path)
+
     return Ports(
         clock=RealClock(),
         rng=RealRng(),
         disk=disk,
         bus=bus,
         open_index=open_index,
+        drop_index=drop_index,
         open_downstream=open_downstream,
         open_ddl_history=lambda url: open_history(url, bus, config.cluster),
     )

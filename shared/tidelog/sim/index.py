@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 
+from tidelog.errors import Corrupt
 from tidelog.sim.life import Life
 
 WINDOW = 512
@@ -24,6 +25,8 @@ class SimIndexFile:
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
         self.keys: list[bytes] = []
+        self.broken = False
+        """Set by a test: what a power loss left can't be opened any more."""
         self._undo: deque[Undo] = deque(maxlen=WINDOW)
 
     def apply(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes]) -> None:
@@ -61,9 +64,11 @@ class SimIndexFile:
 
 
 class SimIndex:
-    """The IndexStore port of one process."""
+    """The IndexStore port of one process. Raises Corrupt when the file is broken."""
 
     def __init__(self, file: SimIndexFile, life: Life) -> None:
+        if file.broken:
+            raise Corrupt("the index can't be opened")
         self._file = file
         self._life = life
 

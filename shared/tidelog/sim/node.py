@@ -89,6 +89,7 @@ class Node:
             disk=self.disk.mount(life),
             bus=bus,
             open_index=lambda path: self._open_index(path, life),
+            drop_index=lambda path: self._drop_index(path, life),
             open_downstream=open_downstream,
             open_ddl_history=lambda url: world.open_ddl_history(url, bus),
         )
@@ -210,3 +211,7 @@ class Node:
 
     def _open_index(self, path: str, life: Life) -> IndexStore:
         return SimIndex(self.indexes.setdefault(path, SimIndexFile()), life)
+
+    def _drop_index(self, path: str, life: Life) -> None:
+        life.check()
+        self.indexes.pop(path, None)

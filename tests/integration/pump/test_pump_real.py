@@ -120,6 +120,29 @@ def test_grpc_statuses_and_a_large_transaction(tmp_path: Path) -> None:
         asyncio.run(main(server.url))
 
 
+def test_an_index_that_does_not_open_is_built_again_from_the_segments(tmp_path: Path) -> None:
+    async def main(url: str) -> None:
+        settings = msgspec.structs.replace(config(tmp_path, 7), grpc_addr="", socket="")
+        base = compose(RealClock().wall_ms())
+        index = tmp_path / "data" / "kv"
+        async with registry_and_client(url, NODE) as (_, client):
+            async with running(settings, tmp_path / "data", url):
+                await client.until_online()
+                await client.done(prewrite(base), commit(base, base + 3), prewrite(base + 1))
+            for broken in ("MANIFEST-*", "CURRENT", "*.sst"):
+                for file in index.glob(broken):
+                    file.write_bytes(b"")
+                async with running(settings, tmp_path / "data", url):
+                    await client.until_online()
+                    await client.done(commit(base + 1, base + 5), prewrite(base + 7))
+                    found = await client.pull_up_to(base + 5)
+                    assert [txn.commit_ts for txn in found] == [base + 3, base + 5]
+                assert not index.with_name("kv.dropped").exists()
+
+    with nats_server(tmp_path) as server:
+        asyncio.run(main(server.url))
+
+
 def test_an_idle_stream_gets_a_fake_at_resolved_and_ends_gracefully(tmp_path: Path) -> None:
     async def main(url: str) -> None:
         settings = msgspec.structs.replace(config(tmp_path, 7), grpc_addr="")

@@ -18,7 +18,8 @@ from tests.unit.pump.rig import (
     start,
     ts_now,
 )
-from tidelog.errors import DeadlineExceeded, ForeignCluster, ForeignDirectory
+from tidelog import failpoints
+from tidelog.errors import DeadlineExceeded, ForeignCluster, ForeignDirectory, TidelogError
 from tidelog.messages import PAUSED, TxnStatusReply
 from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog
@@ -136,8 +137,36 @@ def test_a_fake_moves_resolved_of_an_idle_pump_but_not_past_an_open_prewrite() -
     run(main, 6)
 
 
+def test_what_a_crashed_writer_left_in_the_log_is_indexed_nevertheless() -> None:
+    """Synced, but neither acked nor told to the indexer: the Prewrite must not be lost to a Commit
+    that the next writer takes, nor the Commit to the next start's head."""
+
+    def crash() -> None:
+        failpoints.disarm_all()
+        raise TidelogError("a crash that is not fatal")
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        for number in range(2):
+            one = base + 100 * number
+            payloads = [prewrite(one), commit(one, one + 1)]
+            if number == 0:
+                await client.done(payloads.pop(0))
+            failpoints.arm("pump.writer.before_ack", crash)
+            assert (await client.write(*payloads))[0].code == "ActorStopped"
+            await client.until_online()
+            await client.done(prewrite(one + 2), commit(one + 2, one + 3))
+            found = await client.pull_up_to(one + 3, one)
+            assert [txn.commit_ts for txn in found] == [one + 1, one + 3]
+        assert world.node(NODE).service.status()["indexer"]["unpaired_commits"] == []
+
+    run(main, 8)
+
+
 @pytest.mark.parametrize("seed", range(25))
-def test_what_was_acked_survives_power_losses(seed: int) -> None:
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_was_acked_survives_power_losses(seed: int, *, broken: bool) -> None:
     """Every acked Commit of an acked Prewrite is pulled once and in order, whatever was torn."""
 
     async def main(world: World) -> None:
@@ -161,6 +190,8 @@ def test_what_was_acked_survives_power_losses(seed: int) -> None:
                 acked[start_ts] = commit_ts
                 await asyncio.sleep(rng.random() * 0.01)
             pump.kill(restart_after_s=0.2)
+            for stored in pump.indexes.values():
+                stored.broken = broken
             await asyncio.sleep(0.1)
             await client.until_online()
         found = await client.pull_up_to(max(acked.values()))
