@@ -68,7 +68,9 @@ class Supervisor:
     def status(self) -> dict[str, dict[str, object]]:
         """What each living actor says of itself, by its name."""
         return {
-            child.ref.name.partition(".")[2]: child.cell.actor.status()
+            child.ref.name.partition(".")[2]: (
+                child.cell.actor.status() if child.cell.started.is_set() else {"starting": True}
+            )
             | {"mailbox": len(child.cell.mailbox), "mailbox_bytes": child.cell.mailbox.bytes}
             for child in self._children
             if child.cell is not None
