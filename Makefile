@@ -34,8 +34,8 @@ mariadb: ## Debian's MariaDB for the tests (installs it when root, else says wha
 	@tests/need_mariadb.sh
 
 check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
-	@$(PY) -m ruff format --check $(SOURCES)
-	@$(PY) -m ruff check $(SOURCES)
+	@$(PY) -m ruff format --check $(SOURCES) setup.py
+	@$(PY) -m ruff check $(SOURCES) setup.py
 	@$(PY) -m mypy $(SOURCES)
 	@$(VENV)/bin/lint-imports --no-logo | tail -n 4
 	@$(PYTEST) tests/unit/test_tidy.py tests/unit/test_proto.py

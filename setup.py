@@ -1,8 +1,8 @@
 """Compiles the row codecs with mypyc where a wheel is built and a C compiler and mypy are there.
 
 Everything else about the package is in pyproject.toml. An editable install stays plain Python, so
-that what runs is what is read. TIDELOG_COMPILE=0 keeps a wheel plain, =1 makes a missing compiler an
-error instead of a plain wheel.
+that what runs is what is read. TIDELOG_COMPILE=0 keeps a wheel plain, =1 makes a missing compiler
+an error instead of a plain wheel.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""`make compiled` runs these tests on the wheel's codecs: then they really are the compiled ones."""
+"""`make compiled` runs these tests on the wheel's codecs: they are then really compiled."""
 
 from __future__ import annotations
 
