@@ -185,6 +185,7 @@ def _kill(directory: Path) -> None:
 
 
 def _tell(console: Console, verdict: Verdict, directory: Path) -> None:
+    console.print()
     if verdict.equal:
         console.print(
             f"[green]source = downstream[/green]: {verdict.rows} rows in {verdict.tables} tables"
