@@ -32,6 +32,8 @@ log = structlog.get_logger()
 RETRY_S = (0.2, 5.0)
 """First and longest pause before the downstream is tried again; each times 0.5 to 1.5."""
 ALIVE_S = 5.0
+LAST_WORDS_S = 2.5
+"""A little more than a heartbeat's interval: one carries the reason of a typed stop."""
 NOTES = 200
 
 
@@ -79,9 +81,13 @@ class Applier(Actor[Read]):
 
     async def on_batch(self, batch: list[Read]) -> None:
         changes = [change for message in batch for change in message.changes]
-        for group in groups(changes, self._config.group_rows, self._config.group_bytes):
-            self.progress()
-            await self._take(group)
+        try:
+            for group in groups(changes, self._config.group_rows, self._config.group_bytes):
+                self.progress()
+                await self._take(group)
+        except Stopped as error:
+            await self._last_words(error)
+            raise
 
     async def on_tick(self) -> None:
         """Watermarks alone: the position is saved now and then."""
@@ -132,7 +138,12 @@ class Applier(Actor[Read]):
         except ActorStopped:
             return
         except Gap as gap:
-            raise Stopped(gap.message, hint=gap.hint) from gap
+            stopped = Stopped(gap.message, hint=gap.hint)
+            await self._last_words(stopped)
+            raise stopped from gap
+        except Stopped as error:
+            await self._last_words(error)
+            raise
         finally:
             await reader.close()
 
@@ -236,7 +247,9 @@ class Applier(Actor[Read]):
                         self._saved(saved)
                         return None
                 result = await act()
-            except Unavailable as error:
+            except (Unavailable, ConfigError) as error:
+                # A ConfigError too: it let us in before, so a password was changed, or a right
+                # was taken away, and may be given back. At the start it ends the process.
                 self._is_open = False
                 self._trouble(error)
                 metrics.RECONNECTS.inc()
@@ -262,7 +275,19 @@ class Applier(Actor[Read]):
         ts_map = self._checkpoint.ts_map if self._checkpoint is not None else {}
         return Checkpoint(commit_ts, consistent=True, ts_map=ts_map, feed=self._config.feed)
 
-    def _trouble(self, error: Unavailable) -> None:
+    async def _last_words(self, error: Stopped) -> None:
+        """Before a typed stop ends the process: `tidelog status` goes on showing why."""
+        log.error(
+            "the applier stops",
+            error=error.message,
+            hint=error.hint,
+            kind=type(error).__name__,
+            after_ts=self._position.applied,
+        )
+        self._position.error = str(error)
+        await self._ports.clock.sleep(LAST_WORDS_S)
+
+    def _trouble(self, error: Unavailable | ConfigError) -> None:
         if self._position.error != str(error):
             log.warning("the downstream can't be used", error=error.message, hint=error.hint)
         self._position.error = str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from tidelog.errors import TidelogError
 from tidelog.membership import Membership
@@ -13,6 +14,18 @@ from tidelog_drainer.collector import Collector
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.mail import AskPublished, Published
 from tidelog_drainer.publisher import Publisher
+
+
+def complaints(actors: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """What stands in the way, by who says it: for `tidelog status`."""
+    publisher, collector = actors.get("publisher", {}), actors.get("collector", {})
+    found = {
+        "error": publisher.get("error") or collector.get("error"),
+        "waiting": publisher.get("waiting"),
+    }
+    for node, source in collector.get("sources", {}).items():
+        found[node] = source.get("error")
+    return {who: str(what) for who, what in found.items() if what}
 
 
 def build(config: DrainerConfig, ports: Ports) -> Supervisor:
@@ -37,7 +50,7 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
                 resolvedTS=known.commit_ts,
                 maxCommitTS=known.commit_ts,
                 feed=config.feed,
-                detail={"error": known.error} if known.error else {},
+                detail=complaints(tree.status()) | ({"error": known.error} if known.error else {}),
             )
         )
 
