@@ -26,6 +26,7 @@ log = structlog.get_logger()
 
 BATCH_ENTRIES = 512
 PAGE = 4096
+SHOWN = 16
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -41,6 +42,11 @@ def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
     """What the index knows of a start_ts."""
     value = store.get(index.transaction_key(start_ts))
     return None if value is None else index.unpack_transaction(value)
+
+
+def unpaired(store: IndexStore, limit: int) -> list[tuple[int, int, Pointer]]:
+    """The first Commits without a Prewrite: start_ts, commit_ts, where the Commit lies."""
+    return [index.unpack_unpaired(*entry) for entry in store.scan(*index.unpaired_range(), limit)]
 
 
 class Indexer(Actor[IndexerMessage]):
@@ -138,14 +144,14 @@ class Indexer(Actor[IndexerMessage]):
 
     def status(self) -> dict[str, object]:
         pairing = self._pairing
-        first = self._store.scan(*index.unpaired_range(), 16)
         return {
             "head": list(pairing.head[:2]),
             "replayed": self.replayed,
             "open": pairing.open_count,
+            "unpaired": pairing.unpaired,
             "unpaired_commits": [
                 {"start_ts": start_ts, "commit_ts": commit_ts, "segment": at.fid, "at": at.offset}
-                for start_ts, commit_ts, at in (index.unpack_unpaired(*entry) for entry in first)
+                for start_ts, commit_ts, at in unpaired(self._store, SHOWN)
             ],
             "late_pairs": pairing.late_pairs,
             "conflicts": pairing.conflicts,

@@ -13,7 +13,7 @@ from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.faker import Faker
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
-from tidelog_pump.indexer import Indexer
+from tidelog_pump.indexer import Indexer, unpaired
 from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.nats_edge import NatsEdge
 from tidelog_pump.puller import Puller, ReadFeeds
@@ -122,6 +122,7 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
             epoch=identity.epoch,
             highTS=now.high_ts,
             resolvedTS=now.resolved_ts,
+            detail=complaints(store),
         )
         return Heartbeat(node, feeds=await puller.ask(ReadFeeds))
 
@@ -153,6 +154,19 @@ def open_index(ports: Ports) -> IndexStore:
         log.warning("the index can't be opened, building it again", error=error.message)
         ports.drop_index(INDEX)
         return ports.open_index(INDEX)
+
+
+def complaints(store: IndexStore) -> dict[str, str]:
+    """What an operator should know, for `tidelog status`."""
+    first = unpaired(store, 1)
+    if not first:
+        return {}
+    start_ts, commit_ts, at = first[0]
+    where = f"segment {at.fid} at {at.offset}"
+    return {
+        "unpaired": f"Commit {commit_ts} of {start_ts} has no Prewrite here ({where}), "
+        "see indexer in /status"
+    }
 
 
 def grpc_addresses(config: PumpConfig) -> list[str]:
