@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.errors import StreamMissing
-from tidelog.ports import Bus, Outgoing, StreamConfig, StreamState
+from tidelog.ports import Bus, Headers, Message, Outgoing, StreamConfig, StreamState
 
 _OPERATION = "KV-Operation"
 
@@ -18,6 +18,7 @@ class Entry(msgspec.Struct, frozen=True):
     key: str
     value: bytes
     revision: int
+    headers: Headers = {}
 
 
 class Bucket:
@@ -41,13 +42,15 @@ class Bucket:
         message = await self._bus.last_message(self.stream, self._prefix + key)
         if message is None or message.headers.get(_OPERATION):
             return None
-        return Entry(key, message.data, message.sequence)
+        return _entry(key, message)
 
-    async def put(self, key: str, value: bytes, *, expected: int | None = None) -> int:
+    async def put(
+        self, key: str, value: bytes, *, expected: int | None = None, headers: Headers | None = None
+    ) -> int:
         """Returns the revision. `expected`: the revision it replaces, 0 = none. Raises Conflict."""
         return await self._bus.append(
             self.stream,
-            [Outgoing(self._prefix + key, value)],
+            [Outgoing(self._prefix + key, value, headers or {})],
             expected_last_subject_seq=expected,
         )
 
@@ -77,8 +80,12 @@ class Bucket:
                     key = message.subject.removeprefix(self._prefix)
                     found.pop(key, None)
                     if not message.headers.get(_OPERATION):
-                        found[key] = Entry(key, message.data, message.sequence)
+                        found[key] = _entry(key, message)
                     position = message.sequence
         finally:
             await reader.close()
         return found, max(position, state.last_seq)
+
+
+def _entry(key: str, message: Message) -> Entry:
+    return Entry(key, message.data, message.sequence, message.headers)

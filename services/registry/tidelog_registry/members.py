@@ -18,6 +18,9 @@ from tidelog_registry.node_state import NODE_LEASE_S
 log = structlog.get_logger()
 
 COPY = "members.json"
+H_WRITER = "Tidelog-Registry"
+"""Which registry's directory an entry was written from: a write whose outcome was unknown may
+arrive late, even when the process that sent it is no more, and is then no second registry's."""
 RETRY_S = 0.3
 
 
@@ -51,12 +54,14 @@ class View(msgspec.Struct, frozen=True):
 class Copy(msgspec.Struct, frozen=True):
     """What this registry last knew of the bucket, in its data directory: by it a bucket that was
     recreated or rolled back is recognised, and entries of Pumps that are down are filled in.
-    `settling`: the nodes have not had one lease time yet to announce themselves."""
+    `settling`: the nodes have not had one lease time yet to announce themselves. `writer` names
+    this directory in the entries."""
 
     created: str
     last_seq: int
     members: list[Member]
     settling: bool = False
+    writer: str = ""
 
 
 class Members(Actor[Record | Look]):
@@ -67,7 +72,10 @@ class Members(Actor[Record | Look]):
         self._bucket = Bucket(ports.bus, subjects.members_bucket(cluster))
         self._members: dict[str, Member] = {}
         self._revisions: dict[str, int] = {}
+        self._writers: dict[str, str] = {}
+        self._writer = ports.rng.token()
         self._missing: dict[str, Member] = {}
+        self._rolled_back = False
         self._created = ""
         self._last_seq = 0
         self._losses = 0
@@ -115,6 +123,7 @@ class Members(Actor[Record | Look]):
         if copy is not None:
             self._created, self._last_seq = copy.created, copy.last_seq
             self._members = {member.node: member for member in copy.members}
+            self._writer = copy.writer or self._writer
             if copy.settling:
                 self._lost()
             await self._check(reread=True)
@@ -130,14 +139,30 @@ class Members(Actor[Record | Look]):
     async def _check(self, *, reread: bool = False) -> None:
         """Is it still the bucket we know, with everything we wrote?"""
         state = await self._bucket.state()
-        if state is None or state.created != self._created or state.last_seq < self._last_seq:
+        shorter = state is not None and state.last_seq < self._last_seq
+        if state is None or state.created != self._created or shorter or self._rolled_back:
             await self._rebuild()
         elif self._missing:
             await self._fill()
-        elif reread or state.last_seq > self._last_seq:
-            # Ahead of our copy: written just before a crash.
+        elif reread:
+            # It may be ahead of our copy: written just before a crash.
             await self._read()
             await self._save()
+        elif state.last_seq > self._last_seq:
+            await self._surprised()
+
+    async def _surprised(self) -> None:
+        """Entries that nobody here knows of. A late write of an earlier life: a fresh instance of
+        the directory begins with what it says. Raises Conflict, or Stopped if it isn't ours."""
+        before = self._members
+        await self._read()
+        changed = [node for node, member in self._members.items() if before.get(node) != member]
+        for node in changed:
+            if self._writers[node] != self._writer:
+                raise _somebody_else(node)
+        await self._save()
+        if changed:
+            raise Conflict(f"late writes changed the membership of {', '.join(changed)}")
 
     async def _rebuild(self) -> None:
         """Make the bucket anew, so that every reader sees by its date that it is another one, and
@@ -151,6 +176,7 @@ class Members(Actor[Record | Look]):
             state = None
         self._created = (state or await self._bucket.create()).created
         self._missing |= self._members
+        self._last_seq, self._rolled_back = 0, False
         await self._fill()
 
     def _lost(self) -> None:
@@ -169,7 +195,7 @@ class Members(Actor[Record | Look]):
 
     async def _read(self) -> None:
         entries, self._last_seq = await self._bucket.entries()
-        self._members, self._revisions = {}, {}
+        self._members, self._revisions, self._writers = {}, {}, {}
         for key in sorted(entries):
             try:
                 member = msgspec.json.decode(entries[key].value, type=Member)
@@ -177,16 +203,26 @@ class Members(Actor[Record | Look]):
                 raise Corrupt(f"membership entry {key} can't be read: {error}") from error
             self._members[member.node] = member
             self._revisions[member.node] = entries[key].revision
+            self._writers[member.node] = entries[key].headers.get(H_WRITER, "")
 
     async def _save(self) -> None:
         settling = self._settled_at is not None
-        copy = Copy(self._created, self._last_seq, list(self._members.values()), settling)
+        members = list(self._members.values())
+        copy = Copy(self._created, self._last_seq, members, settling, self._writer)
         await self._ports.disk.write_file(COPY, msgspec.json.encode(copy))
 
     async def _put(self, member: Member, expected: int) -> int:
-        return await self._bucket.put(
-            escape(member.node), msgspec.json.encode(member), expected=expected
+        revision = await self._bucket.put(
+            escape(member.node),
+            msgspec.json.encode(member),
+            expected=expected,
+            headers={H_WRITER: self._writer},
         )
+        if revision <= self._last_seq:
+            # By its length alone the next look would not tell: this write made up for a lost one.
+            self._rolled_back = True
+            raise StreamMissing("the membership bucket was rolled back")
+        return revision
 
     async def _record(self, member: Member) -> None:
         """Until it is written; an entry that says so already is left as it is, byte for byte."""
@@ -206,8 +242,8 @@ class Members(Actor[Record | Look]):
                 await self._save()
 
     async def _explain(self, wanted: Member) -> None:
-        """After a refusal or an unknown outcome: was it us, was the bucket lost, or is there a
-        second registry? Raises Stopped for the last."""
+        """After a refusal or an unknown outcome: was it us, now or in an earlier life, was the
+        bucket lost, or is there a second registry? Raises Stopped for the last."""
         before = self._members.get(wanted.node)
         losses = self._losses
         try:
@@ -216,8 +252,12 @@ class Members(Actor[Record | Look]):
             log.info("the membership bucket can't be asked", reason=str(error))
             return
         found = self._members.get(wanted.node)
-        if self._losses == losses and found not in (before, wanted):
-            raise Stopped(
-                f"somebody else writes the membership of {wanted.node}",
-                hint="run one registry for a cluster",
-            )
+        ours = self._writers.get(wanted.node, "") == self._writer
+        if self._losses == losses and not ours and found not in (before, wanted):
+            raise _somebody_else(wanted.node)
+
+
+def _somebody_else(node: str) -> Stopped:
+    return Stopped(
+        f"somebody else writes the membership of {node}", hint="run one registry for a cluster"
+    )

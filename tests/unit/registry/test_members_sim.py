@@ -1,0 +1,101 @@
+"""The membership bucket's writer against lost tails, late writes and a second writer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import msgspec
+import pytest
+
+from tidelog import subjects
+from tidelog.actor import Ref
+from tidelog.errors import Stopped
+from tidelog.kv import Bucket
+from tidelog.membership import Member
+from tidelog.messages import JOINING, OFFLINE, ONLINE
+from tidelog.ports import Ports
+from tidelog.sim import World, run
+from tidelog.supervisor import Supervisor
+from tidelog_registry.members import COPY, H_WRITER, Copy, Look, Members, Record, View, Written
+
+Steps = Callable[[World, Ports, "Writer"], Coroutine[None, None, None]]
+CLUSTER = "default"
+
+
+class Writer:
+    def __init__(self, ref: Ref[Record | Look]) -> None:
+        self._ref = ref
+
+    async def write(self, node: str, state: str) -> Written:
+        return await self._ref.ask(lambda reply: Record(Member(node, state, 1), reply))
+
+    async def look(self) -> View:
+        return await self._ref.ask(Look)
+
+
+def _play(steps: Steps) -> None:
+    async def main(world: World) -> None:
+        ports = world.node("registry").ports()
+        tree = Supervisor("registry")
+        ref = tree.actor("members", lambda: Members(ports, CLUSTER))
+        stop = asyncio.Event()
+        running = world.loop.create_task(tree.run(stop))
+        await world.until(lambda: ref.alive, 5, "the bucket's writer")
+        work = world.loop.create_task(steps(world, ports, Writer(ref)))
+        await asyncio.wait([running, work], return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        await running
+        await work
+
+    run(main, 1)
+
+
+def _states(view: View) -> dict[str, str]:
+    return {node: member.state for node, member in view.members.items()}
+
+
+async def _put(ports: Ports, member: Member, writer: str) -> None:
+    bucket = Bucket(ports.bus, subjects.members_bucket(CLUSTER))
+    await bucket.put(member.node, msgspec.json.encode(member), headers={H_WRITER: writer})
+
+
+def test_a_lost_tail_is_noticed_although_the_next_write_makes_up_for_its_length() -> None:
+    """Seed 1285: a tombstone was lost, another entry took its sequence."""
+
+    async def steps(world: World, ports: Ports, writer: Writer) -> None:
+        await writer.write("pump-1", JOINING)
+        await writer.write("pump-2", JOINING)
+        older = world.nats.copy_store()
+        await writer.write("pump-1", OFFLINE)
+        created = world.nats.streams["KV_" + subjects.members_bucket(CLUSTER)].created
+        world.nats.roll_back(older)
+        written = await writer.write("pump-2", ONLINE)
+        assert written.losses == 1
+        assert _states(await writer.look()) == {"pump-1": OFFLINE, "pump-2": ONLINE}
+        stream = world.nats.streams["KV_" + subjects.members_bucket(CLUSTER)]
+        assert stream.created != created, "readers see that it is another bucket"
+
+    _play(steps)
+
+
+def test_a_late_write_of_an_earlier_life_is_taken_over() -> None:
+    async def steps(world: World, ports: Ports, writer: Writer) -> None:
+        await writer.write("pump-1", ONLINE)
+        copy = msgspec.json.decode(ports.disk.read_file(COPY), type=Copy)
+        await _put(ports, Member("pump-1", OFFLINE, 1), copy.writer)
+        await world.sleep(5)
+        assert _states(await writer.look()) == {"pump-1": OFFLINE}
+        await writer.write("pump-1", JOINING)
+
+    _play(steps)
+
+
+def test_a_second_registry_is_a_typed_stop() -> None:
+    async def steps(world: World, ports: Ports, writer: Writer) -> None:
+        await writer.write("pump-1", ONLINE)
+        await _put(ports, Member("pump-1", OFFLINE, 1), "another directory's")
+        await writer.write("pump-1", JOINING)
+
+    with pytest.raises(Stopped, match="somebody else writes the membership of pump-1"):
+        _play(steps)
