@@ -12,6 +12,7 @@ Timestamps in keys are big-endian, so that the order of bytes is the order of ti
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -101,6 +102,19 @@ def unpack_commit(key: bytes, value: bytes) -> tuple[int, int, Place]:
 
 def transaction_key(start_ts: int) -> bytes:
     return _KEY.pack(b"p", start_ts)
+
+
+def newest_transaction(scan: Callable[[bytes, bytes, int], list[tuple[bytes, bytes]]]) -> int:
+    """The largest start_ts that the index knows, 0 if none, by an `IndexStore.scan`."""
+    newest, above = 0, TS_MAX
+    while newest < above:
+        middle = (newest + above + 1) // 2
+        found = scan(transaction_key(middle), transaction_key(above + 1), 1)
+        if found:
+            newest = int.from_bytes(found[0][0][1:], "big")
+        else:
+            above = middle - 1
+    return newest
 
 
 def pack_transaction(state: State, commit_ts: int, place: Place) -> bytes:

@@ -104,7 +104,8 @@ class Indexer(Actor[IndexerMessage]):
                 head = Head(*start, 0)
         opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
         high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
-        return Pairing(self._store.get, head, opened, high)
+        newest = index.newest_transaction(self._store.scan)
+        return Pairing(self._store.get, head, opened, high, newest)
 
     def _open_prewrites(self) -> list[tuple[int, int, Place]]:
         start, stop = index.open_range()

@@ -25,7 +25,7 @@ class Changes(NamedTuple):
 
 
 class Pairing:
-    """`look_up` reads a key of the index."""
+    """`look_up` reads a key of the index, `newest` is the largest start_ts it knows."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Pairing:
         head: Head,
         opened: list[tuple[int, int, Place]],
         high: HighTs,
+        newest: int,
     ) -> None:
         self.head = head
         self.high = high
@@ -40,13 +41,15 @@ class Pairing:
         self.late_pairs = 0
         self.conflicts = 0
         self._look_up = look_up
+        self._newest = newest
         self._open = {start: (bound, place) for start, bound, place in opened}
         self._puts: dict[bytes, bytes] = {}
         self._deletes: dict[bytes, None] = {}
+        self._last: Place | None = None
         self._closed: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
-        """Entries of the batch so far."""
+        """Puts of the batch so far."""
         return len(self._puts)
 
     @property
@@ -59,27 +62,31 @@ class Pairing:
 
     def feed(self, stored: Stored, wall_ms: int) -> None:
         kind, start_ts, commit_ts, place = stored
-        match kind:
-            case Kind.PREWRITE:
-                self._prewrite(start_ts, place, wall_ms)
-            case Kind.COMMIT:
-                self._commit(start_ts, commit_ts, place, wall_ms)
-            case Kind.ROLLBACK:
-                self._rollback(start_ts)
-            case Kind.FAKE:
-                # A fake's timestamp came from the oracle: under `embedded` nothing else vouches.
-                self.high.value = max(self.high.value, commit_ts)
-        after = place.offset + record.HEADER_BYTES + place.length
-        self.head = Head(place.fid, after, self.high.value)
+        if kind is Kind.PREWRITE:
+            self._prewrite(start_ts, place, wall_ms)
+        elif kind is Kind.COMMIT:
+            self._commit(start_ts, commit_ts, place, wall_ms)
+        elif kind is Kind.ROLLBACK:
+            self._rollback(start_ts)
+        else:
+            # A fake's timestamp came from the oracle: under `embedded` nothing else vouches.
+            self.high.value = max(self.high.value, commit_ts)
+        self._last = place
 
     def take(self) -> Changes:
         """The batch so far, with the head; the next one begins."""
+        if self._last is not None:
+            fid, offset, length, _ = self._last
+            self.head = Head(fid, offset + record.HEADER_BYTES + length, self.high.value)
+            self._last = None
         self._puts[index.HEAD_KEY] = index.pack_head(self.head)
         changes = Changes(list(self._puts.items()), list(self._deletes), self._closed)
         self._puts, self._deletes, self._closed = {}, {}, []
         return changes
 
     def _known(self, start_ts: int) -> Transaction | None:
+        if start_ts > self._newest:
+            return None
         key = index.transaction_key(start_ts)
         value = self._puts.get(key) or self._look_up(key)
         return None if value is None else index.unpack_transaction(value)
@@ -95,6 +102,8 @@ class Pairing:
     def _set(self, start_ts: int, state: State, commit_ts: int, place: Place) -> None:
         value = index.pack_transaction(state, commit_ts, place)
         self._puts[index.transaction_key(start_ts)] = value
+        if start_ts > self._newest:
+            self._newest = start_ts
 
     def _prewrite(self, start_ts: int, place: Place, wall_ms: int) -> None:
         if self.high.follow:

@@ -14,7 +14,7 @@ from tidelog.failpoints import hit
 from tidelog.messages import JOINING
 from tidelog.ports import Buffer, Disk, IndexStore
 from tidelog_pump.closed import ClosedStarts
-from tidelog_pump.index import Pointer
+from tidelog_pump.index import Pointer, newest_transaction
 from tidelog_pump.indexer import IndexerMessage, Written
 from tidelog_pump.intake import Intake
 from tidelog_pump.metrics import AVAILABLE, BATCH_BYTES, NOTED, REFUSED, WRITTEN
@@ -63,7 +63,8 @@ class Writer(Actor[WriterMessage]):
     ) -> None:
         self._disk = disk
         self._segments = segments
-        self._closed = ClosedStarts(store.get)
+        self._index = store
+        self._closed: ClosedStarts
         self._sorter = sorter
         self._indexer = indexer
         self._cluster_id = cluster_id
@@ -79,6 +80,9 @@ class Writer(Actor[WriterMessage]):
                 return 64
 
     async def on_start(self) -> None:
+        # The indexer has read the log to its end, and nobody but us adds to it from now on.
+        newest = newest_transaction(self._index.scan)
+        self._closed = ClosedStarts(self._index.get, newest)
         if self._kept_free == 0:
             self._kept_free = min(DEFAULT_KEPT_FREE, self._disk.free_bytes() // 10)
         await self.on_tick()
