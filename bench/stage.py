@@ -127,7 +127,7 @@ class Stage:
         """Start and wait until each is ready; `changes` are configuration keys."""
         keys = {key.replace("_", "-"): value for key, value in changes.items()}
         for name in names:
-            child = Child(self._service(name, keys), self._directory, self._processes)
+            child = Child(self._service(name, keys), self._directory, self._processes, _say)
             self._children[name] = child
             self._tasks[name] = asyncio.get_running_loop().create_task(child.keep(lambda: None))
             await self._ready(child, self._tasks[name])
@@ -199,6 +199,10 @@ class Cpu:
             {n: (cpu_seconds(pid) - self._used[n]) / seconds for n, pid in self._pids.items()},
             {n: (queued_seconds(pid) - self._queued[n]) / seconds for n, pid in self._pids.items()},
         )
+
+
+def _say(trouble: str) -> None:
+    sys.stderr.write(f"{trouble}\n")
 
 
 def is_ready(url: str) -> bool:
