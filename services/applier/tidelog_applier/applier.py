@@ -289,7 +289,7 @@ class Applier(Actor[Read]):
 
     def _trouble(self, error: Unavailable | ConfigError) -> None:
         if self._position.error != str(error):
-            log.warning("the downstream can't be used", error=error.message, hint=error.hint)
+            log.warning("applying waits", error=error.message, hint=error.hint)
         self._position.error = str(error)
 
     async def _pause(self, seconds: float) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import msgspec
-import structlog
 
 from tidelog.changes import schema_key
-from tidelog.errors import Stopped, StreamMissing, Unavailable
+from tidelog.errors import StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
 from tidelog.subjects import schemas_bucket
 
-log = structlog.get_logger()
-
 CACHED = 4096
-TRIES = 20
+TRIES = 4
 PAUSE_S = 0.5
 _STRUCTURE = msgspec.json.Decoder(TableStructure)
 
@@ -29,7 +26,8 @@ class Structures:
         self._known: dict[tuple[str, str, int], TableStructure] = {}
 
     async def get(self, db: str, table: str, version: int) -> TableStructure:
-        """Raises Stopped if nobody has published it, Unavailable."""
+        """Raises Unavailable, also while nobody has published it: the Drainer writes
+        structures again when it sees that their bucket was lost."""
         key = (db, table, version)
         found = self._known.get(key)
         if found is None:
@@ -53,7 +51,7 @@ class Structures:
             await self._ports.clock.sleep(PAUSE_S)
         if isinstance(problem, Unavailable):
             raise problem
-        raise Stopped(
+        raise Unavailable(
             f"the structure of {db}.{table} at version {version} is not in {self._bucket.name}",
-            hint="the Drainer publishes it before the rows: was the bucket deleted?",
+            hint="the Drainer publishes it before the rows, and again after its bucket was lost",
         )

@@ -77,6 +77,7 @@ class Publisher(Actor[PublisherMail]):
 
     async def on_start(self) -> None:
         self._epoch = await rise(self._config, self._ports)
+        self._store.recall()
         self.spawn(self._run(), "publish")
 
     async def on_batch(self, batch: list[PublisherMail]) -> None:
@@ -309,8 +310,9 @@ class Publisher(Actor[PublisherMail]):
 
     async def _write_structures(self, batch: Batch) -> None:
         failures = 0
-        while batch.structures:
+        while True:
             try:
+                await self._store.look()
                 await self._store.publish(batch.structures)
             except (Unavailable, StreamMissing) as error:
                 self._store.waiting = f"{self._store.bucket_name}: {error}"

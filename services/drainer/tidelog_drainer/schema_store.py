@@ -10,15 +10,26 @@ from tidelog.changes import schema_key
 from tidelog.errors import StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog.schema.history import TableAt
 from tidelog.schema.model import DdlJob
-from tidelog.schema.structure import TableStructure
+from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import SchemaTracker, changes_schema
 from tidelog_drainer.config import DrainerConfig
 
 BACKOFF_MIN_S = 0.05
 BACKOFF_MAX_S = 1.0
+LOOK_S = 1.0
+SCHEMAS_FILE = "schemas.json"
 
 log = structlog.get_logger()
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The bucket of structures as this Drainer last wrote it, kept in its directory: by it one
+    that was deleted, recreated or rolled back is recognised."""
+
+    created: str
+    last_seq: int
 
 
 class SchemaStore:
@@ -37,7 +48,9 @@ class SchemaStore:
         self._finished: dict[int, tuple[int, int]] = {}
         self._queries: dict[int, str] = {}
         self._written: set[str] = set()
-        self._created = False
+        self._known: Known | None = None
+        self._lost = False
+        self._looked_at = -LOOK_S
 
     @property
     def bucket_name(self) -> str:
@@ -99,19 +112,51 @@ class SchemaStore:
 
         Raises Unavailable: the outcome doesn't matter, writing again changes nothing.
         """
-        for key, structure in structures.items():
-            if key in self._written:
-                continue
-            if not self._created:
-                await self._bucket.create()
-                self._created = True
-            try:
-                await self._bucket.put(key, msgspec.json.encode(structure))
-            except StreamMissing:
-                self._created = False
-                self._written.clear()
-                raise
+        new = [key for key in structures if key not in self._written]
+        if not new:
+            return
+        if self._known is None:
+            state = await self._bucket.create()
+            self._known = Known(state.created, 0)
+        last = self._known.last_seq
+        for key in new:
+            revision = await self._bucket.put(key, msgspec.json.encode(structures[key]))
+            if revision <= last:
+                self._lost = True
+                raise StreamMissing(f"{self._bucket.name} was rolled back")
+            last = revision
             self._written.add(key)
+        await self._remember(Known(self._known.created, last))
+
+    async def look(self) -> None:
+        """Is the bucket still the one that was written? Readers may need a structure long after
+        its rows: when it was lost, every version is written again. Raises as `publish`."""
+        now = self._ports.clock.monotonic()
+        if self._known is None or (now - self._looked_at < LOOK_S and not self._lost):
+            return
+        state = await self._bucket.state()
+        shorter = state is not None and state.last_seq < self._known.last_seq
+        if state is None or shorter or state.created != self._known.created or self._lost:
+            log.warning("the bucket of structures was lost", bucket=self._bucket.name)
+            created = (state or await self._bucket.create()).created
+            self._known, self._lost = Known(created, 0), True
+            self._written.clear()
+            await self.publish({key_of(t.db, structure(t)): structure(t) for t in self._tables()})
+            self._lost = False
+        self._looked_at = now
+
+    def _tables(self) -> list[TableAt]:
+        return sorted(self.tracker.tables(), key=lambda table: table.version)
+
+    def recall(self) -> None:
+        """What an earlier life wrote, so that a loss meanwhile is seen."""
+        if self._ports.disk.exists(SCHEMAS_FILE):
+            stored = self._ports.disk.read_file(SCHEMAS_FILE)
+            self._known = msgspec.json.decode(stored, type=Known)
+
+    async def _remember(self, known: Known) -> None:
+        self._known = known
+        await self._ports.disk.write_file(SCHEMAS_FILE, msgspec.json.encode(known))
 
 
 def key_of(db: str, structure: TableStructure) -> str:

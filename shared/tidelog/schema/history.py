@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import msgspec
 
@@ -56,6 +57,11 @@ class Schemas:
         """The newest state."""
         states = self._states.get(table_id)
         return states[-1] if states else None
+
+    def every(self) -> Iterator[TableAt]:
+        """Each state of each table."""
+        for states in self._states.values():
+            yield from (state for state in states if state is not None)
 
     def named(self, db_id: int, lower_name: str) -> TableAt | None:
         """The living table of that name."""

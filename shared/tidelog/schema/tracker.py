@@ -8,7 +8,7 @@ TableInfo whose version is at most the mutation's; `prune` lets go of what no re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -94,6 +94,10 @@ class SchemaTracker:
         if found is None:
             raise UnknownTable(table_id, schema_version)
         return found
+
+    def tables(self) -> Iterator[TableAt]:
+        """Every version of every table, those of the server's own schemas left out."""
+        return (one for one in self._schemas.every() if one.db.lower() not in SYSTEM_SCHEMAS)
 
     def is_dropped_or_truncated(self, table_id: int, schema_version: int) -> bool:
         """Whether the id belonged to a table that was gone by this version.

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.unit.applier.publisher import FEED, Publisher, create
-from tidelog.changes import Event
+from tidelog import subjects
+from tidelog.changes import Event, schema_key
 from tidelog.downstream import Checkpoint
-from tidelog.errors import Stopped
+from tidelog.kv import Bucket
 from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.world import World, run
 from tidelog_applier.config import ApplierConfig
@@ -110,17 +111,29 @@ def test_an_unreachable_database_is_waited_for() -> None:
     run(main, 2)
 
 
-def test_rows_without_a_published_structure_stop_it() -> None:
+def test_rows_wait_visibly_for_a_structure_that_is_not_there() -> None:
     async def main(world: World) -> None:
-        world_with_database(world)
-        publisher = Publisher(world.ports("drainer").bus)
+        database = world_with_database(world)
+        bus = world.ports("drainer").bus
+        publisher = Publisher(bus)
         await publisher.begin()
+        bucket = Bucket(bus, subjects.schemas_bucket(FEED))
+        entry = await bucket.get(schema_key("d", "t", 1))
+        assert entry is not None
+        await bucket.delete(entry.key)
         node = world.node("applier")
         node.start(build, CONFIG)
-        await publisher.rows(unknown=[create(1, 1)])
-        await world.until(lambda: bool(node.stopped), 60, "a typed stop")
-        assert isinstance(node.stopped[0], Stopped)
-        assert "structure of d.unknown" in node.stopped[0].message
+        await publisher.rows(t=[create(1, 1)])
+
+        def waits() -> bool:
+            status = node.service.status() if node.service is not None else {}
+            return "structure of d.t at version 1" in str(status)
+
+        await world.until(waits, 30, "the reason in the status")
+        await bucket.put(entry.key, entry.value)
+        await world.until(lambda: len(database.rows("d", "t")) == 1, 30, "the row")
+        assert node.starts == 1
+        assert "structure of" not in str(node.service.status())
 
     run(main, 3)
 

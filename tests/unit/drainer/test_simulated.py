@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistry
+from tidelog import subjects
 from tidelog.change_reader import ChangeReader
+from tidelog.kv import Bucket
 from tidelog.messages import Consumer
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.model import (
@@ -154,3 +156,32 @@ async def history(world: World) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_each_transaction_once_whatever_fails(seed: int) -> None:
     run(history, seed)
+
+
+@pytest.mark.parametrize("how", ["deleted", "rolled back", "deleted while it is down"])
+def test_a_lost_bucket_of_structures_is_written_again(how: str) -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        bus = world.ports().bus
+        registry = FakeRegistry(bus)
+        await registry.start()
+        pump = await registry.pump("p1")
+        node = world.node("drainer")
+        node.start(build, DrainerConfig(node_id="d1", cluster=CLUSTER, feed=FEED, lease_s=1.0))
+        pump.commit([*DDLS, txn(20)], 20)
+        bucket = Bucket(bus, subjects.schemas_bucket(FEED))
+
+        def written() -> bool:
+            stream = world.nats.streams.get(bucket.stream)
+            return stream is not None and stream.messages > 0
+
+        await world.until(written, 30, "the structures")
+        if "down" in how:
+            node.kill(restart_after_s=1)
+        await bus.stream_delete(bucket.stream)
+        if how == "rolled back":
+            await bucket.create()
+        assert not written()
+        await world.until(written, 30, "the structures again")
+
+    run(main, 1)
