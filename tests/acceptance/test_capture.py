@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance import golden_stream
 from tests.acceptance.replaying import replay
 from tests.acceptance.status_api import status_api
 from tests.acceptance.stream import commit_timestamps, read_stream
@@ -47,9 +50,6 @@ def check_stream(running: Running, last: int) -> list[Change]:
 
 def dropped(running: Running) -> Counter[str]:
     """What the Drainer counts as dropped, by reason, since it started."""
-    import json
-    import urllib.request
-
     with urllib.request.urlopen(f"{running.ready['http']['drainer']}/status") as answer:
         status = json.load(answer)
     return Counter(status["actors"]["publisher"]["dropped"])
@@ -65,7 +65,7 @@ def test_sqlite_holds_what_the_source_held(which: Set, tmp_path: Path) -> None:
         done = replay(running, which)
         running.wait(done.max_commit_ts)
         if which == "set-a":
-            check_stream(running, done.max_commit_ts)
+            golden_stream.check(check_stream(running, done.max_commit_ts))
             assert dropped(running) == DROPPED
     assert sqlite_differences(which, database) == []
 
