@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -11,6 +11,9 @@ from tidelog.errors import TidelogError, UnparsablePayload, error_class
 S = TypeVar("S", bound=msgspec.Struct)
 
 PUMP, DRAINER, APPLIER = "pump", "drainer", "applier"
+KINDS = (PUMP, DRAINER, APPLIER)
+NodeId = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+"""Checked where a message is parsed."""
 JOINING, ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = (
     "joining",
     "online",
@@ -24,7 +27,7 @@ JOINING, ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = (
 class NodeStatus(msgspec.Struct, frozen=True):
     """The seed's Status, with its JSON names (seed 000, "Pump status definition"), and ours."""
 
-    nodeId: str
+    nodeId: NodeId
     host: str = ""
     state: str = OFFLINE
     isAlive: bool = False
@@ -130,7 +133,7 @@ class StateRequest(msgspec.Struct, frozen=True):
 class PumpOnline(msgspec.Struct, frozen=True):
     """`drainer.<node>.pump-online`: add this Pump as a source before you answer (I4)."""
 
-    node: str
+    node: NodeId
 
 
 class TxnStatusRequest(msgspec.Struct, frozen=True):

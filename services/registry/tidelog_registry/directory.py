@@ -13,9 +13,10 @@ import structlog
 
 from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import ForeignCluster, Refused, TidelogError, Unavailable
+from tidelog.errors import BadInput, ForeignCluster, Refused, TidelogError, Unavailable
 from tidelog.membership import Member
 from tidelog.messages import (
+    KINDS,
     OFFLINE,
     PUMP,
     Beat,
@@ -59,6 +60,12 @@ WAITERS = 8
 """Answers owed for one join; a Pump that asks more often gets the older ones refused."""
 PINS = 64
 EVENTS = 4096
+
+
+def _check_kind(status: NodeStatus) -> None:
+    if status.kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise BadInput(f"{status.nodeId} is of unknown kind {status.kind!r}", hint=known)
 
 
 class Directory(Actor[DirectoryMail]):
@@ -139,6 +146,7 @@ class Directory(Actor[DirectoryMail]):
         status = body.status
         ours = self._config.cluster_id
         try:
+            _check_kind(status)
             if ours and body.cluster_id and ours != body.cluster_id:
                 raise ForeignCluster(
                     f"{status.nodeId} has cluster id {body.cluster_id}, this cluster has {ours}"
@@ -162,6 +170,7 @@ class Directory(Actor[DirectoryMail]):
     def _renew(self, message: Renew) -> None:
         status = message.body.status
         try:
+            _check_kind(status)
             state, effects = self._cluster.heartbeat(
                 status, self._now(), safe_point=self._safe_point()
             )
