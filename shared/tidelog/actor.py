@@ -96,10 +96,13 @@ class Ref(Generic[M]):
 
         reply: Reply[T] = self.reply(settle)
         try:
-            await self.tell(make(reply))
+            message = make(reply)
+            if not self.try_tell(message):
+                await self.tell(message)
             return await future
         finally:
-            reply._finish(None, ActorStopped("the asker went away"))
+            if not reply.settled:
+                reply.fail(ActorStopped("the asker went away"))
             if future.done() and not future.cancelled():
                 future.exception()
 

@@ -45,7 +45,9 @@ class Delivery:
             return
         reply = lane.reply(partial(self._settled, item))
         try:
-            await lane.tell(Send(item.payload, reply))
+            send = Send(item.payload, reply)
+            if not lane.try_tell(send):
+                await lane.tell(send)
         except ActorStopped as error:
             reply.fail(error)
         except BaseException:
