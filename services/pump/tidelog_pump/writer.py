@@ -6,6 +6,8 @@ sync acks nobody and ends the process: what is durable is found out at the next 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tidelog.actor import Actor, Ref, Reply
@@ -23,6 +25,8 @@ from tidelog_pump.sorter_actor import Entered, SorterMessage
 
 WRITE_BYTES = 16 << 20
 """Payloads of one write, unless a single one is larger."""
+GROUP_RECORDS = 128
+"""See `group_records`."""
 DEFAULT_KEPT_FREE = 10 << 30
 
 Outcome = TidelogError | None
@@ -94,20 +98,22 @@ class Writer(Actor[WriterMessage]):
 
     async def on_batch(self, batch: list[WriterMessage]) -> None:
         group: list[Append] = []
-        size = 0
+        size = records = 0
+        most = group_records(batch)
         for message in batch:
             match message:
                 case SetState():
                     await self._write(group)
-                    group, size = [], 0
+                    group, size, records = [], 0, 0
                     self._state = message.state
                 case Append():
-                    weight = self.weigh(message)
-                    if group and size + weight > WRITE_BYTES:
+                    weight, count = self.weigh(message), len(message.payloads)
+                    if group and (size + weight > WRITE_BYTES or records + count > most):
                         await self._write(group)
-                        group, size = [], 0
+                        group, size, records = [], 0, 0
                     group.append(message)
                     size += weight
+                    records += count
         await self._write(group)
 
     async def _write(self, group: list[Append]) -> None:
@@ -167,3 +173,11 @@ class Writer(Actor[WriterMessage]):
             "segment": fid,
             "offset": offset,
         }
+
+
+def group_records(batch: Sequence[WriterMessage]) -> int:
+    """How many records to write at once: half of what waits. Were it all, then everybody would be
+    answered at once and come again at once: the Pump and its writers would take turns. The more
+    waits, because the disk is slow, the larger the writes are nevertheless."""
+    waiting = sum(len(message.payloads) for message in batch if isinstance(message, Append))
+    return max(GROUP_RECORDS, (waiting + 1) // 2)

@@ -23,6 +23,9 @@ from tidelog.subjects import pump as pump_subject
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 
 BATCH_BYTES = 256 << 10
+BATCH_COUNT = 128
+"""Few enough that a Pump works on one batch while the callers of another get their answers: one
+batch of all callers would let the two sides take turns."""
 WINDOW = 4
 LARGE_BYTES_PER_S = 10 << 20
 """A large payload gets more time: what a slow disk takes to sync it."""
@@ -74,7 +77,9 @@ class Lane(Actor[Send]):
     async def on_batch(self, batch: list[Send]) -> None:
         silences = self._silences
         limit = self._bus.max_payload - FRAMING
-        for chunk in cut([send for send in batch if not send.reply.settled], BATCH_BYTES):
+        for chunk in cut(
+            [send for send in batch if not send.reply.settled], BATCH_BYTES, BATCH_COUNT
+        ):
             await self._window.acquire()
             if self._silences != silences:
                 # The Pump went silent while these waited: let their writers go elsewhere at once.
@@ -148,13 +153,14 @@ class Lane(Actor[Send]):
             send.reply.fail(type(error)(error.message, hint=error.hint))
 
 
-def cut(batch: Sequence[Send], limit: int) -> Iterator[list[Send]]:
-    """Consecutive pieces of at most `limit` bytes; a larger payload is a piece of its own."""
+def cut(batch: Sequence[Send], limit: int, count: int) -> Iterator[list[Send]]:
+    """Consecutive pieces of at most `count` payloads and `limit` bytes; a larger payload is a
+    piece of its own."""
     piece: list[Send] = []
     size = 0
     for send in batch:
         more = len(send.payload) + 8
-        if piece and size + more > limit:
+        if piece and (size + more > limit or len(piece) >= count):
             yield piece
             piece, size = [], 0
         piece.append(send)
