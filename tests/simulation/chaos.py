@@ -5,10 +5,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from tidelog import subjects
 from tidelog.sim import Node, World
+from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
+
+
+MEMBERS_STREAM = "KV_" + subjects.members_bucket("default")
 
 
 class Chaos:
@@ -42,6 +47,29 @@ class Chaos:
             if await self._do(action):
                 self.counts[action] = self.counts.get(action, 0) + 1
 
+    async def join_late(self) -> None:
+        """Pumps that come in mid-run, in a part of the histories while the Drainer is away for
+        longer than its lease: then only source 0 tells it of them."""
+        counts = self._cluster.workload.counts
+        while not counts.started:
+            await self._world.sleep(0.05)
+        waited = 0.0
+        late = sorted(zip(self._plan.late_s, self._cluster.late, strict=True), key=_first)
+        for at, (after_s, pump) in enumerate(late):
+            await self._world.sleep(after_s - waited)
+            waited = after_s
+            if at == 0 and self._plan.away:
+                self._send_away()
+            self._cluster.start_pump(pump)
+
+    def _send_away(self) -> None:
+        drainer, seconds = self._cluster.drainer, READER_LEASE_S + self._rng.random() * 3
+        self.counts["drainer away"] = 1
+        if self._plan.away == "cut":
+            self._cut(drainer, seconds)
+        elif drainer.running:
+            drainer.kill(restart_after_s=seconds)
+
     async def _do(self, action: str) -> bool:
         match action.split():
             case ["kill", kind]:
@@ -55,13 +83,15 @@ class Chaos:
                     return False
                 node.restart_gracefully(self._rng.random())
             case ["partition"]:
-                self._cut(self._rng.choice(self._cluster.services))
+                self._cut(self._rng.choice(self._cluster.services), self._rng.random() * 4)
             case ["server", "restart"]:
                 await self._server_down(self._rng.random() * 2)
             case ["store", "deleted"]:
                 await self._server_down(self._rng.random(), delete=True)
             case ["store", "rolled", "back"]:
                 await self._roll_back()
+            case ["membership", "lost"]:
+                await self._lose_membership()
             case ["io", "error"]:
                 self._rng.choice(self._cluster.pumps).disk.fail_nth(self._rng.randrange(1, 20))
             case ["disk", "full"]:
@@ -74,10 +104,10 @@ class Chaos:
         nodes = [node for node in self._cluster.of_kind(kind) if node.running]
         return self._rng.choice(nodes) if nodes else None
 
-    def _cut(self, node: Node) -> None:
+    def _cut(self, node: Node, seconds: float) -> None:
         node.partition(cut=True)
         self._partitioned.append(node)
-        self._world.loop.call_later(self._rng.random() * 4, node.partition, False)
+        self._world.loop.call_later(seconds, node.partition, False)
 
     def _fill(self, node: Node) -> None:
         node.disk.full = True
@@ -101,6 +131,23 @@ class Chaos:
         await self._world.sleep(self._rng.random())
         nats.start()
 
+    async def _lose_membership(self) -> None:
+        """The bucket is lost while a Pump is away for longer than a lease, so that it can't tell of
+        itself, and the Drainer, perhaps the registry too, begins anew (seed 71's loss)."""
+        cluster, rng = self._cluster, self._rng
+        pump = self._victim("pump")
+        if pump is not None:
+            pump.kill(restart_after_s=NODE_LEASE_S + rng.random() * 8)
+        away = [cluster.drainer] + [cluster.registry] * rng.randrange(2)
+        before = rng.random() < 0.5
+        for node in away if before else []:
+            node.kill(restart_after_s=rng.random() * 2)
+        await self._world.sleep(rng.random())
+        self._world.nats.delete(MEMBERS_STREAM)
+        await self._world.sleep(rng.random() * 0.2)
+        for node in [] if before else away:
+            node.kill(restart_after_s=rng.random() * 2)
+
     def heal(self) -> None:
         """Nothing goes wrong any more; everybody is up again."""
         world = self._world
@@ -114,4 +161,11 @@ class Chaos:
             node.disk.full = False
         for node in self._cluster.services:
             node.disk.clear_faults()
-            node.restart()
+            if node.starts:
+                node.restart()
+            else:
+                self._cluster.start_pump(node)
+
+
+def _first(pair: tuple[float, Node]) -> float:
+    return pair[0]

@@ -69,7 +69,9 @@ class Cluster:
         for name, value in vars(plan.net).items():
             setattr(world.net, name, value)
         self.registry = self._node("registry")
-        self.pumps = [self._node(f"pump-{n}") for n in range(1, plan.pumps + 1)]
+        count = plan.pumps + len(plan.late_s)
+        self.pumps = [self._node(f"pump-{n}") for n in range(1, count + 1)]
+        self.late = self.pumps[plan.pumps :]
         self.drainer = self._node("drainer")
         self.applier = self._node("applier")
         self.auditor = self._node("auditor")
@@ -101,15 +103,22 @@ class Cluster:
         """Everybody at once, as an orchestrator starts a fresh deployment."""
         config = partial(_config, data_dir="")
         self.registry.start(build_registry, config(RegistryConfig, "registry"))
-        for pump in self.pumps:
-            settings = {"segment_bytes": self.plan.segment_bytes}
-            pump.start(build_pump, config(PumpConfig, pump.name, **settings))
-        self.drainer.start(build_drainer, config(DrainerConfig, "drainer", feed=FEED))
+        for pump in self.pumps[: self.plan.pumps]:
+            self.start_pump(pump)
+        pull_bytes = self.plan.pull_bytes
+        self.drainer.start(
+            build_drainer, config(DrainerConfig, "drainer", feed=FEED, pull_bytes=pull_bytes)
+        )
         self.applier.start(
             build_applier, config(ApplierConfig, "applier", feed=FEED, downstream="sim:")
         )
         auditor: Callable[[Any, Ports], Any] = partial(build_auditor, checker=self.checker)
         self.auditor.start(auditor, config(AuditorConfig, "auditor", feed=FEED))
+
+    def start_pump(self, pump: Node) -> None:
+        oracle = "follow" if self.plan.follow else "embedded"
+        settings = {"segment_bytes": self.plan.segment_bytes, "oracle": oracle}
+        pump.start(build_pump, _config(PumpConfig, pump.name, data_dir="", **settings))
 
     async def live(self) -> None:
         """Both phases and the verdict."""
@@ -118,15 +127,18 @@ class Cluster:
         self.start()
         running = world.loop.create_task(workload.run(stop), name="workload")
         chaos = world.loop.create_task(self.chaos.run(), name="chaos")
+        joins = world.loop.create_task(self.chaos.join_late(), name="late joins")
         try:
             await self._safety(running)
             chaos.cancel()
-            await asyncio.wait([chaos])
+            joins.cancel()
+            await asyncio.wait([chaos, joins])
             self.chaos.heal()
             workload.end()
             await self._liveness(running)
         finally:
             chaos.cancel()
+            joins.cancel()
             stop.set()
         if not self.findings.other:
             await asyncio.wait([running])

@@ -22,6 +22,7 @@ ACTIONS = (
     "disk full",
     "store deleted",
     "store rolled back",
+    "membership lost",
 )
 
 
@@ -45,11 +46,20 @@ class Plan:
     """Faults come while the first tables are made, too."""
     skew_ms: int
     segment_bytes: int
+    follow: bool
+    """The Pumps ask no oracle; the registry's still gives the load its timestamps."""
+    pull_bytes: int
+    late_s: tuple[float, ...]
+    """Pumps beyond `pumps` that join so long after the load's first transaction."""
+    away: str
+    """What happens to the Drainer while they join, until after its lease: "", "kill", "cut"."""
 
     def __str__(self) -> str:
         mix = ", ".join(f"{name} {weight}" for name, weight in self.faults.items())
         return (
-            f"seed {self.seed}: {self.pumps} pumps, {self.transactions} transactions by"
+            f"seed {self.seed}: {self.pumps} pumps{' that follow' if self.follow else ''}, late"
+            f" ones at {self.late_s} with the Drainer {self.away or 'there'}, pulls of"
+            f" {self.pull_bytes} bytes, {self.transactions} transactions by"
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
             f" {self.database}, a fault each {self.pause_s:.2f} s of {mix}"
         )
@@ -60,17 +70,22 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     rng = random.Random(f"plan/{seed}")
     faults = {name: rng.choice((0, 1, 1, 3)) for name in allowed}
     # Losing the server's store takes everything else with it for seconds: rarely.
-    for rare in ("store deleted", "store rolled back"):
+    for rare in ("store deleted", "store rolled back", "membership lost"):
         if rare in faults and rng.random() < 0.7:
             faults[rare] = 0
     calm = rng.random() < 0.1
+    late = rng.random() < 0.33
+    transactions, rate = rng.choice((30, 60, 120)), rng.choice((20.0, 60.0, 200.0))
+    if late:
+        rate = min(rate, 60.0)
+    lasts_s = transactions / rate
     return Plan(
         seed=seed,
         pumps=rng.randint(1, 4),
         strategy=rng.choice(("range", "hash")),
-        transactions=rng.choice((30, 60, 120)),
+        transactions=transactions,
         clients=rng.randint(1, 8),
-        rate=rng.choice((20.0, 60.0, 200.0)),
+        rate=rate,
         ddl_share=rng.choice((0.0, 0.02, 0.1)),
         net=_net(rng) if not calm else NetFaults(),
         disk=DiskFaults(
@@ -88,6 +103,10 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
         from_the_start=rng.random() < 0.2,
         skew_ms=rng.choice((0, 0, 50, 2000)),
         segment_bytes=rng.choice((4 << 10, 64 << 10, 500 << 20)),
+        follow=rng.random() < 0.3,
+        pull_bytes=rng.choice((4 << 20, 4 << 20, 4 << 10, 1 << 10)),
+        late_s=tuple(rng.random() * lasts_s for _ in range(rng.randint(1, 2) if late else 0)),
+        away=rng.choice(("", "kill", "cut")) if late and not calm else "",
     )
 
 

@@ -70,6 +70,9 @@ def test_seeds_cover_every_kind_of_fault_and_topology() -> None:
     assert {plan.pumps for plan in plans} == {1, 2, 3, 4}
     assert {action for p in plans for action, weight in p.faults.items() if weight} == set(ACTIONS)
     assert any(not plan.faults for plan in plans)
+    assert {plan.follow for plan in plans} == {True, False}
+    assert {plan.away for plan in plans if plan.late_s} == {"", "kill", "cut"}
+    assert 10 < sum(bool(plan.late_s) for plan in plans) < 30
 
 
 def test_the_checker_finds_a_loss_a_double_and_a_stranger() -> None:

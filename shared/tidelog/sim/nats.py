@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.errors import StreamMissing
 from tidelog.ports import StreamConfig, StreamState
+from tidelog.sim.clock import START_MS
 from tidelog.sim.faults import NetFaults
 from tidelog.sim.streams import SimStream, matches
 from tidelog.sim.trace import Trace
@@ -142,11 +144,16 @@ class SimNats:
         stream = self.streams.get(config.name)
         if stream is None:
             self._created += 1
-            created = f"{self.loop.time():.6f}#{self._created}"
+            created = self._date()
             stream = self.streams[config.name] = SimStream(config, created)
             self.trace.event("nats", "stream.create", config.name)
             self.wake(config.name)
         return stream.state()
+
+    def _date(self) -> str:
+        """As the server writes it, no two alike: readers judge a bucket's age by it."""
+        micros = START_MS * 1000 + int(self.loop.time() * 1_000_000) + self._created
+        return datetime.fromtimestamp(micros / 1_000_000, UTC).isoformat()
 
     def delete(self, name: str) -> None:
         if self.streams.pop(name, None) is not None:
