@@ -70,13 +70,15 @@ def render(shown: Report) -> RenderableType:
     for node in shown["nodes"]:
         state = node["state"] if node["isAlive"] else f"{node['state']}, unreachable"
         colour = "green" if node["isAlive"] and node["state"] == "online" else "yellow"
-        says = ", ".join(f"{k}: {v}" for k, v in sorted(node["detail"].items()))
+        says = Text("\n".join(f"{k}: {v}" for k, v in sorted(node["detail"].items())))
+        if "error" in node["detail"]:
+            colour = "red"
+            says.stylize("red")
         table.add_row(
             node["nodeId"], node["kind"], Text(state, colour), str(node["resolvedTS"]), says
         )
-    lags = shown["lag_ms"]
-    line = "   ".join(
-        f"{name} {shown[f'{name}_ts']} ({'lag unknown' if ms is None else f'{ms} ms behind'})"
-        for name, ms in (("published", lags["published"]), ("applied", lags["applied"]))
-    )
-    return Group(table, Text(f"resolved {shown['resolved_ts']}   {line}"))
+    lines = [f"resolved   {shown['resolved_ts']}"]
+    for name, ms in shown["lag_ms"].items():
+        lag = "lag unknown" if ms is None else f"{ms} ms behind"
+        lines.append(f"{name:9}  {shown[f'{name}_ts']} ({lag})")
+    return Group(table, Text("\n".join(lines)))
