@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.errors import StreamMissing
+from tidelog.errors import StreamMissing, Unavailable
 from tidelog.ports import Bus, Headers, Message, Outgoing, StreamConfig, StreamState
 
 _OPERATION = "KV-Operation"
+READ_S = 5.0
+"""How long a bucket that has more to give may be silent."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -62,7 +64,11 @@ class Bucket:
         )
 
     async def entries(self) -> tuple[dict[str, Entry], int]:
-        """All living entries, and the last sequence they were read up to. Raises StreamMissing."""
+        """All living entries, and the last sequence they were read up to.
+
+        Never a part of them: a read that stalls before the last sequence raises Unavailable. Raises
+        StreamMissing.
+        """
         state = await self._bus.stream_state(self.stream)
         if state is None:
             raise StreamMissing(f"bucket {self.name} does not exist")
@@ -73,9 +79,9 @@ class Bucket:
         try:
             position = 0
             while position < state.last_seq:
-                batch = await reader.next_batch(256, 5.0)
+                batch = await reader.next_batch(256, READ_S)
                 if not batch:
-                    break
+                    raise Unavailable(f"bucket {self.name} could be read up to {position} only")
                 for message in batch:
                     key = message.subject.removeprefix(self._prefix)
                     found.pop(key, None)
@@ -84,7 +90,7 @@ class Bucket:
                     position = message.sequence
         finally:
             await reader.close()
-        return found, max(position, state.last_seq)
+        return found, position
 
 
 def _entry(key: str, message: Message) -> Entry:
