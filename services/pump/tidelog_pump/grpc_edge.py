@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from tidelog import record
 from tidelog.actor import Actor, Ref
 from tidelog.errors import ConfigError, ForeignCluster, TidelogError, UnparsablePayload
-from tidelog.ports import Buffer, IndexStore
+from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_proto.pump_pb2 import (
     Entity,
     Meta,
@@ -26,13 +26,14 @@ from tidelog_proto.pump_pb2 import (
     WriteBinlogResp,
 )
 from tidelog_pump import payload
+from tidelog_pump.gatherer import Gatherer
 from tidelog_pump.grpc_status import status_code
 from tidelog_pump.identity import Identity
 from tidelog_pump.metrics import PULLED
 from tidelog_pump.scan import CommitScan
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
-from tidelog_pump.writer import Append, Outcome, WriterMessage
+from tidelog_pump.writer import Outcome, WriterMessage
 
 log = structlog.get_logger()
 
@@ -58,6 +59,7 @@ class Nothing(msgspec.Struct, frozen=True):
 class GrpcEdge(Actor[Nothing]):
     def __init__(
         self,
+        clock: Clock,
         segments: Segments,
         store: IndexStore,
         sorter: Ref[SorterMessage],
@@ -70,7 +72,7 @@ class GrpcEdge(Actor[Nothing]):
         self._segments = segments
         self._store = store
         self._sorter = sorter
-        self._writer = writer
+        self._gatherer = Gatherer(clock, writer, cluster_id, self.spawn)
         self._identity = identity
         self._cluster_id = cluster_id
         self._addresses = addresses
@@ -114,10 +116,7 @@ class GrpcEdge(Actor[Nothing]):
     async def _write_binlog(self, request: bytes, context: Context) -> bytes:
         try:
             cluster_id, binlog = parse_write(request)
-            outcomes: list[Outcome] = await self._writer.ask(
-                lambda reply: Append(cluster_id, [binlog], reply)
-            )
-            error = outcomes[0]
+            error: Outcome = await self._gatherer.write(cluster_id, binlog)
         except TidelogError as raised:
             error = raised
         if error is None:

@@ -98,6 +98,7 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
         tree.actor(
             "grpc",
             lambda: GrpcEdge(
+                clock,
                 segments,
                 store,
                 sorter,
