@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 from tests.simulation.cluster import History
 from tests.simulation.run import histories
@@ -17,14 +18,20 @@ def kinds(history: History) -> list[str]:
 
 def main(first: int, end: int, jobs: int) -> int:
     tried = 0
+    began = time.monotonic()
     for history in histories(range(first, end), jobs):
         tried += 1
         if not history.findings.clean:
-            found = {"seed": history.seed, "found": kinds(history), "histories": tried}
-            print(json.dumps(found), flush=True)
+            _tell(history.seed, kinds(history), tried, began)
             return 1
-    print(json.dumps({"seed": None, "histories": tried}))
+    _tell(None, [], tried, began)
     return 0
+
+
+def _tell(seed: int | None, found: list[str], tried: int, began: float) -> None:
+    seconds = round(time.monotonic() - began, 2)
+    told = {"seed": seed, "found": found, "histories": tried, "seconds": seconds}
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

@@ -97,20 +97,23 @@ def replay() -> int:
     record: dict[str, Any] = json.loads(RECORD.read_text())
     missing = [bug.name for bug in BUGS if bug.name not in record]
 
-    def play(bug: Bug) -> tuple[bool, bool]:
+    def play(bug: Bug) -> tuple[dict[str, Any], dict[str, Any]]:
         seed = int(record[bug.name]["seed"])
-        with_bug = hunt(bug, seed, seed + 1, 1)["seed"] == seed
-        return with_bug, hunt(None, seed, seed + 1, 1)["seed"] is None
+        return hunt(bug, seed, seed + 1, 1), hunt(None, seed, seed + 1, 1)
 
     recorded = [bug for bug in BUGS if bug.name in record]
     caught = 0
     with ThreadPoolExecutor(2) as pool:
-        for bug, (with_bug, without) in zip(recorded, pool.map(play, recorded), strict=True):
-            caught += with_bug and without
-            if not with_bug:
-                print(f"NOT CAUGHT  {bug.name} by seed {record[bug.name]['seed']}")
-            if not without:
-                print(f"NOT CLEAN   seed {record[bug.name]['seed']} without {bug.name}")
+        for bug, (planted, without) in zip(recorded, pool.map(play, recorded), strict=True):
+            seed = record[bug.name]["seed"]
+            times = f"{planted['seconds']:.1f} s with it, {without['seconds']:.1f} s without"
+            if planted["seed"] != seed:
+                print(f"NOT CAUGHT  {bug.name} by seed {seed}, {times}")
+            elif without["seed"] == seed:
+                print(f"NOT CLEAN   seed {seed} without {bug.name}, {times}")
+            else:
+                caught += 1
+                print(f"caught  {bug.name} by seed {seed}, {times}")
     print(*(f"NOT RECORDED  {name}" for name in missing), sep="\n", end="\n" if missing else "")
     print(f"{caught} of {len(BUGS)} planted bugs caught")
     return 0 if caught == len(BUGS) else 1

@@ -68,6 +68,7 @@ class Cluster:
         world.open_ddl_history = lambda url, bus: open_history(url, bus, CLUSTER)
         for name, value in vars(plan.net).items():
             setattr(world.net, name, value)
+        world.loop.hold_chance = plan.hold
         self.registry = self._node("registry")
         count = plan.pumps + len(plan.late_s)
         self.pumps = [self._node(f"pump-{n}") for n in range(1, count + 1)]

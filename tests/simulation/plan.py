@@ -51,6 +51,8 @@ class Plan:
     pull_bytes: int
     late_s: tuple[float, ...]
     """Pumps beyond `pumps` that join so long after the load's first transaction."""
+    hold: float
+    """How often a task's step is held back while others go on."""
     away: str
     """What happens to the Drainer while they join, until after its lease: "", "kill", "cut"."""
 
@@ -59,7 +61,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.pumps} pumps{' that follow' if self.follow else ''}, late"
             f" ones at {self.late_s} with the Drainer {self.away or 'there'}, pulls of"
-            f" {self.pull_bytes} bytes, {self.transactions} transactions by"
+            f" {self.pull_bytes} bytes, steps held {self.hold}, {self.transactions} transactions by"
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
             f" {self.database}, a fault each {self.pause_s:.2f} s of {mix}"
         )
@@ -106,6 +108,7 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
         follow=rng.random() < 0.3,
         pull_bytes=rng.choice((4 << 20, 4 << 20, 4 << 10, 1 << 10)),
         late_s=tuple(rng.random() * lasts_s for _ in range(rng.randint(1, 2) if late else 0)),
+        hold=rng.choice((0.0, 0.0, 0.003, 0.02)),
         away=rng.choice(("", "kill", "cut")) if late and not calm else "",
     )
 

@@ -36,7 +36,7 @@ def histories(seeds: range, jobs: int) -> Iterator[History]:
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs, initializer=quiet) as pool:
-        yield from pool.imap_unordered(_play, seeds, chunksize=2)
+        yield from pool.imap(_play, seeds, chunksize=2)
 
 
 def _range(text: str) -> range:

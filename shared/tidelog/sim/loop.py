@@ -26,6 +26,7 @@ Ts = TypeVarTuple("Ts")
 STEP_S = 1e-6
 """What one callback costs on the virtual clock, so that a busy loop can't stop time."""
 THREAD_DELAY_S = 0.002
+HOLD_S = 0.05
 DRAIN_ROUNDS = 200
 
 
@@ -89,6 +90,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._max_steps = max_steps
         self._max_virtual_s = max_virtual_s
         self.steps = 0
+        self.hold_chance = 0.0
+        """How often a step of a process's task waits for up to HOLD_S while others go on: an actor
+        whose mailbox is long, a thread that got no core."""
+        self._holding: dict[int, tuple[Life, Any]] = {}
         self.failures: list[BaseException] = []
         self.set_exception_handler(_on_exception)
         self.set_debug(False)
@@ -182,8 +187,30 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now = now + STEP_S * count
         for _ in range(count):
             handle = ready.popleft()
-            if not handle._cancelled:
+            if not handle._cancelled and not (self.hold_chance and self._held(handle)):
                 handle._run()
+
+    def _held(self, handle: Any) -> bool:
+        task = getattr(handle._callback, "__self__", None)
+        if not isinstance(task, SimTask) or task.life is None or not task.life.alive:
+            return False
+        if self._rng.random() >= self.hold_chance:
+            return False
+        serial = self._serial()
+        self._holding[serial] = (task.life, handle)
+        self.call_later(self._rng.random() * HOLD_S, self._go_on, serial)
+        return True
+
+    def _go_on(self, serial: int) -> None:
+        life_and_handle = self._holding.pop(serial, None)
+        if life_and_handle is not None:
+            self._ready.append(life_and_handle[1])
+
+    def release(self, life: Life | None) -> None:
+        """The steps of a process that ends, or of all, are held no longer."""
+        for serial, (owner, _) in list(self._holding.items()):
+            if life is None or owner is life:
+                self._go_on(serial)
 
     def _jump(self) -> None:
         timers = self._timers
@@ -226,6 +253,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def drain(self) -> None:
         """Cancel what is left until nothing is."""
+        self.hold_chance = 0.0
+        self.release(None)
         for _ in range(DRAIN_ROUNDS):
             tasks = self.tasks_of(None)
             if not tasks:

@@ -159,6 +159,7 @@ class Node:
 
     def _reap(self, life: Life, rounds: int) -> None:
         """Cancel the tasks of a dead process until none is left."""
+        self._world.loop.release(life)
         tasks = self._world.loop.tasks_of(life)
         if not tasks:
             return
