@@ -14,13 +14,15 @@ from tidelog.real.bus import NatsBus
 from tidelog_cli.state_file import TopologyState
 
 TIMEOUT_S = 5.0
+CONNECT_S = 3.0
+"""Longer than `up` takes to start a NATS server again."""
 
 
 @asynccontextmanager
 async def connected(state: TopologyState) -> AsyncIterator[Bus]:
     """The bus of the topology. Raises Unavailable if its NATS server does not answer."""
     try:
-        bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=TIMEOUT_S)
+        bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=CONNECT_S)
     except Unavailable as error:
         raise Unavailable(
             f"no topology runs at {redacted_url(state.nats)}: its NATS server does not answer",

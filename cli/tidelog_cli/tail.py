@@ -34,15 +34,17 @@ def lines(change: Change, table: str, watermarks: bool) -> Iterator[Line]:
 async def follow(
     bus: Bus, feed: str, *, after: int | None, table: str, watermarks: bool, until_idle: bool
 ) -> AsyncIterator[Line]:
-    """Lines for ever, or until nothing is left to read."""
+    """Lines for ever, or up to where the stream ends now: watermarks alone never end."""
     reader = ChangeReader(bus, feed, after)
+    state = await bus.stream_state(reader.stream) if until_idle else None
+    end = state.last_seq if state is not None else 0
     try:
         while True:
             found = await reader.next(1.0)
             for change in found:
                 for line in lines(change, table, watermarks):
                     yield line
-            if until_idle and not found:
+            if until_idle and (not found or found[-1].sequence >= end):
                 return
     finally:
         await reader.close()
