@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +266,26 @@ def test_the_feed_stops_at_what_it_cant_decode(what: str, history: str, tmp_path
         assert seen == [good[0] - 1, *good]  # the table's DDL stands before its first row
         late = running.command("wait", "--commit-ts", str(after), "--timeout", "1")
         assert late.returncode == 69
+
+
+def test_an_applier_that_stops_says_why_and_goes_on_when_it_is_mended(
+    history: str, tmp_path: Path
+) -> None:
+    database = tmp_path / "down.db"
+    with up(tmp_path / "top", f"sqlite:///{database}", *options(history)) as running:
+        with pump_of(running) as pump:
+            running.wait(pump.transaction(row(1)), 30)
+            sql(database, 'ALTER TABLE "app.t1" RENAME TO "hidden"')
+            last = pump.transaction(row(2))
+        until(lambda: "error" in detail(running, "applier"), "the Applier to stop")
+        assert "t1" in detail(running, "applier")["error"]
+        assert "the applier stops" in (running.directory / "applier" / "log").read_text()
+        sql(database, 'ALTER TABLE "hidden" RENAME TO "app.t1"')
+        running.wait(last, 60)
+    assert sql(database, 'SELECT id FROM "app.t1" ORDER BY id') == [(1,), (2,)]
+
+
+def sql(database: Path, statement: str) -> list[tuple[Any, ...]]:
+    """Run one statement beside the Applier."""
+    with closing(sqlite3.connect(database, timeout=10, isolation_level=None)) as connection:
+        return list(connection.execute(statement))
