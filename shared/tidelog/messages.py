@@ -78,6 +78,11 @@ class Consumer(msgspec.Struct, frozen=True):
     commit_ts: int
 
 
+DRAINER_CONSUMER = "drainer"
+"""A feed's Drainers count as one consumer of that name, which nobody else may use: what they
+published together. The safe point waits for it; it is no reader of the stream."""
+
+
 class Beat(msgspec.Struct, frozen=True):
     known: bool
     state: str = ONLINE

@@ -12,7 +12,7 @@ import structlog
 from tidelog import changes, messages, subjects
 from tidelog.changes import DdlMessage, Marker, Watermark
 from tidelog.errors import PositionUnknown, StreamMissing, Unavailable
-from tidelog.messages import Empty, Nodes
+from tidelog.messages import DRAINER_CONSUMER, Empty, Nodes
 from tidelog.ports import Message, Ports, StreamConfig, StreamState
 from tidelog.timestamps import compose
 from tidelog_drainer.batcher import H_EARLY
@@ -182,7 +182,9 @@ async def _from_readers(config: DrainerConfig, ports: Ports) -> int:
     if config.start_ts:
         return config.start_ts
     nodes = await _settled_nodes(config, ports)
-    consumers = [c.commit_ts for c in nodes.consumers if c.feed == config.feed]
+    ours = [c for c in nodes.consumers if c.feed == config.feed]
+    # What the Drainers published is lost with the stream: only those who read it know a position.
+    consumers = [c.commit_ts for c in ours if c.name != DRAINER_CONSUMER]
     pulled = nodes.feeds.get(config.feed)
     if consumers and (pulled is not None or min(consumers) > 0):
         lowest = min(consumers)
@@ -190,7 +192,7 @@ async def _from_readers(config: DrainerConfig, ports: Ports) -> int:
         return lowest
     if pulled is not None:
         if config.accept_loss:
-            return pulled
+            return min([pulled, *(c.commit_ts for c in ours)])
         raise PositionUnknown(
             f"feed {config.feed} was pulled up to {pulled}, but its stream is gone"
             " and no consumer is registered"

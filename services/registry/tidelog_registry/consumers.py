@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidelog.errors import Refused
-from tidelog.messages import DRAINER, PUMP, Consumer, Heartbeat, NodeStatus
+from tidelog.errors import BadInput, Refused
+from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat, NodeStatus
 from tidelog.timestamps import TS_MAX
 
 MAX_CONSUMERS = 1024
-DRAINER_CONSUMER = "drainer"
-"""A feed's Drainers count as one consumer of that name: what they published together."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -35,7 +33,10 @@ class Consumers:
         """Take over what a node tells. Its own word counts, backwards too, except that a feed's
         Drainers together never go back: a standby knows less than the one that publishes."""
         for consumer in heartbeat.consumers:
-            self._place(consumer)
+            if consumer.name == DRAINER_CONSUMER:
+                self.refused += 1
+            else:
+                self._place(consumer)
         status = heartbeat.status
         if status.kind == DRAINER and status.feed and status.resolvedTS > 0:
             known = self._positions.get((status.feed, DRAINER_CONSUMER), 0)
@@ -47,7 +48,10 @@ class Consumers:
                     self._pulled.setdefault(feed, {})[status.nodeId] = after_ts
 
     def put(self, consumer: Consumer) -> None:
-        """Register or move one. Raises Refused above MAX_CONSUMERS."""
+        """Register or move one. Raises BadInput for the Drainers' name, Refused above
+        MAX_CONSUMERS."""
+        if consumer.name == DRAINER_CONSUMER:
+            raise BadInput(f"{DRAINER_CONSUMER!r} is what a feed's Drainers are called")
         if not self._place(consumer):
             raise Refused(f"{MAX_CONSUMERS} consumers are registered: remove one first")
 

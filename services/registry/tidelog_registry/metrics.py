@@ -12,7 +12,9 @@ MEMBERSHIP_LOST = Counter(
 REFUSED = Counter(
     "tidelog_registry_refused", "Requests refused, by subject and error", ["verb", "code"]
 )
-CONSUMERS_REFUSED = Counter("tidelog_registry_consumers_refused", "Consumers beyond the limit")
+CONSUMERS_REFUSED = Counter(
+    "tidelog_registry_consumers_refused", "Consumers beyond the limit, or with the Drainers' name"
+)
 TIMESTAMPS = Counter("tidelog_registry_timestamps", "Timestamps given")
 TSO_ASKS_EXPIRED = Counter("tidelog_registry_tso_expired", "Asks that found no allocator in time")
 TSO_BOUND = Gauge("tidelog_registry_tso_bound", "The durable bound, as a timestamp")

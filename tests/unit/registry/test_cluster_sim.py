@@ -344,3 +344,21 @@ def test_joins_come_through_a_lossy_network_and_a_dying_registry(seed: int) -> N
         assert not registry.failures
 
     run(main, seed)
+
+
+def test_nobody_takes_the_name_that_stands_for_a_feeds_drainers() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        d = drainer("d1")
+        d.resolved_ts, d.consumers = 900, [Consumer("drainer", "f", 100)]
+        world.node("d1").start(build, d)
+        await world.until(lambda: bool(d.told), 10, "it is registered")
+        await world.sleep(3)
+        body = messages.encode(SafePointRequest(Consumer("drainer", "f", 100)))
+        answer = await bus.request(subjects.registry(CLUSTER, "safepoint"), body, timeout_s=3.0)
+        with pytest.raises(BadInput):
+            messages.decode_reply(answer.data, SafePoint)
+        assert (await nodes(bus)).consumers == [Consumer("drainer", "f", 900)]
+
+    run(main)

@@ -1,0 +1,68 @@
+"""Where a feed begins or goes on when its stream does not tell, asked of the real registry."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.unit.registry.nodes import CLUSTER, build, drainer, nodes, pump
+from tidelog import subjects
+from tidelog.errors import PositionUnknown
+from tidelog.messages import Consumer
+from tidelog.sim import World, run
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.position import Epoch, Start, find_start
+from tidelog_registry import service
+from tidelog_registry.config import RegistryConfig
+
+FEED = "f"
+REGISTRY = RegistryConfig(cluster=CLUSTER)
+CONFIG = DrainerConfig(cluster=CLUSTER, node_id="d2", feed=FEED)
+
+
+async def start_of(world: World, config: DrainerConfig = CONFIG) -> Start:
+    return await find_start(config, world.ports("d2"), Epoch(1, "d2"))
+
+
+async def published(world: World, *readers: Consumer, published_ts: int = 1000) -> None:
+    """A feed that a Drainer published and pulled up to 900; its stream is gone."""
+    world.node("r").start(service.build, REGISTRY)
+    d, p = drainer("d1", FEED), pump("p1")
+    d.resolved_ts, d.consumers, p.feeds = published_ts, list(readers), {FEED: 900}
+    world.node("d1").start(build, d)
+    world.node("p1").start(build, p)
+    await world.until(lambda: bool(p.told and d.told), 10, "both are registered")
+    await world.sleep(8)
+    found = await nodes(world.ports().bus)
+    assert {c.name for c in found.consumers} == {"drainer", *(c.name for c in readers)}
+
+
+def test_without_readers_a_lost_stream_asks_instead_of_going_on_where_the_drainer_was() -> None:
+    async def main(world: World) -> None:
+        await published(world)
+        with pytest.raises(PositionUnknown):
+            await start_of(world)
+        assert await world.ports().bus.stream_state(subjects.changes_stream(FEED)) is None
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize(("published_ts", "expected"), [(1000, 900), (850, 850)])
+def test_an_accepted_loss_is_no_larger_than_what_was_published(
+    published_ts: int, expected: int
+) -> None:
+    async def main(world: World) -> None:
+        await published(world, published_ts=published_ts)
+        accepting = msgspec.structs.replace(CONFIG, accept_loss=True)
+        assert (await start_of(world, accepting)).commit_ts == expected
+
+    run(main, 1)
+
+
+def test_the_lowest_reader_says_from_where_it_is_filled() -> None:
+    async def main(world: World) -> None:
+        await published(world, Consumer("a1", FEED, 400), Consumer("a2", FEED, 300))
+        start = await start_of(world)
+        assert (start.commit_ts, start.prev_commit_ts, start.fresh) == (300, 300, True)
+
+    run(main, 1)
