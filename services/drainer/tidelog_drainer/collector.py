@@ -334,6 +334,7 @@ class Collector(Actor[CollectorMail]):
             "horizon_ts": horizon,
             "duplicates": merger.duplicates,
             "trusted": self._view.trusted,
-            "error": self._stopped or self._error,
+            "error": self._stopped,
+            "waiting": self._error,
             "sources": sources,
         }

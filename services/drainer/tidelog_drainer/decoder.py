@@ -36,7 +36,7 @@ _event_json = msgspec.json.Encoder().encode
 class Undecodable(Stopped):
     """A transaction that can't be turned into changes: the feed stops at it."""
 
-    default_hint = "`tidelog inspect` shows it; a wrong or incomplete ddl-history is likely"
+    default_hint = "a wrong or incomplete ddl-history is likely: mend it, start the Drainer again"
 
     def __init__(self, commit_ts: int, reason: str, *, hint: str = "") -> None:
         super().__init__(f"transaction {commit_ts}: {reason}", hint=hint)
@@ -185,7 +185,7 @@ class Decoder:
             try:
                 changes = route.codec.decode(mutation, version >= route.table.version)
             except RowCorrupt as error:
-                raise Undecodable(commit_ts, str(error)) from error
+                raise Undecodable(commit_ts, error.message, hint=error.hint) from error
             events: list[bytes] = []
             created = updated = 0
             keys = route.codec.key_columns

@@ -21,7 +21,7 @@ def complaints(actors: dict[str, dict[str, Any]]) -> dict[str, str]:
     publisher, collector = actors.get("publisher", {}), actors.get("collector", {})
     found = {
         "error": publisher.get("error") or collector.get("error"),
-        "waiting": publisher.get("waiting"),
+        "waiting": publisher.get("waiting") or collector.get("waiting"),
     }
     for node, source in collector.get("sources", {}).items():
         found[node] = source.get("error")

@@ -16,7 +16,7 @@ class RowCorrupt(BadInput):
     whole), `reason` one clause.
     """
 
-    default_hint = "inspect the transaction with `tidelog inspect`; its schema or bytes are wrong"
+    default_hint = "its bytes or its table's schema are wrong: check the ddl-history"
 
     def __init__(self, table_id: int, list_name: str, index: int, reason: str) -> None:
         super().__init__(f"table {table_id}, {list_name}[{index}]: {reason}")

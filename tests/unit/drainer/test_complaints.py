@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidelog_drainer.service import complaints
 
 
 def test_nothing_to_complain_of() -> None:
     assert complaints({}) == {}
-    quiet = {"publisher": {"error": "", "waiting": ""}, "collector": {"error": "", "sources": {}}}
+    quiet: dict[str, dict[str, Any]] = {
+        "publisher": {"error": "", "waiting": ""},
+        "collector": {"error": "", "sources": {}},
+    }
     assert complaints(quiet) == {}
 
 
