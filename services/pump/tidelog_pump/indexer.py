@@ -13,6 +13,7 @@ from tidelog.actor import Actor, Ref
 from tidelog.failpoints import hit
 from tidelog.ports import Clock, IndexStore
 from tidelog_pump import index
+from tidelog_pump.answers import answers_first
 from tidelog_pump.high_ts import HighTs
 from tidelog_pump.index import Head, Place, Pointer, Transaction
 from tidelog_pump.intake import Stored
@@ -118,6 +119,7 @@ class Indexer(Actor[IndexerMessage]):
             start = page[-1][0] + b"\x00"
 
     async def on_batch(self, batch: list[IndexerMessage]) -> None:
+        await answers_first()
         wall_ms = self._clock.wall_ms()
         closed: list[tuple[int, int]] = []
         for message in batch:

@@ -15,6 +15,7 @@ from tidelog.errors import DiskFull, Fatal, ForeignCluster, InvariantBroken, IoF
 from tidelog.failpoints import hit
 from tidelog.messages import JOINING
 from tidelog.ports import Buffer, Disk, IndexStore
+from tidelog_pump.answers import answers_first
 from tidelog_pump.closed import ClosedStarts
 from tidelog_pump.index import Pointer, newest_transaction
 from tidelog_pump.indexer import IndexerMessage, Written
@@ -133,6 +134,7 @@ class Writer(Actor[WriterMessage]):
         self._answer(group, outcomes)
         WRITTEN.inc(len(intake))
         await self._indexer.tell(Written(intake.placed(*written)))
+        await answers_first()
 
     def _judge(self, message: Append, intake: Intake) -> list[Outcome]:
         if message.cluster_id != self._cluster_id:
