@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog import record
 from tidelog.actor import Actor, Ref
-from tidelog.errors import ConfigError, ForeignCluster, TidelogError, UnparsablePayload
+from tidelog.errors import ConfigError, ForeignCluster, UnparsablePayload
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_proto.pump_pb2 import (
     Entity,
@@ -33,6 +33,7 @@ from tidelog_pump.metrics import PULLED
 from tidelog_pump.scan import CommitScan
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.unforeseen import check_ts, typed
 from tidelog_pump.writer import Outcome, WriterMessage
 
 log = structlog.get_logger()
@@ -117,8 +118,8 @@ class GrpcEdge(Actor[Nothing]):
         try:
             cluster_id, binlog = parse_write(request)
             error: Outcome = await self._gatherer.write(cluster_id, binlog)
-        except TidelogError as raised:
-            error = raised
+        except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
+            error = typed(raised, "grpc")
         if error is None:
             return _OK
         context.set_code(status_code(error))
@@ -133,11 +134,13 @@ class GrpcEdge(Actor[Nothing]):
                 raise ForeignCluster(
                     f"cluster id {wanted.clusterID}, this Pump serves {self._cluster_id}"
                 )
+            check_ts("the position", wanted.startFrom.offset)
             async for response in self._responses(wanted.startFrom.offset):
                 yield response
         except DecodeError:
             context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
-        except TidelogError as error:
+        except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
+            error = typed(raised, "grpc")
             log.warning("a PullBinlogs ended", error=str(error))
             context.set_code(status_code(error))
             context.set_details(str(error))

@@ -10,7 +10,7 @@ WRITTEN = Counter("tidelog_pump_written", "binlogs fdatasynced")
 NOTED = Counter(
     "tidelog_pump_noted",
     "binlogs taken but not as usual: duplicate, late_copy, repeated_prewrite, closed_prewrite, "
-    "conflict, stray_rollback, refused_ts",
+    "conflict, stray_rollback, refused_ts, feed_not_kept",
     ["what"],
 )
 BATCH_BYTES = Histogram(
@@ -21,6 +21,9 @@ BATCH_BYTES = Histogram(
 MAX_COMMIT_TS = Gauge("binlog_pump_storage_max_commit_ts", "resolved_ts of this Pump")
 AVAILABLE = Gauge("binlog_pump_storage_storage_size_available_bytes", "free bytes of the data disk")
 PULLED = Counter("tidelog_pump_pulled_transactions", "transactions sent to readers", ["way"])
+UNFORESEEN = Counter(
+    "tidelog_pump_unforeseen", "requests refused because of a bug of ours, by edge", ["edge"]
+)
 INDEX_DROPPED = Counter(
     "tidelog_pump_index_dropped", "indexes that could not be opened, deleted to be built again"
 )

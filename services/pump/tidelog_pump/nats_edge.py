@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Annotated
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -13,11 +14,13 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import BadInput, TidelogError, UnparsablePayload
 from tidelog.messages import decode, encode_error
 from tidelog.ports import Buffer, Bus, IndexStore, Request, Subscription
+from tidelog.timestamps import TS_MAX
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 from tidelog_pump.identity import Identity
 from tidelog_pump.indexer import look_up
 from tidelog_pump.puller import Pull, PullerMessage
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.unforeseen import typed
 from tidelog_pump.writer import Append, Outcome, WriterMessage
 
 _DONE = b"\x0a\x00"
@@ -28,7 +31,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
     """`pump.<node>.control`: verb `status`, or `inspect` with a start_ts."""
 
     verb: str
-    ts: int = 0
+    ts: Annotated[int, msgspec.Meta(ge=0, le=TS_MAX)] = 0
 
 
 class PumpStatus(msgspec.Struct, frozen=True):
@@ -129,8 +132,8 @@ class NatsEdge(Actor[Control]):
             try:
                 answer = await self._answer(decode(message.request.data, ControlRequest))
                 message.request.respond(msgspec.json.encode(answer))
-            except TidelogError as error:
-                message.request.respond(encode_error(error))
+            except Exception as error:  # noqa: BLE001 (a bug that one request meets ends that one)
+                message.request.respond(encode_error(typed(error, "control")))
 
     async def _answer(self, asked: ControlRequest) -> PumpStatus | Inspected:
         if asked.verb == "inspect":

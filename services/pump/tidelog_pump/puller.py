@@ -17,15 +17,18 @@ from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 from tidelog_pump.frames import FRAME_BYTES, Framer
-from tidelog_pump.metrics import PULLED
+from tidelog_pump.metrics import NOTED, PULLED
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.unforeseen import check_ts, typed
 
 log = structlog.get_logger()
 
 FEEDS_FILE = "feeds.json"
 MAX_POLLS = 256
 MAX_FEEDS = 1024
+MAX_FEED_NAME = 255
+MAX_ERRORS = 64
 MAX_WAIT_MS = 60_000
 
 
@@ -83,9 +86,9 @@ class Puller(Actor[PullerMessage]):
 
     def _accept(self, request: Request) -> None:
         try:
-            wanted = PullRequest.FromString(request.data)
-        except DecodeError:
-            _refuse(request, UnparsablePayload("the body is no PullRequest"))
+            wanted = parse(request.data)
+        except UnparsablePayload as error:
+            _refuse(request, error)
             return
         if self._polls >= MAX_POLLS:
             _refuse(request, Overloaded(f"{MAX_POLLS} polls are waiting"))
@@ -99,12 +102,21 @@ class Puller(Actor[PullerMessage]):
             frame.number = self._next_number(wanted.feed)
             PULLED.labels("nats").inc(len(frame.txns))
             request.respond(frame.SerializeToString())
-        except TidelogError as error:
-            self._errors[wanted.feed] = str(error)
+            self._errors.pop(wanted.feed, None)
+        except Exception as raised:  # noqa: BLE001 (a bug that one request meets ends that one)
+            error = typed(raised, "pull")
+            self._remember(wanted.feed, error)
             log.warning("a pull failed", feed=wanted.feed, after=wanted.after_ts, error=str(error))
             _refuse(request, error)
         finally:
             self._polls -= 1
+
+    def _remember(self, feed: str, error: TidelogError) -> None:
+        """Each feed's last error, until it is served; of many feeds those that failed last."""
+        self._errors.pop(feed, None)
+        self._errors[feed] = str(error)
+        if len(self._errors) > MAX_ERRORS:
+            del self._errors[next(iter(self._errors))]
 
     def _next_number(self, feed: str) -> int:
         self._numbers[feed] = self._numbers.get(feed, 0) + 1 & 0xFFFF_FFFF
@@ -141,8 +153,10 @@ class Puller(Actor[PullerMessage]):
         return await self._sorter.ask(lambda reply: AwaitResolved(above, want_ts, reply))
 
     def _note(self, feed: str, after_ts: int) -> None:
-        if feed and (feed in self._feeds or len(self._feeds) < MAX_FEEDS):
+        if feed in self._feeds or (feed and len(self._feeds) < MAX_FEEDS):
             self._feeds[feed] = after_ts
+        elif feed:
+            NOTED.labels("feed_not_kept").inc()
 
     async def on_tick(self) -> None:
         if self._feeds != self._saved and not self._saving:
@@ -156,6 +170,22 @@ class Puller(Actor[PullerMessage]):
 
     def status(self) -> dict[str, object]:
         return {"polls": self._polls, "feeds": self._feeds, "errors": self._errors}
+
+
+def parse(data: bytes) -> PullRequest:
+    """Raises UnparsablePayload."""
+    try:
+        wanted = PullRequest.FromString(data)
+    except DecodeError as error:
+        raise UnparsablePayload("the body is no PullRequest") from error
+    check_ts("after_ts", wanted.after_ts)
+    check_ts("want_ts", wanted.want_ts)
+    check_ts("commit_ts", wanted.commit_ts)
+    if wanted.offset and not wanted.commit_ts:
+        raise UnparsablePayload(f"offset {wanted.offset} of no transaction")
+    if len(wanted.feed.encode()) > MAX_FEED_NAME:
+        raise UnparsablePayload(f"a feed's name is longer than {MAX_FEED_NAME} bytes")
+    return wanted
 
 
 def _refuse(request: Request, error: TidelogError) -> None:

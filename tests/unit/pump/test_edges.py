@@ -1,0 +1,191 @@
+"""Whatever bytes come in: a typed answer to that caller, and the Pump serves on."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
+from tidelog import subjects
+from tidelog.errors import Unavailable, UnparsablePayload, error_class
+from tidelog.sim import World, run
+from tidelog.timestamps import TS_MAX
+from tidelog_proto.pump_pb2 import WriteBinlogReq
+from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, WriteBatchResult
+from tidelog_pump.grpc_edge import parse_write
+from tidelog_pump.metrics import NOTED, UNFORESEEN
+from tidelog_pump.puller import MAX_ERRORS, MAX_FEEDS
+from tidelog_pump.scan import CommitScan
+
+ROUNDS = 6  # more than the restarts that a supervisor allows
+
+
+def typed(code: str) -> bool:
+    return error_class(code) is not Unavailable or code == "Unavailable"
+
+
+def crashes(world: World) -> list[object]:
+    pump = world.node(NODE)
+    return [*pump.failures, *range(pump.service.restarts_total)]
+
+
+async def raw(client: Client, verb: str, body: bytes) -> bytes:
+    subject = subjects.pump(CLUSTER, NODE, verb)
+    return (await client.bus.request(subject, body, timeout_s=client.timeout_s)).data
+
+
+@pytest.mark.parametrize(
+    ("after_ts", "fields"),
+    [
+        (-5, {}),
+        (-(1 << 63), {}),
+        (0, {"want_ts": -1}),
+        (0, {"commit_ts": -7, "offset": 3}),
+        (0, {"offset": 3}),
+        (0, {"feed": "f" * 300}),
+    ],
+)
+def test_a_pull_out_of_range_is_refused(after_ts: int, fields: dict[str, Any]) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        await client.done(prewrite(base), commit(base, base + 5))
+        for _ in range(ROUNDS):
+            assert (await client.pull(after_ts, **fields)).code == "UnparsablePayload"
+        assert (await client.pull(TS_MAX, wait_ms=0)).resolved_ts == base + 5
+        assert (await client.pull(TS_MAX, commit_ts=TS_MAX, offset=1)).code == "Purged"
+        assert not crashes(world)
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("ts", [-1, TS_MAX + 1, 1 << 70])
+def test_an_inspection_out_of_range_is_refused(ts: int) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        for _ in range(ROUNDS):
+            assert (await client.control("inspect", ts))["code"] == "UnparsablePayload"
+        assert (await client.control("inspect", TS_MAX))["state"] == "unknown"
+        assert not crashes(world)
+
+    run(main, 2)
+
+
+def test_a_bug_that_a_request_meets_is_that_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        await client.done(prewrite(base), commit(base, base + 5))
+        before = UNFORESEEN.labels("pull")._value.get()
+        with monkeypatch.context() as bug:
+            bug.setattr(CommitScan, "payload", lambda *_: 1 // 0)
+            for _ in range(ROUNDS):
+                frame = await client.pull(0)
+                assert (frame.code, "division" in frame.message) == ("InvariantBroken", True)
+        assert "division" in world.node(NODE).service.status()["puller"]["errors"]["f"]
+        assert [txn.commit_ts for txn in await client.pull_up_to(base + 5)] == [base + 5]
+        assert world.node(NODE).service.status()["puller"]["errors"] == {}
+        assert UNFORESEEN.labels("pull")._value.get() == before + ROUNDS
+        nested = b'{"verb":"status","x":' + b"[" * 100_000
+        for _ in range(ROUNDS):
+            assert typed(msgspec.json.decode(await raw(client, "control", nested))["code"])
+        assert not crashes(world)
+
+    run(main, 3)
+
+
+def test_the_names_of_feeds_are_bounded() -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        before = NOTED.labels("feed_not_kept")._value.get()
+        for number in range(MAX_FEEDS + 3):
+            await client.pull(0, wait_ms=0, feed=f"feed-{number}")
+        assert NOTED.labels("feed_not_kept")._value.get() == before + 3
+        for number in range(MAX_ERRORS + 3):
+            assert (await client.pull(0, commit_ts=1, offset=1, feed=f"feed-{number}")).code
+        shown = world.node(NODE).service.status()["puller"]
+        assert (len(shown["feeds"]), len(shown["errors"])) == (MAX_FEEDS, MAX_ERRORS)
+        assert "feed-0" not in shown["errors"]
+
+    run(main, 4)
+
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-2, 5)
+UINT32 = st.integers(0, (1 << 32) - 1)
+PULLS = st.builds(
+    lambda **fields: PullRequest(**fields).SerializeToString(),
+    after_ts=INT64,
+    want_ts=INT64,
+    max_bytes=UINT32,
+    wait_ms=st.integers(0, 50),
+    commit_ts=INT64,
+    offset=st.just(0) | st.integers(0, (1 << 64) - 1),
+    feed=st.text(max_size=4),
+    table_ids=st.lists(INT64, max_size=2),
+)
+PAYLOADS = st.binary(max_size=40) | st.builds(commit, INT64, INT64) | st.builds(prewrite, INT64)
+WRITES = st.builds(
+    lambda cluster_id, payloads: WriteBatch(
+        cluster_id=cluster_id, payloads=payloads
+    ).SerializeToString(),
+    st.just(7) | st.integers(0, (1 << 64) - 1),
+    st.lists(PAYLOADS, max_size=4),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+CONTROLS = st.builds(
+    lambda verb, ts: msgspec.json.encode({"verb": verb, "ts": ts}),
+    st.sampled_from(["status", "inspect"]) | JSON,
+    INT64 | JSON,
+)
+REQUESTS = st.one_of(
+    st.tuples(st.sampled_from(["pull", "write", "control"]), st.binary(max_size=60)),
+    st.tuples(st.just("pull"), PULLS),
+    st.tuples(st.just("write"), WRITES),
+    st.tuples(st.just("control"), CONTROLS),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(REQUESTS, min_size=1, max_size=12))
+def test_any_bytes_get_a_typed_answer(requests: list[tuple[str, bytes]]) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        client.timeout_s = 70  # a long poll may have asked for a minute
+        for verb, body in requests:
+            answer = await raw(client, verb, body)
+            if verb == "pull":
+                assert typed(PullFrame.FromString(answer).code or "BadInput")
+            elif verb == "write":
+                results = WriteBatchResult.FromString(answer).results
+                assert all(typed(r.code or "BadInput") for r in results)
+            else:
+                told = msgspec.json.decode(answer)
+                assert typed(told.get("code", "BadInput"))
+        base = ts_now(world)
+        await client.done(prewrite(base), commit(base, base + 1))
+        assert not crashes(world)
+
+    run(main, 5)
+
+
+@given(
+    st.binary(max_size=80)
+    | st.builds(
+        lambda c, p: WriteBinlogReq(clusterID=c, payload=p).SerializeToString(),
+        st.integers(0, (1 << 64) - 1),
+        st.binary(max_size=50),
+    ),
+    st.sampled_from([0, 70_000]),
+)
+def test_any_grpc_write_parses_or_is_refused(request: bytes, padding: int) -> None:
+    with contextlib.suppress(UnparsablePayload):
+        parse_write(request + bytes(padding))
