@@ -12,6 +12,8 @@ class RegistryConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     `cluster_id` 0 takes nodes of any cluster id."""
 
     oracle: str = "embedded"
+    clock_skew_s: float = 60.0
+    """A position further ahead of this clock does not move the oracle, except a Pump's W."""
 
     def __post_init__(self) -> None:
         if self.oracle not in ORACLES:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import msgspec
 
 from tidelog.errors import BadInput, Refused
-from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat, NodeStatus
+from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat
 from tidelog.timestamps import TS_MAX
 
 MAX_CONSUMERS = 1024
@@ -96,9 +94,3 @@ class Consumers:
 
     def kept(self) -> Kept:
         return Kept(self.all, self.feeds)
-
-
-def newest_position(statuses: Sequence[NodeStatus], feeds: Mapping[str, int]) -> int:
-    """The largest timestamp any node or feed speaks of: no new one may be at or below it (I9)."""
-    spoken = (max(s.highTS, s.maxCommitTS, s.resolvedTS) for s in statuses)
-    return max(max(spoken, default=0), max(feeds.values(), default=0))

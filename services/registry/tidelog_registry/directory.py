@@ -30,11 +30,13 @@ from tidelog.messages import (
     SafePointRequest,
 )
 from tidelog.ports import Ports
+from tidelog.timestamps import compose
 from tidelog_registry import metrics
 from tidelog_registry.cluster import Changed, Cluster, Effect, Joined, Notify, Write
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.consumer_store import ConsumerStore
-from tidelog_registry.consumers import Consumers, Kept, newest_position
+from tidelog_registry.consumers import Consumers, Kept
+from tidelog_registry.floor import floor_of
 from tidelog_registry.mail import (
     Acked,
     AskFloor,
@@ -80,6 +82,7 @@ class Directory(Actor[DirectoryMail]):
         self._consumers = Consumers(Kept())
         self._saved = Kept()
         self._losses = 0
+        self._far: dict[str, int] = {}
         self._joining: dict[str, deque[Reply[Registered]]] = {}
         self._operating: list[tuple[Member, NodeStatus, Reply[NodeStatus]]] = []
         self._pinning: deque[Reply[SafePoint]] = deque()
@@ -323,10 +326,15 @@ class Directory(Actor[DirectoryMail]):
 
     def _floor(self) -> Floor:
         waits_for = tuple(self._cluster.unheard(self._now()))
-        positions = self._consumers.feeds | {
-            f"{c.feed}/{c.name}": c.commit_ts for c in self._consumers.all
-        }
-        return Floor(newest_position(self._cluster.statuses(), positions), waits_for)
+        limit = compose(self._ports.clock.wall_ms() + int(self._config.clock_skew_s * 1000))
+        ts, far = floor_of(
+            self._cluster.statuses(), self._consumers.all, self._consumers.feeds, limit
+        )
+        for who in sorted(far.keys() - self._far.keys()):
+            metrics.FAR_POSITIONS.inc()
+            log.error("a position far ahead of the clock is not believed", who=who, ts=far[who])
+        self._far = far
+        return Floor(ts, waits_for)
 
     def _nodes(self) -> Nodes:
         return Nodes(
@@ -346,4 +354,5 @@ class Directory(Actor[DirectoryMail]):
             "settled": self._cluster.settled(now),
             "safe_point": self._safe_point(),
             "consumers": len(self._consumers.all),
+            "far_ahead": self._far,
         }

@@ -15,6 +15,10 @@ REFUSED = Counter(
 CONSUMERS_REFUSED = Counter(
     "tidelog_registry_consumers_refused", "Consumers beyond the limit, or with the Drainers' name"
 )
+FAR_POSITIONS = Counter(
+    "tidelog_registry_far_positions",
+    "Positions beyond the clock and its skew, kept from the oracle",
+)
 TIMESTAMPS = Counter("tidelog_registry_timestamps", "Timestamps given")
 TSO_ASKS_EXPIRED = Counter("tidelog_registry_tso_expired", "Asks that found no allocator in time")
 TSO_BOUND = Gauge("tidelog_registry_tso_bound", "The durable bound, as a timestamp")
