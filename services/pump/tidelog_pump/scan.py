@@ -46,19 +46,24 @@ class CommitScan:
         self._window_at = 0
 
     def entries(self, after_ts: int, up_to: int, limit: int) -> list[Committed]:
-        """Transactions with after_ts < commit_ts <= up_to, ascending, at most about `limit`.
+        """Transactions with after_ts < commit_ts <= up_to, ascending, at most `limit`.
 
-        Raises InvariantBroken if two have one commit_ts (I3).
+        Raises InvariantBroken if two have one commit_ts (I3). One more key is read than is given
+        out: whoever goes on behind the last one would never see its twin.
         """
         start, stop = index.commit_range(after_ts, up_to)
         found: list[Committed] = []
-        before = after_ts
-        for key, value in self._store.scan(start, stop, limit):
+        before = before_start = -1
+        for key, value in self._store.scan(start, stop, limit + 1):
             commit_ts, start_ts, place = index.unpack_commit(key, value)
             if commit_ts == before:
-                raise InvariantBroken(f"two transactions have the commit_ts {commit_ts}")
-            before = commit_ts
-            found.append(Committed(commit_ts, start_ts, commit_head(start_ts, commit_ts), place))
+                raise InvariantBroken(
+                    f"transactions {before_start} and {start_ts} have one commit_ts, {commit_ts}"
+                )
+            before, before_start = commit_ts, start_ts
+            if len(found) < limit:
+                head = commit_head(start_ts, commit_ts)
+                found.append(Committed(commit_ts, start_ts, head, place))
         return found
 
     def payload(self, committed: Committed) -> bytes:
