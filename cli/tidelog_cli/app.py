@@ -25,6 +25,8 @@ from tidelog_cli.state_file import TopologyState
 
 app = typer.Typer(
     help="Change streams from a TiDB-style database.",
+    epilog="Exit codes: 0 done; 64 input that can't be used, or a directory in use; 69 no topology "
+    "answers, or the time is over; 70 a typed stop; 78 a wrong configuration.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

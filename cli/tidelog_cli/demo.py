@@ -194,12 +194,12 @@ def _tell(console: Console, verdict: Verdict, directory: Path) -> None:
         console.print("[red]source and downstream differ[/red]")
         for line in verdict.differences:
             console.print(f"  {line}", highlight=False, markup=False)
-    console.print("\nlook around:", highlight=False)
-    console.print(f"  sqlite3 {directory / 'downstream.db'} .tables", highlight=False)
-    console.print(
-        f"  tidelog up --dir {directory / 'topology'}"
-        f" --downstream sqlite:///{directory / 'downstream.db'} &"
-        f"  tidelog tail --dir {directory / 'topology'}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    database, topology = directory / "downstream.db", directory / "topology"
+    for line in (
+        "",
+        "look around:",
+        f"  sqlite3 {database} .tables",
+        f"  tidelog up --dir {topology} --downstream sqlite:///{database}",
+        f"  tidelog tail --dir {topology}    # while that runs",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
