@@ -87,6 +87,7 @@ class Indexer(Actor[IndexerMessage]):
                 self._feed(Stored(facts.kind, facts.start_ts, facts.commit_ts, place), wall_ms)
             self._write()
             self.replayed += len(records)
+            await self._clock.sleep(0)  # A MiB at a time: what else runs in the process goes on.
         self._write()
         pairing = self._pairing
         log.info("log read", replayed=self.replayed, open=pairing.open_count)

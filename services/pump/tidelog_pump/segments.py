@@ -3,11 +3,13 @@
 `value/%06d.vlog`, records framed by `tidelog.record`, a footer on every segment but the last.
 Beside them `value/synced` holds the last synced offset, rewritten after each fdatasync without a
 sync of its own: after a power loss it is a lower bound. What lies beyond it and can't be read is a
-torn tail, cut off at start; a bad record before it is `Corrupt`.
+torn tail, cut off at start. What lies before it isn't read then: a bad record there is `Corrupt`
+to whoever reads it, the index's replay or a pull.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import struct
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -29,7 +31,9 @@ DIRECTORY = "value"
 SYNCED = f"{DIRECTORY}/synced"
 READ_BYTES = 1 << 20
 _NAME = re.compile(r"(\d{6,10})\.vlog")
-_SYNCED = struct.Struct("<IQI")
+_SYNCED = struct.Struct("<IQQ")
+_SYNCED_BEFORE = struct.Struct("<IQ")
+_CRC = struct.Struct("<I")
 
 Records = list[tuple[Pointer, memoryview]]
 
@@ -40,6 +44,18 @@ class _Step(NamedTuple):
     records: list[tuple[int, memoryview]]
     end: int
     bad: str
+
+
+class _Synced(NamedTuple):
+    """What `synced` says: a segment, the offset up to which it is, the largest timestamp of its
+    records up to there; None if the file is of the time before that was kept."""
+
+    fid: int
+    offset: int
+    max_ts: int | None
+
+
+_UNKNOWN = _Synced(0, 0, None)
 
 
 def name(fid: int) -> str:
@@ -83,11 +99,9 @@ class Segments:
         self._fids = sorted(int(match[1]) for match in found if match)
         for fid in self._fids:
             self._files[fid] = await self._disk.open(name(fid))
-        synced_fid, synced_offset = self._read_hint()
-        if (synced_fid, synced_offset) > (max(self._fids, default=0), 0) and (
-            synced_fid not in self._fids
-        ):
-            raise Corrupt(f"{name(synced_fid)} was written and is gone")
+        synced = self._read_hint()
+        if synced[:2] > (max(self._fids, default=0), 0) and synced.fid not in self._fids:
+            raise Corrupt(f"{name(synced.fid)} was written and is gone")
         self._hint = await self._disk.open(SYNCED, create=True)
         if not self._fids:
             await self._create(0)
@@ -99,7 +113,7 @@ class Segments:
             await self._files[last].sync()
             await self._create(last + 1)
             return
-        await self._mend(last, synced_offset if synced_fid == last else 0)
+        await self._mend(last, synced if synced.fid == last else _UNKNOWN)
 
     def close(self) -> None:
         for file in [*self._files.values(), self._hint]:
@@ -107,21 +121,23 @@ class Segments:
                 file.close()
         self._files, self._hint = {}, None
 
-    def _read_hint(self) -> tuple[int, int]:
-        """The (segment, offset) surely synced; zeros when unknown."""
+    def _read_hint(self) -> _Synced:
+        """What is surely synced; zeros when unknown."""
         if not self._disk.exists(SYNCED):
-            return 0, 0
+            return _UNKNOWN
         data = self._disk.read_file(SYNCED)
-        if len(data) != _SYNCED.size or crc32c(data[:12]) != _SYNCED.unpack(data)[2]:
-            log.warning("the synced offset can't be read, nothing is known to be synced")
-            return 0, 0
-        fid, offset, _ = _SYNCED.unpack(data)
-        return fid, offset
+        for layout in (_SYNCED, _SYNCED_BEFORE):
+            body, crc = data[: layout.size], data[layout.size :]
+            if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == crc32c(body):
+                fid, offset, *rest = layout.unpack(body)
+                return _Synced(fid, offset, rest[0] if rest else None)
+        log.warning("the synced offset can't be read, nothing is known to be synced")
+        return _UNKNOWN
 
     def _write_hint(self) -> None:
         if self._hint is not None:
-            packed = struct.pack("<IQ", *self.end)
-            self._hint.overwrite(packed + struct.pack("<I", crc32c(packed)))
+            body = _SYNCED.pack(*self.end, self._max_ts)
+            self._hint.overwrite(body + _CRC.pack(crc32c(body)))
 
     def _footer(self, fid: int) -> int | None:
         """The largest timestamp of a closed segment; None while it is open.
@@ -134,13 +150,17 @@ class Segments:
             return None
         return record.parse_footer(file.read(file.size - record.FOOTER_BYTES, record.FOOTER_BYTES))
 
-    async def _mend(self, fid: int, synced: int) -> None:
-        """Find the end of the last segment's records, cut a torn tail beyond `synced`, sync."""
-        file = self._files[fid]
+    async def _mend(self, fid: int, known: _Synced) -> None:
+        """Find the end of the last segment's records, cut a torn tail beyond what is known to be
+        synced, sync. What is known isn't read again; the loop goes on between two steps."""
+        file, synced = self._files[fid], known.offset
         if file.size < synced:
             raise Corrupt(f"{name(fid)} has {file.size} bytes, {synced} were synced")
         good, bad = 0, ""
-        for step in self._walk(fid, 0):
+        if known.max_ts is not None:
+            good, self._max_ts = synced, known.max_ts
+        for step in self._walk(fid, good):
+            await asyncio.sleep(0)
             good, bad = step.end, step.bad
             for _, payload in step.records:
                 facts = classify(payload)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from tests.unit.pump.rig import commit, prewrite
 from tidelog import record
@@ -13,7 +16,7 @@ from tidelog.errors import Corrupt
 from tidelog.real.disk import RealDisk
 from tidelog_pump import index
 from tidelog_pump.index import Pointer
-from tidelog_pump.segments import READ_BYTES, Segments, name
+from tidelog_pump.segments import READ_BYTES, SYNCED, Segments, _Step, name
 
 START = Pointer(0, 0)
 
@@ -114,7 +117,18 @@ def test_damage_before_the_synced_offset_names_file_and_offset(tmp_path: Path) -
         data = bytearray(place.read_bytes())
         data[pointers[20].offset + 20] ^= 1
         place.write_bytes(data)
-        with pytest.raises(Corrupt, match=rf"000000\.vlog.*{pointers[20].offset}"):
+        # Nobody reads it at the start; whoever reads it, in order or by itself, is told.
+        again = await opened(tmp_path)
+        where = rf"000000\.vlog.*{pointers[20].offset}"
+        with pytest.raises(Corrupt, match=where):
+            await contents(again)
+        with pytest.raises(Corrupt, match=where):
+            again.payload(pointers[20])
+        assert await contents(again, pointers[21]) == PAYLOADS[21:]
+        again.close()
+        # The synced offset of the time before max_ts stood beside it: all of it is read again.
+        write_old_hint(tmp_path, 0, len(data))
+        with pytest.raises(Corrupt, match=where):
             await opened(tmp_path)
         place.write_bytes(data[: pointers[30].offset])
         with pytest.raises(Corrupt):
@@ -125,6 +139,83 @@ def test_damage_before_the_synced_offset_names_file_and_offset(tmp_path: Path) -
             await opened(tmp_path)
 
     asyncio.run(main())
+
+
+def write_old_hint(root: Path, fid: int, offset: int) -> None:
+    body = struct.pack("<IQ", fid, offset)
+    (root / SYNCED).write_bytes(body + struct.pack("<I", crc32c(body)))
+
+
+@pytest.mark.parametrize("hint", ["ours", "old", "none", "of an earlier append", "garbage"])
+def test_the_footer_has_the_largest_timestamp_over_restarts(tmp_path: Path, hint: str) -> None:
+    async def main() -> None:
+        segments = await opened(tmp_path, 4000)
+        await append(segments, prewrite(1), max_ts=1)
+        await append(segments, prewrite(900), max_ts=900)
+        earlier = (tmp_path / SYNCED).read_bytes()
+        await append(segments, prewrite(1000 if hint == "of an earlier append" else 3), max_ts=1000)
+        end = segments.end
+        segments.close()
+        match hint:
+            case "old":
+                write_old_hint(tmp_path, *end)
+            case "none":
+                (tmp_path / SYNCED).unlink()
+            case "of an earlier append":
+                (tmp_path / SYNCED).write_bytes(earlier)
+            case "garbage":
+                (tmp_path / SYNCED).write_bytes(b"x" * 24)
+        again = await opened(tmp_path, 4000)
+        assert again.end == end
+        await append(again, prewrite(5), max_ts=5)
+        await again.rotate(1 << 20)
+        largest = 1000 if hint in ("ours", "of an earlier append") else 900
+        assert record.parse_footer((tmp_path / name(0)).read_bytes()) == largest
+        again.close()
+
+    asyncio.run(main())
+
+
+def test_a_long_log_is_opened_and_read_while_the_loop_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        segments = await opened(tmp_path)
+        for number in range(6):
+            await append(segments, prewrite(number + 1, bytes(READ_BYTES)))
+        segments.close()
+        (tmp_path / SYNCED).unlink()
+        steps = 0
+
+        async def others() -> None:
+            nonlocal steps
+            while True:
+                await asyncio.sleep(0)
+                steps += 1
+
+        going = asyncio.create_task(others())
+        again = await opened(tmp_path)
+        assert steps >= 6
+        reads = count_reads(again)
+        again.close()
+        await again.open()
+        assert reads == []  # all of it is known to be synced
+        again.close()
+        going.cancel()
+
+    asyncio.run(main())
+
+
+def count_reads(segments: Segments) -> list[int]:
+    """Offsets of the steps that `open` reads from now on."""
+    reads: list[int] = []
+    walk = segments._walk
+
+    def watched(fid: int, begin: int) -> Iterator[_Step]:
+        for step in walk(fid, begin):
+            reads.append(step.end)
+            yield step
+
+    segments._walk = watched  # type: ignore[method-assign]
+    return reads
 
 
 def test_damage_in_an_older_segment_stops_scan_and_read(tmp_path: Path) -> None:
