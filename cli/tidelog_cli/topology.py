@@ -83,6 +83,7 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
         service(
             "drainer",
             "tidelog_drainer",
+            oracle=options.oracle,
             initial_commit_ts=options.initial_commit_ts,
             ddl_history=options.ddl_history,
             **feed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 
@@ -19,6 +20,8 @@ class DrainerConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """One Drainer publishes one feed. Sizes in bytes, times in seconds."""
 
     feed: str = "main"
+    oracle: Literal["embedded", "follow"] = "embedded"
+    """Who says what "now" is (I9): the registry, or what the Pumps have seen."""
     initial_commit_ts: int = 0
     """Where a feed begins that nobody has seen yet (exclusive); -1 = now."""
     start_ts: int = 0

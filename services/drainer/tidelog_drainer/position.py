@@ -12,9 +12,9 @@ import structlog
 from tidelog import changes, messages, subjects
 from tidelog.changes import DdlMessage, Marker, Watermark
 from tidelog.errors import PositionUnknown, StreamMissing, Unavailable
-from tidelog.messages import DRAINER_CONSUMER, Empty, Nodes
+from tidelog.messages import DRAINER_CONSUMER, PUMP, Empty, Nodes
+from tidelog.oracle import RegistryOracle
 from tidelog.ports import Message, Ports, StreamConfig, StreamState
-from tidelog.timestamps import compose
 from tidelog_drainer.batcher import H_EARLY
 from tidelog_drainer.config import NOW, DrainerConfig
 
@@ -124,6 +124,7 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
 
     Waits for the registry only when the stream doesn't tell. Raises PositionUnknown, Unavailable.
     """
+    prev = 0
     try:
         tail = await read_tail(ports, config.feed)
         commit_ts = tail.commit_ts
@@ -132,12 +133,12 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
     fresh = commit_ts is None
     if commit_ts is None:
         # Before the stream is made: a crash in between must not leave an empty one that looks new.
-        commit_ts = await _from_readers(config, ports)
+        commit_ts, prev = await _from_readers(config, ports)
         await _create_stream(config, ports)
         tail = await read_tail(ports, config.feed)
     if tail.epoch.number >= epoch.number:
         epoch = await rise(config, ports, tail.epoch.number)
-    prev = commit_ts if fresh else tail.prev_commit_ts
+    prev = prev if fresh else tail.prev_commit_ts
     return Start(commit_ts, prev, tail.state, epoch, tail.schema_version, tail.early, fresh)
 
 
@@ -177,10 +178,12 @@ async def rise(config: DrainerConfig, ports: Ports, above: int = 0) -> Epoch:
     return epoch
 
 
-async def _from_readers(config: DrainerConfig, ports: Ports) -> int:
-    """The position of a feed whose stream is gone or was never there."""
+async def _from_readers(config: DrainerConfig, ports: Ports) -> tuple[int, int]:
+    """The position of a feed whose stream is gone or was never there, and the prev_commit_ts of
+    its first mark: the same, as a reader below it misses something; of a new feed 0, as nothing
+    below its beginning belongs to it, so that a reader begins with it at any position (I5)."""
     if config.start_ts:
-        return config.start_ts
+        return config.start_ts, config.start_ts
     nodes = await _settled_nodes(config, ports)
     ours = [c for c in nodes.consumers if c.feed == config.feed]
     # What the Drainers published is lost with the stream: only those who read it know a position.
@@ -189,17 +192,29 @@ async def _from_readers(config: DrainerConfig, ports: Ports) -> int:
     if consumers and (pulled is not None or min(consumers) > 0):
         lowest = min(consumers)
         log.info("the stream is filled from its lowest consumer", feed=config.feed, after_ts=lowest)
-        return lowest
+        return lowest, lowest
     if pulled is not None:
         if config.accept_loss:
-            return min([pulled, *(c.commit_ts for c in ours)])
+            accepted = min([pulled, *(c.commit_ts for c in ours)])
+            return accepted, accepted
         raise PositionUnknown(
             f"feed {config.feed} was pulled up to {pulled}, but its stream is gone"
             " and no consumer is registered"
         )
     if config.initial_commit_ts == NOW:
-        return compose(ports.clock.wall_ms())
-    return config.initial_commit_ts
+        return await _now(config, ports, nodes), 0
+    return config.initial_commit_ts, 0
+
+
+async def _now(config: DrainerConfig, ports: Ports, nodes: Nodes) -> int:
+    """What commits from now on lies above it, by the oracle that gives the transactions their
+    timestamps (I9); this machine's clock says nothing about that. Raises Unavailable."""
+    if config.oracle == "embedded":
+        return await RegistryOracle(ports.bus, config.cluster).fresh()
+    pumps = [status for status in nodes.nodes if status.kind == PUMP]
+    if not pumps:
+        raise Unavailable("no Pump has registered yet, to tell the feed what time it is")
+    return max(max(pump.highTS, pump.resolvedTS) for pump in pumps)
 
 
 async def _settled_nodes(config: DrainerConfig, ports: Ports) -> Nodes:

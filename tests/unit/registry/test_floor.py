@@ -75,8 +75,8 @@ def test_a_far_word_does_not_push_the_oracle_away_from_the_time(who: str) -> Non
             messages.decode_reply(answer.data, SafePoint)
         before = await given_within(world, bus, 15)
         await world.sleep(4)
-        directory = registry.status()["directory"]
-        assert isinstance(directory, dict)
+        assert registry.service is not None
+        directory = registry.service.status()["directory"]
         assert bool(directory["far_ahead"]) == (who != "a reader")
         registry.kill()
         registry.restart()
