@@ -76,6 +76,8 @@ class Consumer(msgspec.Struct, frozen=True):
     name: str
     feed: str
     commit_ts: int
+    only_if_new: bool = False
+    """It doesn't know its position yet: one that is known already stays."""
 
 
 DRAINER_CONSUMER = "drainer"

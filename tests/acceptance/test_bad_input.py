@@ -268,7 +268,7 @@ def test_the_feed_stops_at_what_it_cant_decode(what: str, history: str, tmp_path
         assert late.returncode == 69
 
 
-def test_an_applier_that_stops_says_why_and_goes_on_when_it_is_mended(
+def test_an_applier_that_stops_stays_up_says_why_and_goes_on_when_started_again(
     history: str, tmp_path: Path
 ) -> None:
     database = tmp_path / "down.db"
@@ -276,12 +276,20 @@ def test_an_applier_that_stops_says_why_and_goes_on_when_it_is_mended(
         with pump_of(running) as pump:
             running.wait(pump.transaction(row(1)), 30)
             sql(database, 'ALTER TABLE "app.t1" RENAME TO "hidden"')
+            pid = running.pid("applier")
             last = pump.transaction(row(2))
         until(lambda: "error" in detail(running, "applier"), "the Applier to stop")
         assert "t1" in detail(running, "applier")["error"]
         assert "the applier stops" in (running.directory / "applier" / "log").read_text()
         sql(database, 'ALTER TABLE "hidden" RENAME TO "app.t1"')
+        # No crash loop: it stays up, and goes on when somebody starts it again.
+        assert running.pid("applier") == pid
+        late = running.command("wait", "--commit-ts", str(last), "--timeout", "3")
+        assert late.returncode == 69
+        assert running.pid("applier") == pid
+        running.kill("applier")
         running.wait(last, 60)
+        until(lambda: "error" not in detail(running, "applier"), "the reason to go")
     assert sql(database, 'SELECT id FROM "app.t1" ORDER BY id') == [(1,), (2,)]
 
 

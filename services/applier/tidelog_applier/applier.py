@@ -2,7 +2,8 @@
 
 A reader task of this actor fetches and parses while the previous group is being written; what came
 meanwhile forms the next group. Rows and checkpoint go in one downstream transaction, so that after
-an unknown outcome the checkpoint tells whether the group is there.
+an unknown outcome the checkpoint tells whether the group is there. A typed stop keeps the actor
+alive, applies nothing further and shows its reason, so that nothing restarts in circles.
 """
 
 from __future__ import annotations
@@ -18,11 +19,20 @@ from tidelog.actor import Actor
 from tidelog.change_reader import Change, ChangeReader, Gap
 from tidelog.config import redacted_url
 from tidelog.downstream import Checkpoint, TableChanges
-from tidelog.errors import ActorStopped, ConfigError, Conflict, Stopped, Unavailable
+from tidelog.errors import (
+    ActorStopped,
+    BadInput,
+    ConfigError,
+    Conflict,
+    Refused,
+    Stopped,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.ports import Ports
 from tidelog_applier import metrics
 from tidelog_applier.config import ApplierConfig
-from tidelog_applier.groups import Group, change_weight, groups
+from tidelog_applier.groups import EVENT_BYTES, Group, change_weight, groups
 from tidelog_applier.position import Position
 from tidelog_applier.structures import Structures
 
@@ -32,9 +42,9 @@ log = structlog.get_logger()
 RETRY_S = (0.2, 5.0)
 """First and longest pause before the downstream is tried again; each times 0.5 to 1.5."""
 ALIVE_S = 5.0
-LAST_WORDS_S = 2.5
-"""A little more than a heartbeat's interval: one carries the reason of a typed stop."""
 NOTES = 200
+TYPED_STOPS = (Stopped, BadInput, Refused, Gap)
+"""Asking again changes nothing: somebody has to mend the cause and start the Applier again."""
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -44,7 +54,13 @@ class Read(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Applier(Actor[Read]):
+class Ended(msgspec.Struct, frozen=True):
+    """The reader met a typed stop, after all that it handed over before."""
+
+    error: TidelogError
+
+
+class Applier(Actor[Read | Ended]):
     """`position` outlives this instance; everything else is read from the downstream again."""
 
     max_count = 256
@@ -64,46 +80,64 @@ class Applier(Actor[Read]):
         self._checkpoint: Checkpoint | None = None
         self._saved_at = 0.0
         self._is_open = False
+        self._stopped = False
         self._notes: deque[str] = deque(maxlen=NOTES)
         self._rows = self._ddls = self._group_count = 0
         self._doing = ""
 
-    def weigh(self, message: Read) -> int:
-        return message.bytes
+    def weigh(self, message: Read | Ended) -> int:
+        return message.bytes if isinstance(message, Read) else EVENT_BYTES
 
     async def on_start(self) -> None:
-        """A wrong URL or a foreign checkpoint ends the start; an unreachable downstream doesn't."""
+        """A wrong URL or password ends the start; an unreachable downstream doesn't."""
         try:
             await self._open()
         except Unavailable as error:
             self._trouble(error)
+        except Stopped as error:
+            self._halt(error)
         self.spawn(self._read(), "reader")
 
-    async def on_batch(self, batch: list[Read]) -> None:
-        changes = [change for message in batch for change in message.changes]
+    async def on_batch(self, batch: list[Read | Ended]) -> None:
+        changes: list[Change] = []
+        ended: TidelogError | None = None
+        for message in batch:
+            match message:
+                case Read():
+                    changes += message.changes
+                case Ended(error):
+                    ended = error
+        if self._stopped:
+            return
         try:
             for group in groups(changes, self._config.group_rows, self._config.group_bytes):
                 self.progress()
                 await self._take(group)
-        except Stopped as error:
-            await self._last_words(error)
-            raise
+        except TYPED_STOPS as error:
+            ended = error
+        if ended is not None:
+            self._halt(ended)
 
     async def on_tick(self) -> None:
         """Watermarks alone: the position is saved now and then."""
-        saved = self._checkpoint.commit_ts if self._checkpoint is not None else 0
-        if not self._is_open or self._position.applied <= saved:
+        if not self._unsaved():
             return
         if self._ports.clock.monotonic() - self._saved_at >= self._config.checkpoint_s:
             checkpoint = self._next(self._position.applied)
-            await self._certainly(
-                checkpoint, lambda: self._downstream.save_checkpoint(checkpoint), "checkpoint"
-            )
+            try:
+                await self._certainly(
+                    checkpoint, lambda: self._downstream.save_checkpoint(checkpoint), "checkpoint"
+                )
+            except TYPED_STOPS as error:
+                self._halt(error)
+
+    def _unsaved(self) -> bool:
+        saved = self._checkpoint.commit_ts if self._checkpoint is not None else 0
+        return self._is_open and not self._stopped and self._position.applied > saved
 
     async def on_stop(self) -> None:
-        saved = self._checkpoint.commit_ts if self._checkpoint is not None else 0
         try:
-            if self._is_open and self._position.applied > saved:
+            if self._unsaved():
                 await self._downstream.save_checkpoint(self._next(self._position.applied))
             await self._downstream.close()
         except Unavailable as error:
@@ -117,6 +151,7 @@ class Applier(Actor[Read]):
             "checkpoint_ts": self._position.checkpoint,
             "doing": self._doing,
             "error": self._position.error,
+            "stopped": self._stopped,
             "rows": self._rows,
             "ddls": self._ddls,
             "groups": self._group_count,
@@ -124,38 +159,38 @@ class Applier(Actor[Read]):
         }
 
     async def _read(self) -> None:
-        """The reader: from the checkpoint on, as fast as the mailbox takes it."""
+        """The reader: from the checkpoint on, as fast as the mailbox takes it. Without one from
+        `start_ts`, so that a stream which begins later is a gap."""
         await self._until_open()
         after = self._checkpoint.commit_ts if self._checkpoint is not None else None
-        if after is None and self._config.start_ts:
-            after = self._config.start_ts
-        reader = ChangeReader(self._ports.bus, self._config.feed, after)
+        reader = ChangeReader(
+            self._ports.bus, self._config.feed, self._config.start_ts if after is None else after
+        )
         try:
-            while True:
-                changes = await reader.next()
+            while not self._stopped:
+                try:
+                    changes = await reader.next()
+                except TYPED_STOPS as error:
+                    await self.self_ref.tell(Ended(error))
+                    return
                 if changes:
                     await self.self_ref.tell(Read(changes, sum(map(change_weight, changes))))
         except ActorStopped:
             return
-        except Gap as gap:
-            stopped = Stopped(gap.message, hint=gap.hint)
-            await self._last_words(stopped)
-            raise stopped from gap
-        except Stopped as error:
-            await self._last_words(error)
-            raise
         finally:
             await reader.close()
 
     async def _until_open(self) -> None:
         pause = RETRY_S[0]
-        while not self._is_open:
+        while not (self._is_open or self._stopped):
             await self._pause(pause)
             pause = min(pause * 2, RETRY_S[1])
             try:
                 await self._open()
-            except Unavailable as error:
+            except (Unavailable, ConfigError) as error:
                 self._trouble(error)
+            except Stopped as error:
+                self._halt(error)
 
     async def _open(self) -> None:
         self._is_open = False
@@ -275,8 +310,9 @@ class Applier(Actor[Read]):
         ts_map = self._checkpoint.ts_map if self._checkpoint is not None else {}
         return Checkpoint(commit_ts, consistent=True, ts_map=ts_map, feed=self._config.feed)
 
-    async def _last_words(self, error: Stopped) -> None:
-        """Before a typed stop ends the process: `tidelog status` goes on showing why."""
+    def _halt(self, error: TidelogError) -> None:
+        """A typed stop: nothing is applied any more, and status and heartbeats show why."""
+        self._stopped = True
         log.error(
             "the applier stops",
             error=error.message,
@@ -285,7 +321,6 @@ class Applier(Actor[Read]):
             after_ts=self._position.applied,
         )
         self._position.error = str(error)
-        await self._ports.clock.sleep(LAST_WORDS_S)
 
     def _trouble(self, error: Unavailable | ConfigError) -> None:
         if self._position.error != str(error):

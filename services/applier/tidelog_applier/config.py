@@ -12,8 +12,8 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     downstream: str = ""
     """`sqlite:////absolute/path`, `mysql://USER:PASSWORD@HOST:PORT/`."""
     start_ts: int = 0
-    """Where to begin with a downstream that has no checkpoint (exclusive); 0 = with the oldest
-    change that the stream holds."""
+    """Where to begin with a downstream that has no checkpoint (exclusive): it holds everything up
+    to there; 0 = nothing, so that a stream which has lost its beginning is a gap."""
     group_rows: int = 5000
     """A downstream transaction takes whole upstream ones until it has this many rows …"""
     group_bytes: int = 4 << 20

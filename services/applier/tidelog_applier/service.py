@@ -19,7 +19,9 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
 
     async def describe() -> Heartbeat:
         saved = position.checkpoint
-        consumers = [] if saved is None else [Consumer(config.node, config.feed, saved)]
+        # Before the downstream was read, too: a refill must not begin above a reader to come.
+        begins = config.start_ts if saved is None else saved
+        consumers = [Consumer(config.node, config.feed, begins, only_if_new=saved is None)]
         status = NodeStatus(
             nodeId=config.node,
             state=ONLINE,

@@ -67,7 +67,8 @@ class Consumers:
         if key not in self._positions and len(self._positions) >= MAX_CONSUMERS:
             self.refused += 1
             return False
-        self._positions[key] = consumer.commit_ts
+        if key not in self._positions or not consumer.only_if_new:
+            self._positions[key] = consumer.commit_ts
         return True
 
     @property

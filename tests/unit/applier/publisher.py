@@ -23,8 +23,11 @@ class Publisher:
         self.stream = subjects.changes_stream(FEED)
         self.commit_ts = 0
 
-    async def begin(self) -> None:
+    async def create_stream(self) -> None:
         await self._bus.stream_create(StreamConfig(self.stream, (f"changes.{FEED}.>",)))
+
+    async def begin(self) -> None:
+        await self.create_stream()
         bucket = Bucket(self._bus, subjects.schemas_bucket(FEED))
         await bucket.create()
         for one in (T, BAG):

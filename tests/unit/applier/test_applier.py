@@ -5,19 +5,27 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.applier.publisher import FEED, Publisher, create
-from tidelog import subjects
+from tests.unit.registry.nodes import CLUSTER, nodes
+from tidelog import messages, subjects
 from tidelog.changes import Event, schema_key
 from tidelog.downstream import Checkpoint
+from tidelog.errors import Stopped, TidelogError
 from tidelog.kv import Bucket
+from tidelog.messages import Consumer, Nodes, SafePoint, SafePointRequest
 from tidelog.sim.downstream import SimDatabase
+from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.service import build
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.service import build as build_registry
 
-CONFIG = ApplierConfig(feed=FEED, downstream="sim:", group_rows=7)
+CONFIG = ApplierConfig(feed=FEED, cluster=CLUSTER, downstream="sim:", group_rows=7)
+NODE = "applier-shop"
 
 
 def world_with_database(world: World) -> SimDatabase:
@@ -136,6 +144,152 @@ def test_rows_wait_visibly_for_a_structure_that_is_not_there() -> None:
         assert "structure of" not in str(node.service.status())
 
     run(main, 3)
+
+
+async def told_by_registry(world: World) -> Nodes:
+    """What the registry knows, once it has heard of the Applier."""
+    found: list[Nodes] = []
+
+    async def ask() -> None:
+        while not any(status.nodeId == NODE for status in (found[-1].nodes if found else [])):
+            await world.sleep(0.2)
+            try:
+                found.append(await nodes(world.ports().bus))
+            except TidelogError as error:
+                world.trace.event("test", "no registry yet", str(error))
+
+    await asyncio.wait_for(ask(), 20)
+    await world.sleep(3)
+    return await nodes(world.ports().bus)
+
+
+def stopped(world: World) -> bool:
+    service = world.node("applier").service
+    return service is not None and bool(service.status().get("applier", {}).get("stopped"))
+
+
+@pytest.mark.parametrize("start_ts", [0, 99])
+def test_a_stream_that_begins_later_is_a_gap_that_is_shown(start_ts: int) -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        world.node("registry").start(build_registry, RegistryConfig(cluster=CLUSTER))
+        publisher = Publisher(world.ports("drainer").bus)
+        publisher.commit_ts = 100
+        await publisher.begin()
+        node = world.node("applier")
+        node.start(build, msgspec.structs.replace(CONFIG, start_ts=start_ts))
+        await world.until(lambda: stopped(world), 10, "the typed stop")
+        await publisher.rows(t=[create(1, 1)])
+        await world.sleep(200)
+        assert (node.starts, node.running, node.failures) == (1, True, [])
+        assert (database.checkpoint, database.tables) == (None, {})
+        said = f"changes after {start_ts} up to 100 are not in the stream"
+        assert said in node.service.status()["applier"]["error"]
+        told = {status.nodeId: status for status in (await told_by_registry(world)).nodes}
+        assert said in told[NODE].detail["error"]
+        assert "rewind" in told[NODE].detail["error"]
+        assert told[NODE].isAlive
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("start_ts", [0, 100])
+def test_a_new_feed_that_begins_late_and_a_given_start_are_no_gap(start_ts: int) -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher = Publisher(world.ports("drainer").bus)
+        publisher.commit_ts = start_ts
+        await publisher.create_stream()
+        await publisher.watermark(500)
+        await publisher.begin()
+        node = world.node("applier")
+        node.start(build, msgspec.structs.replace(CONFIG, start_ts=start_ts))
+        await publisher.rows(t=[create(1, 1)])
+        await world.until(lambda: database.checkpoint == _at(503), 10, "the row")
+        assert not stopped(world)
+
+    run(main, 1)
+
+
+def test_nothing_behind_a_gap_is_applied() -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        await publisher.rows(t=[create(1, 1)])
+        last = publisher.commit_ts
+        node = world.node("applier")
+        node.start(build, CONFIG)
+        await world.until(lambda: database.checkpoint == _at(last), 10, "the row")
+        publisher.commit_ts += 5
+        await publisher.rows(t=[create(2, 2)])
+        await world.until(lambda: stopped(world), 10, "the typed stop")
+        await world.sleep(100)
+        assert database.checkpoint == _at(last)
+        assert [row["id"] for row in database.rows("d", "t")] == [1]
+        assert node.starts == 1
+        await node.stop()
+        assert database.checkpoint == _at(last)
+
+    run(main, 1)
+
+
+class Refusing(SimDatabase):
+    """Takes nothing while it `refuses`."""
+
+    refuses = True
+
+    async def transact(self, life: Life, work: Any) -> None:
+        if self.refuses:
+            raise Stopped("the downstream refuses the value", hint="widen the column")
+        await super().transact(life, work)
+
+
+def test_a_downstream_that_says_no_stops_it_until_it_is_started_again() -> None:
+    async def main(world: World) -> None:
+        database = Refusing(world.random("database"), world.trace)
+        world.open_downstream = lambda url, life: database.open(life)
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        node = world.node("applier")
+        node.start(build, CONFIG)
+        await world.until(lambda: stopped(world), 10, "the typed stop")
+        database.refuses = False
+        await publisher.watermark(900)
+        await world.sleep(100)
+        assert (node.starts, database.checkpoint) == (1, None)
+        shown = node.service.status()["applier"]["error"]
+        assert shown == "the downstream refuses the value (widen the column)"
+        node.kill()
+        node.restart()
+        await world.until(lambda: database.checkpoint == _at(900), 10, "all of it")
+        assert node.service.status()["applier"]["error"] == ""
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("known", [None, 700])
+def test_it_is_a_consumer_before_its_downstream_was_opened(known: int | None) -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        database.faults.refused = 1.0
+        world.node("registry").start(build_registry, RegistryConfig(cluster=CLUSTER))
+        await world.sleep(2)
+        bus = world.ports().bus
+        if known is not None:
+            body = messages.encode(SafePointRequest(Consumer(NODE, FEED, known)))
+            subject = subjects.registry(CLUSTER, "safepoint")
+            answer = await bus.request(subject, body, timeout_s=3.0)
+            messages.decode_reply(answer.data, SafePoint)
+        world.node("applier").start(build, msgspec.structs.replace(CONFIG, start_ts=30))
+        told = await told_by_registry(world)
+        assert told.consumers == [Consumer(NODE, FEED, 30 if known is None else known)]
+        database.faults.heal()
+        await world.sleep(20)
+        told = await told_by_registry(world)
+        assert told.consumers == [Consumer(NODE, FEED, 30)]
+
+    run(main, 1)
 
 
 def _at(commit_ts: int) -> Checkpoint:
