@@ -138,6 +138,12 @@ class Purged(Stopped):
     default_hint = "rewind the feed from the Pumps, or accept the loss"
 
 
+class LatePair(Stopped):
+    """A transaction became readable below what a reader has: it would be lost to that reader."""
+
+    default_hint = "fill the feed again from below that commit_ts, or begin a new feed above it"
+
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 64

@@ -29,6 +29,7 @@ from tidelog_pump import payload
 from tidelog_pump.gatherer import Gatherer
 from tidelog_pump.grpc_status import status_code
 from tidelog_pump.identity import Identity
+from tidelog_pump.late import Reader
 from tidelog_pump.metrics import PULLED
 from tidelog_pump.scan import CommitScan
 from tidelog_pump.segments import Segments
@@ -154,8 +155,10 @@ class GrpcEdge(Actor[Nothing]):
         merge when this Pump is idle (B.5).
         """
         scan, position = CommitScan(self._segments, self._store), after_ts
+        reader = Reader(after_ts)
         while not self._ending:
             resolved = await self._resolved(position)
+            reader.goes_on(self._store, position)
             if resolved <= position:
                 continue
             page = scan.entries(position, resolved, PAGE)
@@ -163,6 +166,7 @@ class GrpcEdge(Actor[Nothing]):
                 yield _entity(committed.start_ts, committed.commit_ts, scan.payload(committed))
                 position = committed.commit_ts
             PULLED.labels("grpc").inc(len(page))
+            reader.took(self._store, (committed.commit_ts for committed in page), position)
             if len(page) < PAGE and position < resolved:
                 yield _entity(resolved, resolved, payload.fake(resolved))
                 position = resolved

@@ -10,6 +10,7 @@ from tidelog.errors import (
     DeadlineExceeded,
     DiskFull,
     InvariantBroken,
+    LatePair,
     MessageTooLarge,
     NotOnline,
     Overloaded,
@@ -31,6 +32,7 @@ _TABLE: tuple[tuple[type[TidelogError], grpc.StatusCode], ...] = (
     (Unavailable, grpc.StatusCode.UNAVAILABLE),
     (Purged, grpc.StatusCode.OUT_OF_RANGE),
     (Corrupt, grpc.StatusCode.DATA_LOSS),
+    (LatePair, grpc.StatusCode.DATA_LOSS),
     (InvariantBroken, grpc.StatusCode.FAILED_PRECONDITION),
 )
 

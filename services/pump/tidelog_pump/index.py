@@ -4,6 +4,7 @@
     p start_ts   -> state, commit_ts, where its Prewrite is     pairing, duplicates, inspection
     o start_ts   -> bound, where its Prewrite is                the open Prewrites, for the restart
     u start_ts   -> commit_ts, where the Commit is              Commits without their Prewrite
+    l commit_ts start_ts -> where the Prewrite is               Prewrites later than their Commit
     h            -> head: the next record to index, and W there
 
 Timestamps in keys are big-endian, so that the order of bytes is the order of time.
@@ -165,6 +166,21 @@ def unpack_unpaired(key: bytes, value: bytes) -> tuple[int, int, Pointer]:
     """(start_ts, commit_ts, where the Commit is)."""
     commit_ts, fid, offset = _UNPAIRED.unpack(value)
     return int.from_bytes(key[1:], "big"), commit_ts, Pointer(fid, offset)
+
+
+def late_key(commit_ts: int, start_ts: int) -> bytes:
+    return _COMMIT_KEY.pack(b"l", commit_ts, start_ts)
+
+
+def late_range(after_ts: int, up_to: int) -> tuple[bytes, bytes]:
+    """Keys of the late pairs with after_ts < commit_ts <= up_to, as [start, stop)."""
+    return _KEY.pack(b"l", after_ts + 1), _KEY.pack(b"l", min(up_to, TS_MAX) + 1)
+
+
+def unpack_late(key: bytes, value: bytes) -> tuple[int, int, Pointer]:
+    """(start_ts, commit_ts, where the Prewrite is)."""
+    _, commit_ts, start_ts = _COMMIT_KEY.unpack(key)
+    return start_ts, commit_ts, unpack_pointer(value)
 
 
 def pack_head(head: Head) -> bytes:

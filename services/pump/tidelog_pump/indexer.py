@@ -20,7 +20,7 @@ from tidelog_pump.intake import Stored
 from tidelog_pump.metrics import LOSS
 from tidelog_pump.pairing import Pairing
 from tidelog_pump.payload import classify
-from tidelog_pump.segments import Segments
+from tidelog_pump.segments import Segments, name
 from tidelog_pump.sorter_actor import Indexed, Recovered, SorterMessage
 
 log = structlog.get_logger()
@@ -43,6 +43,17 @@ def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
     """What the index knows of a start_ts."""
     value = store.get(index.transaction_key(start_ts))
     return None if value is None else index.unpack_transaction(value)
+
+
+def locate(store: IndexStore, start_ts: int) -> Pointer | None:
+    """Where the record of a transaction lies: its Prewrite's, or the Commit's if that is all."""
+    known = look_up(store, start_ts)
+    if known is None:
+        return None
+    alone = store.get(index.unpaired_key(start_ts))
+    if alone is not None:
+        return index.unpack_unpaired(index.unpaired_key(start_ts), alone)[2]
+    return Pointer(*known.place[:2])
 
 
 def unpaired(store: IndexStore, limit: int) -> list[tuple[int, int, Pointer]]:
@@ -138,6 +149,9 @@ class Indexer(Actor[IndexerMessage]):
         changes = self._pairing.take()
         hit("pump.indexer.before_write")
         self._store.write(changes.puts, changes.deletes)
+        for what, start_ts, commit_ts, at in changes.odd:
+            where = name(at.fid)
+            log.warning(what, start_ts=start_ts, commit_ts=commit_ts, file=where, offset=at.offset)
         LOSS.inc(self._pairing.unpaired - self._reported_loss)
         self._reported_loss = self._pairing.unpaired
         return changes.closed

@@ -16,12 +16,27 @@ from tidelog_pump.intake import Stored
 from tidelog_pump.payload import Kind
 
 
+class Odd(NamedTuple):
+    """Stored, but not as usual: a line of the log each. `place` is of the record that was odd."""
+
+    what: str
+    start_ts: int
+    commit_ts: int
+    place: Place
+
+
+UNPAIRED = "a Commit came without its Prewrite"
+LATE_PAIR = "a Prewrite came after its Commit"
+CONFLICT = "a second Commit differs from the first"
+
+
 class Changes(NamedTuple):
-    """One index batch, and the (start_ts, commit_ts or 0) that it closes."""
+    """One index batch, the (start_ts, commit_ts or 0) that it closes, what was odd in it."""
 
     puts: list[tuple[bytes, bytes]]
     deletes: list[bytes]
     closed: list[tuple[int, int]]
+    odd: list[Odd]
 
 
 class Pairing:
@@ -47,6 +62,7 @@ class Pairing:
         self._deletes: dict[bytes, None] = {}
         self._last: Place | None = None
         self._closed: list[tuple[int, int]] = []
+        self._odd: list[Odd] = []
 
     def __len__(self) -> int:
         """Puts of the batch so far."""
@@ -80,8 +96,8 @@ class Pairing:
             self.head = Head(fid, offset + record.HEADER_BYTES + length, self.high.value)
             self._last = None
         self._puts[index.HEAD_KEY] = index.pack_head(self.head)
-        changes = Changes(list(self._puts.items()), list(self._deletes), self._closed)
-        self._puts, self._deletes, self._closed = {}, {}, []
+        changes = Changes(list(self._puts.items()), list(self._deletes), self._closed, self._odd)
+        self._puts, self._deletes, self._closed, self._odd = {}, {}, [], []
         return changes
 
     def _known(self, start_ts: int) -> Transaction | None:
@@ -116,7 +132,10 @@ class Pairing:
             self._put(index.open_key(start_ts), index.pack_open(bound, place))
         elif known.state is State.UNPAIRED:
             self.late_pairs += 1
+            self._odd.append(Odd(LATE_PAIR, start_ts, known.commit_ts, place))
             self._delete(index.unpaired_key(start_ts))
+            pointer = index.pack_pointer(Pointer(place.fid, place.offset))
+            self._put(index.late_key(known.commit_ts, start_ts), pointer)
             self._pair(start_ts, known.commit_ts, place)
 
     def _pair(self, start_ts: int, commit_ts: int, place: Place) -> None:
@@ -135,12 +154,14 @@ class Pairing:
         known = self._known(start_ts)
         if known is None:
             self.unpaired += 1
+            self._odd.append(Odd(UNPAIRED, start_ts, commit_ts, place))
             self._set(start_ts, State.UNPAIRED, commit_ts, NOWHERE)
             pointer = Pointer(place.fid, place.offset)
             self._put(index.unpaired_key(start_ts), index.pack_unpaired(commit_ts, pointer))
             self._closed.append((start_ts, commit_ts))
         elif known.commit_ts != commit_ts:
             self.conflicts += 1
+            self._odd.append(Odd(CONFLICT, start_ts, commit_ts, place))
 
     def _rollback(self, start_ts: int) -> None:
         _, prewrite = self._open.pop(start_ts, (0, None))

@@ -17,6 +17,7 @@ from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 from tidelog_pump.frames import FRAME_BYTES, Framer
+from tidelog_pump.late import Reader
 from tidelog_pump.metrics import NOTED, PULLED
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
@@ -25,6 +26,7 @@ from tidelog_pump.unforeseen import check_ts, typed
 log = structlog.get_logger()
 
 FEEDS_FILE = "feeds.json"
+READERS_FILE = "readers.json"
 MAX_POLLS = 256
 MAX_FEEDS = 1024
 MAX_FEED_NAME = 255
@@ -62,12 +64,15 @@ class Puller(Actor[PullerMessage]):
         self._clock = clock
         self._disk = disk
         self._bus = bus
+        self._store = store
         self._framer = Framer(segments, store, clock)
         self._sorter = sorter
         self._polls = 0
         self._feeds: dict[str, int] = {}
         self._saved: dict[str, int] = {}
-        self._saving = False
+        self._saving: asyncio.Task[None] | None = None
+        self._readers: dict[str, Reader] = {}
+        self._readers_changed = False
         self._numbers: dict[str, int] = {}
         self._errors: dict[str, str] = {}
 
@@ -75,6 +80,9 @@ class Puller(Actor[PullerMessage]):
         if self._disk.exists(FEEDS_FILE):
             self._feeds = msgspec.json.decode(self._disk.read_file(FEEDS_FILE), type=dict[str, int])
             self._saved = dict(self._feeds)
+        if self._disk.exists(READERS_FILE):
+            data = self._disk.read_file(READERS_FILE)
+            self._readers = msgspec.json.decode(data, type=dict[str, Reader])
 
     async def on_batch(self, batch: list[PullerMessage]) -> None:
         for message in batch:
@@ -130,16 +138,42 @@ class Puller(Actor[PullerMessage]):
             return PullFrame(resolved_ts=resolved.resolved_ts, high_ts=resolved.high_ts)
         budget = min(wanted.max_bytes, FRAME_BYTES, self._bus.max_payload)
         if wanted.offset:
-            return await self._framer.continued(
+            frame = await self._framer.continued(
                 wanted.after_ts, wanted.commit_ts, wanted.offset, budget
             )
+            self._took(wanted.feed, frame)
+            return frame
+        reader = self._reader(wanted.feed, wanted.after_ts)
         self._note(wanted.feed, wanted.after_ts)
+        reader.goes_on(self._store, wanted.after_ts)
         resolved = await self._wait(wanted)
         if resolved.resolved_ts <= wanted.after_ts:
             return PullFrame(resolved_ts=resolved.resolved_ts, high_ts=resolved.high_ts)
         frame = await self._framer.frame(wanted.after_ts, resolved.resolved_ts, budget)
+        self._took(wanted.feed, frame)
         frame.high_ts = resolved.high_ts
         return frame
+
+    def _reader(self, feed: str, after_ts: int) -> Reader:
+        """What is known of a feed's reading. One that is new begins where it says; of one without
+        a name, or whose beginning was not kept, nothing is known but that it may miss a pair."""
+        reader = self._readers.get(feed)
+        if reader is not None:
+            self._readers_changed |= after_ts < reader.begins
+            return reader
+        if not feed or len(self._readers) >= MAX_FEEDS:
+            return Reader(0)
+        reader = self._readers[feed] = Reader(0 if feed in self._feeds else after_ts)
+        self._readers_changed = True
+        return reader
+
+    def _took(self, feed: str, frame: PullFrame) -> None:
+        """A frame goes out: late pairs that are whole in it are given."""
+        reader = self._readers.get(feed)
+        if reader is not None:
+            whole = [txn.commit_ts for txn in frame.txns if txn.commit_ts <= frame.resolved_ts]
+            if reader.took(self._store, whole, frame.resolved_ts):
+                self._readers_changed = True
 
     async def _wait(self, wanted: PullRequest) -> Resolved:
         """resolved_ts once it passes after_ts, or as it is after wait_ms."""
@@ -159,14 +193,24 @@ class Puller(Actor[PullerMessage]):
             NOTED.labels("feed_not_kept").inc()
 
     async def on_tick(self) -> None:
-        if self._feeds != self._saved and not self._saving:
-            self._saving = True
-            self.spawn(self._save(dict(self._feeds)), "save feeds")
+        changed = self._readers_changed or self._feeds != self._saved
+        if changed and (self._saving is None or self._saving.done()):
+            self._saving = self.spawn(self._save(), "save feeds")
 
-    async def _save(self, feeds: dict[str, int]) -> None:
-        await self._disk.write_file(FEEDS_FILE, msgspec.json.encode(feeds))
-        self._saved = feeds
-        self._saving = False
+    async def on_stop(self) -> None:
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+        await self._save()
+
+    async def _save(self) -> None:
+        """Nothing, if nothing changed."""
+        if self._readers_changed:
+            self._readers_changed = False
+            await self._disk.write_file(READERS_FILE, msgspec.json.encode(self._readers))
+        if self._feeds != self._saved:
+            feeds = dict(self._feeds)
+            await self._disk.write_file(FEEDS_FILE, msgspec.json.encode(feeds))
+            self._saved = feeds
 
     def status(self) -> dict[str, object]:
         return {"polls": self._polls, "feeds": self._feeds, "errors": self._errors}

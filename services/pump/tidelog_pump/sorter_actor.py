@@ -6,6 +6,9 @@ before its ack, so whatever was allocated after the ack comes after it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+
 import msgspec
 import structlog
 
@@ -78,14 +81,39 @@ class ListOpen(msgspec.Struct, frozen=True):
     reply: Reply[list[OpenPrewrite]]
 
 
-SorterMessage = Recovered | Entered | Indexed | Answered | Allocated | AwaitResolved | ListOpen
+class Late(msgspec.Struct, frozen=True):
+    """A first Commit at or below resolved_ts. A second copy of what another Pump has, most likely;
+    until the others are asked (I2) it is unverified. `at`: segment and offset, if known."""
+
+    start_ts: int
+    commit_ts: int
+    at: tuple[int, int] | None
+
+
+class ListLate(msgspec.Struct, frozen=True):
+    """The last unverified ones, oldest first."""
+
+    reply: Reply[list[Late]]
+
+
+SorterMessage = (
+    Recovered | Entered | Indexed | Answered | Allocated | AwaitResolved | ListOpen | ListLate
+)
 
 
 class SorterActor(Actor[SorterMessage]):
     batch_count = 256
 
+    """`locate` says where the record of a start_ts lies, (segment, offset)."""
+
     def __init__(
-        self, clock: Clock, rng: Rng, oracle: Oracle | None, *, clock_skew_s: float
+        self,
+        clock: Clock,
+        rng: Rng,
+        oracle: Oracle | None,
+        *,
+        clock_skew_s: float,
+        locate: Callable[[int], tuple[int, int] | None],
     ) -> None:
         self._clock = clock
         self._rng = rng
@@ -94,6 +122,8 @@ class SorterActor(Actor[SorterMessage]):
         self._sorter = Sorter(high)
         self._waiters: list[AwaitResolved] = []
         self._asking = False
+        self._locate = locate
+        self._late: dict[int, Late] = {}
 
     def weigh(self, message: SorterMessage) -> int:
         match message:
@@ -124,7 +154,7 @@ class SorterActor(Actor[SorterMessage]):
             case Indexed():
                 for start_ts, commit_ts in message.closed:
                     if not sorter.close(start_ts, commit_ts, now_ms):
-                        NOTED.labels("late_copy").inc()
+                        self._note_late(start_ts, commit_ts)
             case AwaitResolved():
                 if message.want_ts:
                     sorter.high.claim(message.want_ts, now_ms)
@@ -136,16 +166,28 @@ class SorterActor(Actor[SorterMessage]):
                 sorter.high.answer(message.ts, 0)
             case ListOpen():
                 before_ms = now_ms - int(message.age_s * 1000)
-                found: list[OpenPrewrite] = []
-                for entry in sorter.waiting_since(before_ms):
-                    if len(found) == message.limit:
-                        break
-                    found.append(entry)
-                message.reply.set(found)
+                message.reply.set(list(islice(sorter.waiting_since(before_ms), message.limit)))
+            case ListLate():
+                message.reply.set(list(self._late.values()))
             case Recovered():
                 sorter.reset(message.high_ts, message.opened, now_ms)
                 # Nothing vouches for W yet: ask the oracle once at start.
                 sorter.high.wanted = max(sorter.high.wanted, 1) if self._oracle else 0
+
+    def _note_late(self, start_ts: int, commit_ts: int) -> None:
+        NOTED.labels("late_copy").inc()
+        known = self._late.pop(start_ts, None)
+        late = self._late[start_ts] = Late(start_ts, commit_ts, self._locate(start_ts))
+        if len(self._late) > SHOWN:
+            del self._late[next(iter(self._late))]
+        if known is None:
+            log.warning(
+                "a Commit came at or below resolved_ts, unverified whether another Pump has it",
+                start_ts=start_ts,
+                commit_ts=commit_ts,
+                at=late.at,
+                resolved_ts=self._sorter.resolved,
+            )
 
     def _resolved(self) -> Resolved:
         sorter = self._sorter
@@ -196,6 +238,7 @@ class SorterActor(Actor[SorterMessage]):
                 "age_s": (self._clock.wall_ms() - oldest.since_ms) / 1000,
             },
             "late_copies": sorter.late,
+            "unverified": [msgspec.to_builtins(late) for late in self._late.values()],
             "repeated_prewrites": sorter.repeated,
             "refused_ts": sorter.high.refused,
             "waiting": len(self._waiters),

@@ -1,0 +1,176 @@
+"""How each actor of the Pump is made, from the configuration, the ports, and what they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import structlog
+
+from tidelog.actor import Ref
+from tidelog.errors import ConfigError, Corrupt
+from tidelog.membership import Membership
+from tidelog.messages import PUMP
+from tidelog.oracle import RegistryOracle
+from tidelog.ports import IndexStore, Oracle, Ports
+from tidelog_pump.announce import Announcer
+from tidelog_pump.config import PumpConfig
+from tidelog_pump.faker import Faker
+from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
+from tidelog_pump.indexer import Indexer, IndexerMessage, locate
+from tidelog_pump.metrics import INDEX_DROPPED
+from tidelog_pump.nats_edge import NatsEdge
+from tidelog_pump.puller import Puller, PullerMessage
+from tidelog_pump.resolver import Resolver
+from tidelog_pump.segments import Segments
+from tidelog_pump.sorter_actor import SorterActor, SorterMessage
+from tidelog_pump.txn_status import BusTxnStatus
+from tidelog_pump.writer import Writer, WriterMessage
+
+if TYPE_CHECKING:
+    from tidelog_pump.grpc_edge import GrpcEdge
+
+log = structlog.get_logger()
+
+INDEX = "kv"
+SorterRef: TypeAlias = Ref[SorterMessage]
+IndexerRef: TypeAlias = Ref[IndexerMessage]
+WriterRef: TypeAlias = Ref[WriterMessage]
+PullerRef: TypeAlias = Ref[PullerMessage]
+
+
+class Parts:
+    """What the actors share: who we are, the segments (only the writer appends), the index (only
+    the indexer writes), and the oracle, None under `follow`. Everything else is messages."""
+
+    def __init__(self, config: PumpConfig, ports: Ports) -> None:
+        self._config = config
+        self._ports = ports
+        self._identity = Identity()
+        disk = ports.disk
+        self._segments = Segments(disk, segment_bytes=config.segment_bytes, sync=config.sync_log)
+        self.grpc_addresses = grpc_addresses(config)
+        follow = config.oracle == "follow"
+        self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
+        self._lock = disk.lock(LOCK_FILE)
+        self._store = open_index(ports)
+
+    def identity_keeper(self) -> IdentityKeeper:
+        return IdentityKeeper(
+            self._ports.disk,
+            self._ports.rng,
+            self._lock,
+            self._identity,
+            node_id=self._config.node_id,
+            cluster_id=self._config.cluster_id,
+        )
+
+    def sorter(self) -> SorterActor:
+        return SorterActor(
+            self._ports.clock,
+            self._ports.rng,
+            self.oracle,
+            clock_skew_s=self._config.clock_skew_s,
+            locate=lambda start_ts: locate(self._store, start_ts),
+        )
+
+    def indexer(self, sorter: SorterRef) -> Indexer:
+        return Indexer(
+            self._ports.clock,
+            self._segments,
+            self._store,
+            sorter,
+            follow=self.oracle is None,
+            clock_skew_s=self._config.clock_skew_s,
+        )
+
+    def writer(self, sorter: SorterRef, indexer: IndexerRef) -> Writer:
+        return Writer(
+            self._ports.disk,
+            self._segments,
+            self._store,
+            sorter,
+            indexer,
+            cluster_id=self._config.cluster_id,
+            kept_free=self._config.stop_write_at_available_space,
+        )
+
+    def resolver(self, sorter: SorterRef, writer: WriterRef) -> Resolver:
+        return Resolver(
+            self._ports.clock,
+            self._segments,
+            self._store,
+            BusTxnStatus(self._ports.bus, self._config.cluster),
+            sorter,
+            writer,
+            cluster_id=self._config.cluster_id,
+            resolve_after_s=self._config.resolve_after_s,
+            txn_timeout_s=self._config.txn_timeout_s,
+        )
+
+    def faker(self, oracle: Oracle, sorter: SorterRef, writer: WriterRef) -> Faker:
+        return Faker(
+            self._ports.clock,
+            oracle,
+            self._segments,
+            sorter,
+            writer,
+            cluster_id=self._config.cluster_id,
+            interval_s=self._config.fake_interval_s,
+        )
+
+    def puller(self, sorter: SorterRef) -> Puller:
+        ports = self._ports
+        return Puller(ports.clock, ports.disk, ports.bus, self._segments, self._store, sorter)
+
+    def grpc_edge(self, sorter: SorterRef, writer: WriterRef) -> GrpcEdge:
+        from tidelog_pump.grpc_edge import GrpcEdge  # not where gRPC is off: it need not be there
+
+        return GrpcEdge(
+            self._ports.clock,
+            self._segments,
+            self._store,
+            sorter,
+            writer,
+            self._identity,
+            cluster_id=self._config.cluster_id,
+            addresses=self.grpc_addresses,
+        )
+
+    def nats_edge(self, sorter: SorterRef, writer: WriterRef, puller: PullerRef) -> NatsEdge:
+        cluster = self._config.cluster
+        return NatsEdge(
+            self._ports.bus, cluster, self._identity, self._store, sorter, writer, puller
+        )
+
+    def membership(self, sorter: SorterRef, writer: WriterRef, puller: PullerRef) -> Membership:
+        host = self._config.advertise_addr
+        announcer = Announcer(self._identity, host, self._store, sorter, writer, puller)
+        return Membership(
+            self._ports,
+            self._config.cluster,
+            PUMP,
+            announcer.describe,
+            announcer.on_state,
+            cluster_id=self._config.cluster_id,
+            heartbeat_s=self._config.heartbeat_s,
+        )
+
+
+def open_index(ports: Ports) -> IndexStore:
+    """One that can't be opened, as after a power loss, is deleted: the indexer finds it empty and
+    builds it again from the segments. The lock of the directory is ours by now."""
+    try:
+        return ports.open_index(INDEX)
+    except Corrupt as error:
+        INDEX_DROPPED.inc()
+        log.warning("the index can't be opened, building it again", error=error.message)
+        ports.drop_index(INDEX)
+        return ports.open_index(INDEX)
+
+
+def grpc_addresses(config: PumpConfig) -> list[str]:
+    """What the gRPC server binds. Raises ConfigError."""
+    if config.grpc_addr and ":" not in config.grpc_addr:
+        raise ConfigError(f"grpc-addr {config.grpc_addr!r}", hint="HOST:PORT")
+    addresses = [config.grpc_addr] if config.grpc_addr else []
+    return addresses + ([f"unix:{config.socket}"] if config.socket else [])
