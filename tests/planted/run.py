@@ -1,7 +1,7 @@
 """`make planted`: plants each bug into a copy of the sources and hunts it with seeded histories.
 
-With `--replay` each bug's recorded seed is played, which CI does; the same seeds are clean without
-the bug, or the record proves nothing. Ends with `N of M planted bugs caught`.
+With `--replay` each bug's recorded seed is played, which CI does; the seed that catches a bug is
+clean without it, or it proves nothing. Ends with `N of M planted bugs caught`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from tests.planted.bugs import BUGS, Bug
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("caught.json")
 BUDGET = 3000
+WINDOW = 100
+"""A change of the sources may make another history of a recorded seed; that doesn't lose a bug
+that one of the first seeds still catches. Which one is said, to be recorded anew."""
 ROOMS = ("shared", "services", "cli", "tests")
 PATHS = (
     "",
@@ -99,7 +102,11 @@ def replay() -> int:
 
     def play(bug: Bug) -> tuple[dict[str, Any], dict[str, Any]]:
         seed = int(record[bug.name]["seed"])
-        return hunt(bug, seed, seed + 1, 1), hunt(None, seed, seed + 1, 1)
+        planted = hunt(bug, seed, seed + 1, 1)
+        if planted["seed"] is None:
+            planted = hunt(bug, 0, WINDOW, 1)
+            seed = seed if planted["seed"] is None else planted["seed"]
+        return planted, hunt(None, seed, seed + 1, 1)
 
     recorded = [bug for bug in BUGS if bug.name in record]
     caught = 0
@@ -107,13 +114,15 @@ def replay() -> int:
         for bug, (planted, without) in zip(recorded, pool.map(play, recorded), strict=True):
             seed = record[bug.name]["seed"]
             times = f"{planted['seconds']:.1f} s with it, {without['seconds']:.1f} s without"
-            if planted["seed"] != seed:
-                print(f"NOT CAUGHT  {bug.name} by seed {seed}, {times}")
-            elif without["seed"] == seed:
-                print(f"NOT CLEAN   seed {seed} without {bug.name}, {times}")
+            if planted["seed"] is None:
+                print(f"NOT CAUGHT  {bug.name} by seed {seed} nor one below {WINDOW}, {times}")
+            elif without["seed"] is not None:
+                print(f"NOT CLEAN   seed {without['seed']} without {bug.name}, {times}")
             else:
                 caught += 1
-                print(f"caught  {bug.name} by seed {seed}, {times}")
+                print(f"caught  {bug.name} by seed {planted['seed']}, {times}")
+                if planted["seed"] != seed:
+                    print(f"        no longer by seed {seed}: record it by make planted")
     print(*(f"NOT RECORDED  {name}" for name in missing), sep="\n", end="\n" if missing else "")
     print(f"{caught} of {len(BUGS)} planted bugs caught")
     return 0 if caught == len(BUGS) else 1

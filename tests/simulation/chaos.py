@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 
+LOOK_S = 0.0003
 MEMBERS_STREAM = "KV_" + subjects.members_bucket("default")
 
 
@@ -138,15 +139,24 @@ class Chaos:
         pump = self._victim("pump")
         if pump is not None:
             pump.kill(restart_after_s=NODE_LEASE_S + rng.random() * 8)
-        away = [cluster.drainer] + [cluster.registry] * rng.randrange(2)
         before = rng.random() < 0.5
-        for node in away if before else []:
-            node.kill(restart_after_s=rng.random() * 2)
+        if before:
+            cluster.drainer.kill(restart_after_s=rng.random() * 2)
         await self._world.sleep(rng.random())
         self._world.nats.delete(MEMBERS_STREAM)
-        await self._world.sleep(rng.random() * 0.2)
-        for node in [] if before else away:
-            node.kill(restart_after_s=rng.random() * 2)
+        if rng.random() < 0.5:
+            await self._half_filled()
+            cluster.registry.kill(restart_after_s=NODE_LEASE_S + rng.random() * 4)
+        if not before:
+            cluster.drainer.kill(restart_after_s=rng.random() * 2)
+
+    async def _half_filled(self) -> None:
+        """Until the registry has made the bucket anew and written its first entry."""
+        streams = self._world.nats.streams
+        for _ in range(int(3 / LOOK_S)):
+            await self._world.sleep(LOOK_S)
+            if MEMBERS_STREAM in streams and streams[MEMBERS_STREAM].messages:
+                return
 
     def heal(self) -> None:
         """Nothing goes wrong any more; everybody is up again."""
