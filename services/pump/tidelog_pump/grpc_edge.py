@@ -1,6 +1,13 @@
 """The gRPC edge: tipb's Pump service on TCP and on a unix socket (section 6).
 
 Raw bytes in and out: a request is parsed once, its payload is a view into it. Only calls actors.
+
+What it holds at most: a connection has STREAMS calls under way, further ones wait at their caller;
+all connections together CALLS, beyond which gRPC itself refuses. Bodies that wait for the writer
+(its mailbox takes 64 MiB of them) sum up to WAITING_BYTES or one that is larger, further ones are
+refused as Overloaded, so that a TiDB tries another Pump or again. gRPC hands a body over only when
+all of it is there: what is still being received is bounded by CALLS and the 2 GiB of a message
+alone, for grpc.aio has no quota of bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog import record
 from tidelog.actor import Actor, Ref
-from tidelog.errors import ConfigError, ForeignCluster, UnparsablePayload
+from tidelog.errors import ConfigError, ForeignCluster, Overloaded, UnparsablePayload
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_proto.pump_pb2 import (
     Entity,
@@ -30,7 +37,7 @@ from tidelog_pump.gatherer import Gatherer
 from tidelog_pump.grpc_status import status_code
 from tidelog_pump.identity import Identity
 from tidelog_pump.late import Reader
-from tidelog_pump.metrics import PULLED
+from tidelog_pump.metrics import PULLED, REFUSED
 from tidelog_pump.scan import CommitScan
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
@@ -49,6 +56,10 @@ OPTIONS = (
     ("grpc.max_send_message_length", record.MAX_PAYLOAD),
     ("grpc.so_reuseport", 0),
 )
+STREAMS = 1024
+CALLS = 8192
+WAITING_BYTES = 256 << 20
+SERVER_OPTIONS = (*OPTIONS, ("grpc.max_concurrent_streams", STREAMS))
 _OK = WriteBinlogResp().SerializeToString()
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -80,9 +91,10 @@ class GrpcEdge(Actor[Nothing]):
         self._addresses = addresses
         self._ending = False
         self._streams = 0
+        self._waiting_bytes = 0
 
     async def on_start(self) -> None:
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS)
         server.add_generic_rpc_handlers((self._handlers(),))
         for address in self._addresses:
             try:
@@ -113,12 +125,15 @@ class GrpcEdge(Actor[Nothing]):
         """Nothing comes this way."""
 
     def status(self) -> dict[str, object]:
-        return {"bound": self._identity.address, "streams": self._streams}
+        return {
+            "bound": self._identity.address,
+            "streams": self._streams,
+            "bytes": self._waiting_bytes,
+        }
 
     async def _write_binlog(self, request: bytes, context: Context) -> bytes:
         try:
-            cluster_id, binlog = parse_write(request)
-            error: Outcome = await self._gatherer.write(cluster_id, binlog)
+            error = await self._write(request)
         except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
             error = typed(raised, "grpc")
         if error is None:
@@ -126,6 +141,18 @@ class GrpcEdge(Actor[Nothing]):
         context.set_code(status_code(error))
         context.set_details(str(error))
         return WriteBinlogResp(errmsg=str(error)).SerializeToString()
+
+    async def _write(self, request: bytes) -> Outcome:
+        size, waiting = len(request), self._waiting_bytes
+        if waiting and waiting + size > WAITING_BYTES:
+            REFUSED.labels(Overloaded.__name__).inc()
+            return Overloaded(f"{waiting} bytes wait to be written")
+        self._waiting_bytes += size
+        try:
+            cluster_id, binlog = parse_write(request)
+            return await self._gatherer.write(cluster_id, binlog)
+        finally:
+            self._waiting_bytes -= size
 
     async def _pull_binlogs(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
         self._streams += 1

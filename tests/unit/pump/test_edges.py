@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
+from unittest.mock import Mock
 
+import grpc
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -17,7 +20,8 @@ from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
 from tidelog_proto.pump_pb2 import WriteBinlogReq
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, WriteBatchResult
-from tidelog_pump.grpc_edge import parse_write
+from tidelog_pump import grpc_edge
+from tidelog_pump.grpc_edge import GrpcEdge, parse_write
 from tidelog_pump.metrics import NOTED, UNFORESEEN
 from tidelog_pump.puller import MAX_ERRORS, MAX_FEEDS
 from tidelog_pump.scan import CommitScan
@@ -175,6 +179,45 @@ def test_any_bytes_get_a_typed_answer(requests: list[tuple[str, bytes]]) -> None
         assert not crashes(world)
 
     run(main, 5)
+
+
+class Context:
+    """Of a call: what status it got."""
+
+    def __init__(self) -> None:
+        self.code: grpc.StatusCode | None = None
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None: ...
+
+
+def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        edge = GrpcEdge(Mock(), Mock(), Mock(), Mock(), Mock(), Mock(), cluster_id=7, addresses=[])
+        written, contexts = asyncio.Event(), [Context() for _ in range(4)]
+
+        async def write(cluster_id: int, binlog: bytes) -> None:
+            await written.wait()
+
+        monkeypatch.setattr(edge, "_gatherer", Mock(write=write))
+        request = WriteBinlogReq(clusterID=7, payload=prewrite(1)).SerializeToString()
+        monkeypatch.setattr(grpc_edge, "WAITING_BYTES", 2 * len(request))
+        calls = [asyncio.create_task(edge._write_binlog(request, c)) for c in contexts]  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            await asyncio.gather(*calls[2:])
+        assert edge.status()["bytes"] == 2 * len(request)
+        written.set()
+        await asyncio.gather(*calls)
+        unavailable = grpc.StatusCode.UNAVAILABLE
+        assert [c.code for c in contexts] == [None, None, unavailable, unavailable]
+        # Whatever its size, one is taken when nothing else waits.
+        monkeypatch.setattr(grpc_edge, "WAITING_BYTES", 1)
+        await edge._write_binlog(request, contexts[0])  # type: ignore[arg-type]
+        assert (contexts[0].code, edge.status()["bytes"]) == (None, 0)
+
+    asyncio.run(main())
 
 
 @given(
