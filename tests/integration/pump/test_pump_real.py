@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -23,6 +24,7 @@ from tidelog.messages import PAUSED
 from tidelog.real.clock import RealClock
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import Binlog
+from tidelog_proto.pump_pb2 import PullBinlogResp
 from tidelog_pump.config import PumpConfig
 
 SET = "set-a"
@@ -109,12 +111,56 @@ def test_grpc_statuses_and_a_large_transaction(tmp_path: Path) -> None:
             assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
             (txn,) = await client.pull_up_to(base + 1)
             assert Binlog.FromString(txn.payload).prewrite_value == value
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await anext(ours.pull(-5))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             async for response in ours.pull(0):
                 if response.entity.meta.startTs == base:
                     assert response.entity.payload == txn.payload
                     break
             await ours.close()
             await foreign.close()
+
+    with nats_server(tmp_path) as server:
+        asyncio.run(main(server.url))
+
+
+async def commits(stream: AsyncIterator[PullBinlogResp], up_to: int) -> list[int]:
+    """The commit_ts that come, without fakes, until `up_to`."""
+    found: list[int] = []
+    while not found or found[-1] < up_to:
+        meta = (await anext(stream)).entity.meta
+        found += [meta.commitTs] * (meta.startTs != meta.commitTs)
+    return found
+
+
+def test_a_late_pair_ends_the_streams_that_are_past_it(tmp_path: Path) -> None:
+    async def main(url: str) -> None:
+        settings = msgspec.structs.replace(config(tmp_path, 7), grpc_addr="")
+        base = compose(RealClock().wall_ms())
+        async with (
+            registry_and_client(url, NODE) as (_, client),
+            running(settings, tmp_path / "data", url),
+        ):
+            await client.until_online()
+            grpc_client = GrpcClient(f"unix:{settings.socket}", 7)
+            await client.done(
+                commit(base, base + 5), prewrite(base + 9), commit(base + 9, base + 12)
+            )
+            past, above = grpc_client.pull(0), grpc_client.pull(base + 7)
+            for reader in (past, above):
+                assert (await anext(reader)).entity.meta.commitTs == base + 12
+            await client.done(prewrite(base))
+            await client.until_state(base, "committed")
+            await client.done(prewrite(base + 20), commit(base + 20, base + 30))
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await commits(past, base + 40)
+            assert ended.value.code() is grpc.StatusCode.DATA_LOSS
+            # One that began above it goes on, and one that begins below it gets it.
+            assert await commits(above, base + 30) == [base + 30]
+            every = [base + 5, base + 12, base + 30]
+            assert await commits(grpc_client.pull(0), base + 30) == every
+            await grpc_client.close()
 
     with nats_server(tmp_path) as server:
         asyncio.run(main(server.url))
