@@ -14,9 +14,9 @@ Line = dict[str, Any]
 
 
 def lines(change: Change, table: str, watermarks: bool) -> Iterator[Line]:
-    """What a change shows: its DDL, or its events in commit order; a watermark on demand."""
-    if change.ddl is not None:
-        yield {"commit_ts": change.commit_ts, "ddl": change.ddl.query, "db": change.ddl.db}
+    """What a change shows: its DDLs, its events in commit order; a watermark on demand."""
+    for ddl in change.ddls:
+        yield {"commit_ts": ddl.commit_ts, "ddl": ddl.query, "db": ddl.db}
     events = [
         (event.commit_ts, position, f"{message.db}.{message.table}", event)
         for message in change.rows

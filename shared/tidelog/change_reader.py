@@ -3,7 +3,7 @@
     reader = ChangeReader(bus, "shop", after_commit_ts=checkpoint)
     while True:
         for change in await reader.next():
-            apply(change.rows, change.ddl)
+            apply(change.ddls, change.rows)
             checkpoint = change.commit_ts
 
 A position is a commit_ts, never a sequence number: a stream that was deleted, or lost its tail, is
@@ -42,14 +42,15 @@ class Change(msgspec.Struct, frozen=True):
     """One complete batch, or a watermark (then `txns` is empty).
 
     After it everything with commit_ts <= `commit_ts` has been seen: save that as the position.
-    `rows` hold the events of `txns` by table, in commit order within a table; `rows` is empty for
-    a DDL, which is alone in its batch.
+    `rows` hold the events of `txns` by table, in commit order within a table. `ddls` come before
+    `rows`: a DDL is alone in its batch, unless it is early: then rows of one transaction need it,
+    and it comes with them.
     """
 
     commit_ts: int
     txns: list[MarkedTxn] = []
     rows: list[RowMessage] = []
-    ddl: DdlMessage | None = None
+    ddls: list[DdlMessage] = []
     sequence: int = 0
     """Of the marker or watermark; for display only."""
 
@@ -145,13 +146,11 @@ class ChangeAssembler:
 
     def _build(self, marker: Marker, buffer: list[Message], sequence: int) -> Change:
         rows: list[RowMessage] = []
-        ddl: DdlMessage | None = None
+        ddls: list[DdlMessage] = []
         pieces: list[bytes] = []
         for message in buffer:
-            if message.subject.startswith(self._ddl):
-                ddl = _decode(_DDL, message)
-                continue
-            if not message.subject.startswith(self._row):
+            is_ddl = message.subject.startswith(self._ddl)
+            if not is_ddl and not message.subject.startswith(self._row):
                 raise UnparsablePayload(f"subject {message.subject} is not of this feed")
             fragment = message.headers.get(changes.H_FRAGMENT)
             if fragment is not None:
@@ -161,8 +160,11 @@ class ChangeAssembler:
                     continue
                 message = msgspec.structs.replace(message, data=b"".join(pieces))
                 pieces = []
-            rows.append(_decode(_ROWS, message))
-        return Change(marker.txns[-1].commit_ts, marker.txns, rows, ddl, sequence)
+            if is_ddl:
+                ddls.append(_decode(_DDL, message))
+            else:
+                rows.append(_decode(_ROWS, message))
+        return Change(marker.txns[-1].commit_ts, marker.txns, rows, ddls, sequence)
 
 
 def _newer(change: Change, after: int) -> Change:

@@ -62,7 +62,11 @@ class DdlTable(msgspec.Struct, frozen=True):
 
 class DdlMessage(msgspec.Struct, frozen=True):
     """`changes.<feed>.ddl.<db>.<table>`. `db` is the schema an unqualified query runs in. `table`
-    is the (first) table as it is afterwards; `tables` has all of them, before and after."""
+    is the (first) table as it is afterwards; `tables` has all of them, before and after.
+
+    `early`: it came with the transaction of this commit_ts, whose rows need it, not by its own
+    binlog. `schema_version` tells one DDL from another.
+    """
 
     commit_ts: int
     query: str
@@ -71,6 +75,7 @@ class DdlMessage(msgspec.Struct, frozen=True):
     schema_version: int
     table: TableStructure | None = None
     tables: list[DdlTable] = []
+    early: bool = False
 
 
 class MarkedTxn(msgspec.Struct, frozen=True):

@@ -28,6 +28,14 @@ class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "
     feed: str = ""
     epoch: int = 0
     ddl_pending: DdlPending | None = None
+    early: tuple[int, ...] = ()
+    """Schema versions of early DDLs that are done, the newest last: one may be here before the rows
+    it came with are, and a refilled stream may bring it again later (docs/adr/0005)."""
+
+    def covers(self, other: Checkpoint) -> bool:
+        """Whether all that `other` stands for has happened."""
+        same = self.commit_ts == other.commit_ts and self.early == other.early
+        return self.commit_ts > other.commit_ts or same
 
 
 class TableChanges(msgspec.Struct, frozen=True):

@@ -25,8 +25,8 @@ def published(changes: list[Change]) -> tuple[dict[int, list[Row]], dict[int, st
     rows: dict[int, list[Row]] = defaultdict(list)
     ddls: dict[int, str] = {}
     for change in changes:
-        if change.ddl is not None:
-            ddls[change.commit_ts] = change.ddl.query
+        for ddl in change.ddls:
+            ddls[change.commit_ts] = ddl.query
         for message in change.rows:
             for event in message.events:
                 rows[event.commit_ts].append(

@@ -15,8 +15,10 @@ from typing import TypeVar
 import msgspec
 import structlog
 
+from tidelog import failpoints
 from tidelog.actor import Actor
 from tidelog.change_reader import Change, ChangeReader, Gap
+from tidelog.changes import DdlMessage
 from tidelog.config import redacted_url
 from tidelog.downstream import Checkpoint, TableChanges
 from tidelog.errors import (
@@ -43,6 +45,8 @@ RETRY_S = (0.2, 5.0)
 """First and longest pause before the downstream is tried again; each times 0.5 to 1.5."""
 ALIVE_S = 5.0
 NOTES = 200
+EARLY_KEPT = 64
+"""Early DDLs that the checkpoint remembers: their own binlogs come soon behind them."""
 TYPED_STOPS = (Stopped, BadInput, Refused, Gap)
 """Asking again changes nothing: somebody has to mend the cause and start the Applier again."""
 
@@ -82,7 +86,7 @@ class Applier(Actor[Read | Ended]):
         self._is_open = False
         self._stopped = False
         self._notes: deque[str] = deque(maxlen=NOTES)
-        self._rows = self._ddls = self._group_count = 0
+        self._rows = self._ddls = self._ddls_met_again = self._group_count = 0
         self._doing = ""
 
     def weigh(self, message: Read | Ended) -> int:
@@ -154,6 +158,7 @@ class Applier(Actor[Read | Ended]):
             "stopped": self._stopped,
             "rows": self._rows,
             "ddls": self._ddls,
+            "ddls_met_again": self._ddls_met_again,
             "groups": self._group_count,
             "not_held": list(self._notes),
         }
@@ -212,9 +217,18 @@ class Applier(Actor[Read | Ended]):
         if group.only_moves:
             self._reached(group.commit_ts)
             return
-        if group.ddl is not None:
-            await self._run_ddl(group)
-        else:
+        for number, ddl in enumerate(group.ddls, 1):
+            if self._checkpoint is not None and ddl.schema_version in self._checkpoint.early:
+                log.info("ddl was early and is done", kind=ddl.kind, commit_ts=ddl.commit_ts)
+                self._ddls_met_again += 1
+                continue
+            is_last = number == len(group.ddls) and not group.rows
+            # All below the transaction is done, and this DDL too: the rows are still to come.
+            at = group.commit_ts if is_last else group.commit_ts - 1
+            await self._run_ddl(ddl, self._after_ddl(ddl, at))
+            if not is_last:
+                failpoints.hit("applier.early.run")
+        if group.rows:
             await self._apply(group)
         self._reached(group.commit_ts)
 
@@ -246,9 +260,7 @@ class Applier(Actor[Read | Ended]):
                 self._trouble(error)
                 self.progress()
 
-    async def _run_ddl(self, group: Group) -> None:
-        ddl, checkpoint = group.ddl, self._next(group.commit_ts)
-        assert ddl is not None
+    async def _run_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> None:
         self._doing = f"{ddl.kind} at {ddl.commit_ts}"
         log.info("ddl", kind=ddl.kind, commit_ts=ddl.commit_ts, query=ddl.query[:500])
         alive = self.spawn(self._stay_alive(), "ddl")
@@ -277,7 +289,7 @@ class Applier(Actor[Read | Ended]):
                 if not self._is_open:
                     await self._open()
                     saved = self._checkpoint
-                    if saved is not None and saved.commit_ts >= checkpoint.commit_ts:
+                    if saved is not None and saved.covers(checkpoint):
                         log.info("it was done after all", what=what, commit_ts=saved.commit_ts)
                         self._saved(saved)
                         return None
@@ -307,8 +319,22 @@ class Applier(Actor[Read | Ended]):
 
     def _next(self, commit_ts: int) -> Checkpoint:
         """Each checkpoint lies between whole transactions, so it is always consistent."""
-        ts_map = self._checkpoint.ts_map if self._checkpoint is not None else {}
-        return Checkpoint(commit_ts, consistent=True, ts_map=ts_map, feed=self._config.feed)
+        saved = self._checkpoint or Checkpoint(commit_ts)
+        pending = saved.ddl_pending
+        return Checkpoint(
+            commit_ts,
+            consistent=True,
+            ts_map=saved.ts_map,
+            feed=self._config.feed,
+            # A DDL that was begun and not reached again keeps its record.
+            ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
+            early=saved.early,
+        )
+
+    def _after_ddl(self, ddl: DdlMessage, commit_ts: int) -> Checkpoint:
+        checkpoint = self._next(commit_ts)
+        early = (*checkpoint.early, ddl.schema_version) if ddl.early else checkpoint.early
+        return msgspec.structs.replace(checkpoint, ddl_pending=None, early=early[-EARLY_KEPT:])
 
     def _halt(self, error: TidelogError) -> None:
         """A typed stop: nothing is applied any more, and status and heartbeats show why."""

@@ -21,8 +21,8 @@ class Run(msgspec.Struct):
 
 
 class Group(msgspec.Struct):
-    """Events of whole batches, everything up to `commit_ts`. With `ddl` the group is that DDL
-    alone; without rows and DDL it only moves the position.
+    """Events of whole batches, everything up to `commit_ts`. With `ddls` the group is one batch:
+    its DDLs, then its rows. Without rows and DDLs it only moves the position.
 
     `runs`: a table's events in order under one structure; one more run where its version changes.
     """
@@ -33,13 +33,14 @@ class Group(msgspec.Struct):
     txns: int = 0
     runs: list[Run] = []
     last: dict[tuple[str, str], Run] = {}
-    ddl: DdlMessage | None = None
+    ddls: list[DdlMessage] = []
 
     @property
     def only_moves(self) -> bool:
-        return not self.rows and self.ddl is None
+        return not self.rows and not self.ddls
 
     def add(self, change: Change) -> None:
+        self.ddls = change.ddls
         self.commit_ts = change.commit_ts
         self.txns += len(change.txns)
         for message in change.rows:
@@ -78,14 +79,11 @@ def groups(changes: list[Change], max_rows: int, max_bytes: int) -> list[Group]:
     found: list[Group] = []
     group = Group()
     for change in changes:
-        if change.ddl is not None:
-            if group.commit_ts:
-                found.append(group)
-            found.append(Group(commit_ts=change.commit_ts, txns=len(change.txns), ddl=change.ddl))
+        if change.ddls and group.commit_ts:
+            found.append(group)
             group = Group()
-            continue
         group.add(change)
-        if group.rows >= max_rows or group.bytes >= max_bytes:
+        if group.ddls or group.rows >= max_rows or group.bytes >= max_bytes:
             found.append(group)
             group = Group()
     if group.commit_ts:

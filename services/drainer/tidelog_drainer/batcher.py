@@ -74,16 +74,21 @@ class Batcher:
         self._marked: list[MarkedTxn] = []
         self._structures: dict[str, TableStructure] = {}
         self._attempt = ""
+        self._beside_marker = 0
         self._bytes = self._marker_bytes = self._rows = 0
 
     @property
     def empty(self) -> bool:
         return not self._marked
 
-    def fits(self, txn: RowTxn) -> bool:
-        """Whether the open batch stays within its limits with this transaction."""
+    def takes(self, txn: RowTxn | DdlTxn) -> bool:
+        """Whether it may come next: a DDL, or a transaction with early DDLs, is alone in its batch,
+        others stay within a batch's limits."""
         if self.empty:
             return True
+        return isinstance(txn, RowTxn) and not txn.ddls and self._fits(txn)
+
+    def _fits(self, txn: RowTxn) -> bool:
         most = len(self._messages) + len(self._blocks) + len(txn.tables) + 1
         most += 2 * (txn.size // MESSAGE_BYTES)
         return (
@@ -178,11 +183,44 @@ class Batcher:
         """A DDL, alone in its batch."""
         assert self.empty
         self._open()
-        ts = str(txn.commit_ts)
-        self._emit(txn.subject, _json(txn.message), {changes.H_FIRST_TS: ts, changes.H_LAST_TS: ts})
+        self._add_ddl(txn)
         self._marked.append(MarkedTxn(txn.commit_ts, txn.start_ts, 0))
-        self._structures = txn.structures
         return self._seal(prev_commit_ts, txn.commit_ts)
+
+    def early(self, txn: RowTxn, prev_commit_ts: int) -> Batch:
+        """A transaction behind the DDLs it needs, alone in its batch.
+
+        Where it takes several chunks they go after its rows, in the chunk of the marker: a DDL of
+        an attempt that was given up must not look published (position.py takes the newest one).
+        """
+        batch = self._early(txn, prev_commit_ts, ddls_first=True)
+        if len(batch.chunks) > 1:
+            batch = self._early(txn, prev_commit_ts, ddls_first=False)
+        return batch
+
+    def _early(self, txn: RowTxn, prev_commit_ts: int, *, ddls_first: bool) -> Batch:
+        assert self.empty
+        self._open()
+        if ddls_first:
+            for ddl in txn.ddls:
+                self._add_ddl(ddl)
+        self.add(txn)
+        for block in self._blocks.values():
+            self._close(block)
+        if not ddls_first:
+            rows = len(self._messages)
+            for ddl in txn.ddls:
+                self._add_ddl(ddl)
+            self._beside_marker = len(self._messages) - rows
+        return self._seal(prev_commit_ts, txn.commit_ts)
+
+    def _add_ddl(self, ddl: DdlTxn) -> None:
+        ts = str(ddl.commit_ts)
+        headers = {changes.H_FIRST_TS: ts, changes.H_LAST_TS: ts}
+        if ddl.outstanding:
+            headers[H_EARLY] = ",".join(map(str, ddl.outstanding))
+        self._emit(ddl.subject, _json(ddl.message), headers)
+        self._structures.update(ddl.structures)
 
     def _seal(self, prev_commit_ts: int, covers: int) -> Batch:
         marked, count = self._marked, len(self._messages)
@@ -227,10 +265,12 @@ class Batcher:
         return Outgoing(subject, body, headers)
 
     def _chunks(self) -> list[list[Outgoing]]:
-        """The messages in order, cut where the server's limits ask for it."""
+        """The messages in order, cut where the server's limits ask for it. What belongs beside the
+        marker has a chunk with it."""
+        last = self._messages[-1 - self._beside_marker :] if self._beside_marker else []
         chunks: list[list[Outgoing]] = [[]]
         size = 0
-        for message in self._messages:
+        for message in self._messages[: len(self._messages) - len(last)]:
             if chunks[-1] and (
                 len(chunks[-1]) >= self._max_messages or size + len(message.data) > self._max_bytes
             ):
@@ -238,4 +278,4 @@ class Batcher:
                 size = 0
             chunks[-1].append(message)
             size += len(message.data)
-        return chunks
+        return [*chunks, last] if last else chunks

@@ -83,20 +83,9 @@ class TableRows(msgspec.Struct, gc=False):
     ops: tuple[int, int, int]
 
 
-class RowTxn(msgspec.Struct):
-    """A transaction with at least one row to publish."""
-
-    commit_ts: int
-    start_ts: int
-    tables: list[TableRows]
-    rows: int
-    size: int
-
-
 class DdlTxn(msgspec.Struct):
     """A DDL to publish, and the structures it names: key in SCHEMAS_<FEED> -> structure.
 
-    `early`: it stands just before the transaction that needs it; decode that one again after it.
     `outstanding`: schema versions published early whose own binlogs are still to come.
     """
 
@@ -105,15 +94,27 @@ class DdlTxn(msgspec.Struct):
     subject: str
     message: DdlMessage
     structures: dict[str, TableStructure]
-    early: bool = False
     outstanding: tuple[int, ...] = ()
+
+
+class RowTxn(msgspec.Struct):
+    """A transaction with rows to publish, and the early DDLs that must stand before them: with
+    these it may turn out to have no row."""
+
+    commit_ts: int
+    start_ts: int
+    tables: list[TableRows]
+    rows: int
+    size: int
+    ddls: list[DdlTxn] = []
 
 
 class Decoder:
     """Keeps which schema version the feed's readers know of each table.
 
     TiDB sends a DDL's binlog only after its last schema version is in use: transactions of that
-    version may stand before it. Such a DDL is published early, and its own binlog dropped.
+    version may stand before it. Such a DDL is published early, with the first of them, and its own
+    binlog dropped.
     `query_of` gives a job's text, which an early DDL can't take from its binlog.
     """
 
@@ -128,6 +129,8 @@ class Decoder:
         """Schema versions published early whose own binlogs are still to come."""
         self.allowed_version = 0
         """Newer mutations wait for the history: their DDL may have to be published first."""
+        self._ahead: list[DdlTxn] = []
+        """Early DDLs of the transaction being decoded, kept while the history is asked for more."""
         self._known: dict[int, int] = {}
         self._query_of = query_of
         self._feed = config.feed
@@ -162,7 +165,7 @@ class Decoder:
 
     # Rows
 
-    def _rows(self, commit_ts: int, start_ts: int, value: PrewriteValue) -> RowTxn | DdlTxn | None:
+    def _rows(self, commit_ts: int, start_ts: int, value: PrewriteValue) -> RowTxn | None:
         version = value.schema_version
         if version > self.allowed_version:
             raise SchemaBehind(version)
@@ -173,9 +176,7 @@ class Decoder:
         for mutation in value.mutations:
             route = self._routes.get((mutation.table_id, version))
             if route is None:
-                early = self._early_ddl(commit_ts, mutation.table_id, version)
-                if early is not None:
-                    return early
+                self._early_ddls(commit_ts, start_ts, mutation.table_id, version)
                 route = self._find_route(mutation.table_id, version)
             routes.append(route)
         for mutation, route in zip(value.mutations, routes, strict=True):
@@ -207,11 +208,12 @@ class Decoder:
             count = len(events)
             rows += count
             tables.append(TableRows(route, events, (created, updated, count - created - updated)))
-        if not rows:
+        ddls, self._ahead = self._ahead, []
+        if not rows and not ddls:
             if not tables and not routes:
                 self.drop("empty")
             return None
-        return RowTxn(commit_ts, start_ts, tables, rows, size)
+        return RowTxn(commit_ts, start_ts, tables, rows, size, ddls)
 
     def _find_route(self, table_id: int, version: int) -> Route | str:
         """Rows go out in the form that readers know: the newest the stream has passed, or the
@@ -229,22 +231,18 @@ class Decoder:
         self._routes[table_id, version] = route
         return route
 
-    def _early_ddl(self, commit_ts: int, table_id: int, version: int) -> DdlTxn | None:
-        """The next DDL that must stand before a transaction of this version, if there is one."""
+    def _early_ddls(self, commit_ts: int, start_ts: int, table_id: int, version: int) -> None:
+        """Put the DDLs that must stand before a transaction of this version ahead of it."""
         known = self._known.get(table_id, self.base_version)
-        jobs = self._tracker.jobs_between(table_id, known, version)
-        for at, job_id in enumerate(jobs):
+        for job_id in self._tracker.jobs_between(table_id, known, version):
             outcome = self._tracker.ddl(job_id)
+            reason = self._why_not(commit_ts, outcome, STATE_PUBLIC)
             self._note_passed(outcome)
             self.early.add(outcome.schema_version)
-            if self._why_not(commit_ts, outcome, STATE_PUBLIC):
-                continue
-            # Several DDLs take the timestamps just before the transaction, in their order.
-            ddl_ts = commit_ts - (len(jobs) - at)
-            ddl = self._forwarded(ddl_ts, ddl_ts, self._query_of(job_id), outcome)
-            ddl.early = True
-            return ddl
-        return None
+            if not reason:
+                query = self._query_of(job_id)
+                ddl = self._forwarded(commit_ts, start_ts, query, outcome, early=True)
+                self._ahead.append(ddl)
 
     def _note_passed(self, outcome: DdlOutcome) -> None:
         """Readers know these tables by this version now."""
@@ -297,7 +295,15 @@ class Decoder:
             )
         return self._policy.reason(outcome.kind) if action == ddl_policy.SKIP else ""
 
-    def _forwarded(self, commit_ts: int, start_ts: int, query: str, outcome: DdlOutcome) -> DdlTxn:
+    def _forwarded(
+        self,
+        commit_ts: int,
+        start_ts: int,
+        query: str,
+        outcome: DdlOutcome,
+        *,
+        early: bool = False,
+    ) -> DdlTxn:
         tables: list[DdlTable] = []
         structures: dict[str, TableStructure] = {}
         for one in outcome.affected:
@@ -319,6 +325,7 @@ class Decoder:
             schema_version=outcome.schema_version,
             table=first.after,
             tables=tables,
+            early=early,
         )
         subject = subjects.changes_ddl(
             self._feed,

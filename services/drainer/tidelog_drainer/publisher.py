@@ -210,18 +210,17 @@ class Publisher(Actor[PublisherMail]):
                 decoded, self._carry = self._carry, None
                 if decoded is None:
                     decoded = await self._decode(txn)
-                if decoded is not None:
-                    if not self._batcher.empty and (
-                        isinstance(decoded, DdlTxn) or not self._batcher.fits(decoded)
-                    ):
-                        self._carry = decoded
-                        return self._finish(self._covered)
-                    if isinstance(decoded, RowTxn):
-                        self._batcher.add(decoded)
-                if isinstance(decoded, DdlTxn):
-                    return self._ddl(decoded, txn[0])
+                if decoded is not None and not self._batcher.takes(decoded):
+                    self._carry = decoded
+                    return self._finish(self._covered)
                 self._at += 1
                 self._covered = txn[0]
+                if isinstance(decoded, DdlTxn):
+                    return self._note(self._batcher.ddl(decoded, self._prev))
+                if decoded is not None and decoded.ddls:
+                    return self._note(self._batcher.early(decoded, self._prev))
+                if decoded is not None:
+                    self._batcher.add(decoded)
                 decoded_since_yield += 1
                 if decoded_since_yield >= YIELD_TXNS:
                     decoded_since_yield = 0
@@ -234,18 +233,6 @@ class Publisher(Actor[PublisherMail]):
             if self._batcher.empty and now() - self._marked_at >= WATERMARK_S:
                 break  # a fully filtered feed moves by watermarks, however much there is to drop
         return None
-
-    def _ddl(self, ddl: DdlTxn, commit_ts: int) -> Batch:
-        """A DDL's batch. After an early one its transaction is decoded again."""
-        if ddl.commit_ts <= max(self._prev, self._covered):
-            raise Undecodable(
-                commit_ts,
-                f"it needs the DDL {ddl.message.query!r} first, and no timestamp is left before it",
-            )
-        if not ddl.early:
-            self._at += 1
-        self._covered = ddl.commit_ts
-        return self._note(self._batcher.ddl(ddl, self._prev))
 
     def _finish(self, covers: int) -> Batch:
         return self._note(self._batcher.finish(self._prev, covers))

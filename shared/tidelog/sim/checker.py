@@ -103,7 +103,7 @@ class StreamChecker:
                     f"{txn.commit_ts} announces {txn.rows} rows and has {len(found)}"
                 )
             self.seen[txn.commit_ts] = Seen(
-                txn, digest(found) if found else "", change.ddl.query if change.ddl else ""
+                txn, digest(found) if found else "", "; ".join(ddl.query for ddl in change.ddls)
             )
             self.position = max(self.position, txn.commit_ts)
         for commit_ts in events:

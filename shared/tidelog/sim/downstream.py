@@ -99,6 +99,11 @@ class _Work:
         database.checkpoint = self.checkpoint
         if self.checkpoint.commit_ts < position:
             raise Violation(f"the checkpoint went back: {position} {self.checkpoint.commit_ts}")
+        early = before.early if before is not None else ()
+        if early and early[-1] not in self.checkpoint.early:
+            raise Violation(f"the checkpoint forgot the early DDL of version {early[-1]}")
+        if self.ddl is not None and self.ddl.schema_version in early:
+            raise Violation(f"the early DDL of version {self.ddl.schema_version} again")
         for changes in self.changes:
             self._apply_rows(database, changes, position)
         if self.ddl is not None:

@@ -12,6 +12,15 @@ from tidelog.ports import Bus, Outgoing, StreamConfig
 
 FEED = "shop"
 T = table("t", column("id", "int(11)"), column("v", "int(11)"), key=("id",), number=10)
+_WIDER = table(
+    "t",
+    *(column("id", "int(11)"), column("v", "int(11)"), column("n", "int(11)", default="7")),
+    key=("id",),
+    number=10,
+    version=2,
+)
+EARLY = (_WIDER, msgspec.structs.replace(_WIDER, id=12, version=3))
+EARLY_ID = 5000
 BAG = table("bag", column("v", "int(11)"), number=11)
 
 
@@ -51,6 +60,38 @@ class Publisher:
             body = RowMessage("d", name, 1, stamped)
             subject = subjects.changes_row(FEED, "d", name)
             bodies.append(Outgoing(subject, msgspec.json.encode(body)))
+        await self._batch(commit_ts, bodies)
+
+    async def early(self, *, again: bool = False) -> None:
+        """A column more and an empty table, early, with the first row that has the column. `again`:
+        by their own binlogs, as a Drainer publishes them that has to fill a lost stream."""
+        bucket = Bucket(self._bus, subjects.schemas_bucket(FEED))
+        for one in EARLY:
+            await bucket.put(changes.schema_key("d", "t", one.version), msgspec.json.encode(one))
+        made = [
+            ddl("add_column", (T, EARLY[0])),
+            ddl("truncate_table", EARLY),
+        ]
+        messages = [
+            msgspec.structs.replace(
+                message,
+                commit_ts=self.commit_ts + (at if again else 1),
+                schema_version=one.version,
+                early=not again,
+            )
+            for at, (message, one) in enumerate(zip(made, EARLY, strict=True), 1)
+        ]
+        if again:
+            for message in messages:
+                await self.ddl(message)
+            return
+        subject = subjects.changes_ddl(FEED, "d", "t")
+        bodies = [Outgoing(subject, msgspec.json.encode(message)) for message in messages]
+        commit_ts = self.commit_ts + 1
+        row = {"id": EARLY_ID, "v": 1, "n": 2}
+        event = Event("c", commit_ts, {"id": EARLY_ID}, None, row)
+        rows = RowMessage("d", "t", EARLY[1].version, [event])
+        bodies.append(Outgoing(subjects.changes_row(FEED, "d", "t"), msgspec.json.encode(rows)))
         await self._batch(commit_ts, bodies)
 
     async def watermark(self, resolved_ts: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.applier.publisher import FEED, Publisher, create
+from tests.unit.applier.publisher import EARLY_ID, FEED, Publisher, create
 from tests.unit.registry.nodes import CLUSTER, nodes
 from tidelog import messages, subjects
 from tidelog.changes import Event, schema_key
@@ -79,6 +79,44 @@ def test_everything_arrives_once_over_faults_and_restarts(seed: int) -> None:
 
         await world.until(arrived, 60, "the last commit")
         check(database, 60)
+
+    run(main, seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_early_ddls_run_once_and_their_rows_arrive(seed: int) -> None:
+    """Killed at any moment, between a DDL and the rows, too; the simulated database says what is
+    run twice. Later the DDLs come again, as after the loss of the stream."""
+
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        database.faults.refused, database.faults.unknown = 0.3, 0.2
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        await fill(publisher, 2)
+        node = world.node("applier")
+        node.start(build, CONFIG)
+        rng = world.random("chaos")
+        await world.sleep(0.2 * rng.random())
+        await publisher.early()
+        for _ in range(8):
+            await world.sleep(rng.choice((0.05, 1.0)) * rng.random())
+            node.kill()
+            node.restart()
+        await publisher.early(again=True)
+        await publisher.rows(bag=[Event("c", 0, None, None, {"v": 1})])
+        database.faults.heal()
+
+        def arrived() -> bool:
+            saved = database.checkpoint
+            return saved is not None and saved.commit_ts >= publisher.commit_ts
+
+        await world.until(arrived, 60, "the last commit")
+        assert database.violations == []
+        assert database.rows("d", "t") == [{"id": EARLY_ID, "v": 1, "n": 2}]
+        assert database.checkpoint is not None
+        assert database.checkpoint.early == (2, 3)
+        assert node.service.status()["applier"]["ddls_met_again"] >= 2
 
     run(main, seed)
 

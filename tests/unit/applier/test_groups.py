@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.unit.applier.shapes import created, ddl
 from tidelog.change_reader import Change
 from tidelog.changes import MarkedTxn, RowMessage
@@ -25,13 +27,19 @@ def test_a_batch_is_never_cut() -> None:
 
 
 def test_a_ddl_is_alone() -> None:
-    changes = [rows(1, ("t", 1, 1)), Change(2, [], [], ddl("add_column")), rows(3, ("t", 2, 1))]
+    changes = [rows(1, ("t", 1, 1)), Change(2, [], [], [ddl("add_column")]), rows(3, ("t", 2, 1))]
     found = groups(changes, 100, 1 << 20)
-    assert [(g.commit_ts, g.ddl is not None, g.rows) for g in found] == [
-        (1, False, 1),
-        (2, True, 0),
-        (3, False, 1),
+    assert [(g.commit_ts, len(g.ddls), g.rows) for g in found] == [
+        (1, 0, 1),
+        (2, 1, 0),
+        (3, 0, 1),
     ]
+
+
+def test_an_early_ddl_stays_with_its_rows_only() -> None:
+    early = msgspec.structs.replace(rows(2, ("t", 2, 1)), ddls=[ddl("add_column")] * 2)
+    found = groups([rows(1, ("t", 1, 1)), early, rows(3, ("t", 2, 1))], 100, 1 << 20)
+    assert [(g.commit_ts, len(g.ddls), g.rows) for g in found] == [(1, 0, 1), (2, 2, 1), (3, 0, 1)]
 
 
 def test_a_table_keeps_its_order_when_its_version_goes_back() -> None:

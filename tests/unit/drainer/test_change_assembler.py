@@ -57,7 +57,7 @@ def publish(
         prev = batch.last_ts
 
     for at, one in enumerate(txns):
-        if not batcher.fits(one):
+        if not batcher.takes(one):
             close()
         batcher.add(one)
         if at in cuts:

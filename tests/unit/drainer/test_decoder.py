@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.fixtures import capture
+from tidelog import changes
 from tidelog.change_reader import Change, ChangeAssembler
 from tidelog.ports import Message
 from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.tracker import SchemaTracker
-from tidelog_drainer.batcher import Batch, Batcher
+from tidelog_drainer.batcher import H_EARLY, Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decoder import DdlTxn, Decoder, SchemaBehind, Undecodable
+from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, SchemaBehind, Undecodable
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 
 
@@ -49,21 +51,17 @@ def publish(which: capture.Set, made: Decoder) -> list[Change]:
     for binlog in capture.pulled(which):
         if binlog.start_ts == binlog.commit_ts:
             continue
-        while True:
-            item = made.decode((binlog.commit_ts, binlog.start_ts, binlog.SerializeToString()))
-            if item is None:
-                break
-            if isinstance(item, DdlTxn):
-                if not batcher.empty:
-                    read(batcher.finish(prev, 0))
-                read(batcher.ddl(item, prev))
-                if item.early:
-                    continue
-                break
-            if not batcher.fits(item):
-                read(batcher.finish(prev, 0))
+        item = made.decode((binlog.commit_ts, binlog.start_ts, binlog.SerializeToString()))
+        if item is None:
+            continue
+        if not batcher.takes(item):
+            read(batcher.finish(prev, 0))
+        if isinstance(item, DdlTxn):
+            read(batcher.ddl(item, prev))
+        elif item.ddls:
+            read(batcher.early(item, prev))
+        else:
             batcher.add(item)
-            break
     if not batcher.empty:
         read(batcher.finish(prev, 0))
     return found
@@ -96,9 +94,85 @@ def test_early_ddls_stand_before_their_transactions() -> None:
     assert made.early == set()
     times = [txn.commit_ts for change in found for txn in change.txns]
     assert times == sorted(set(times))
-    kinds = [change.ddl.kind for change in found if change.ddl is not None]
+    kinds = [ddl.kind for change in found for ddl in change.ddls]
     history = [job for job in capture.ddl_history("set-x") if job.type == 61]
     assert kinds.count("multi_schema_change") == len(history)
+
+
+def test_early_ddls_share_the_batch_and_the_commit_ts_of_the_rows_that_need_them() -> None:
+    found = publish("set-x", decoder("set-x"))
+    upstream = {b.commit_ts for b in capture.pulled("set-x")}
+    early = [change for change in found if any(ddl.early for ddl in change.ddls)]
+    assert len(early) == 2
+    for change in early:
+        (marked,) = change.txns
+        assert marked.commit_ts in upstream
+        assert marked.rows == sum(len(rows.events) for rows in change.rows) > 0
+        assert all(ddl.early and ddl.commit_ts == marked.commit_ts for ddl in change.ddls)
+        versions = {rows.schema_version for rows in change.rows}
+        assert max(versions) >= max(ddl.schema_version for ddl in change.ddls)
+    others = [change for change in found if change.ddls and change not in early]
+    assert all(len(change.ddls) == 1 and not change.rows for change in others)
+
+
+def test_a_ddl_found_early_survives_a_question_to_the_history() -> None:
+    """The transaction's second table is unknown: it is decoded again, with the DDL in front."""
+    made = decoder("set-x")
+    for binlog in capture.pulled("set-x"):
+        if binlog.start_ts == binlog.commit_ts:
+            continue
+        state = dict(made._known), set(made.early)
+        item = made.decode((binlog.commit_ts, binlog.start_ts, binlog.SerializeToString()))
+        if isinstance(item, RowTxn) and item.ddls:
+            break
+    assert isinstance(item, RowTxn)
+    made._known, made.early = state
+    made.schema_changed()
+    value = PrewriteValue.FromString(binlog.prewrite_value)
+    asked = PrewriteValue.FromString(binlog.prewrite_value)
+    asked.mutations.append(TableMutation(table_id=987_654))
+    whole = Binlog(commit_ts=binlog.commit_ts, prewrite_value=value.SerializeToString())
+    unknown = Binlog(commit_ts=binlog.commit_ts, prewrite_value=asked.SerializeToString())
+    with pytest.raises(UnknownTable):
+        made.decode((binlog.commit_ts, binlog.start_ts, unknown.SerializeToString()))
+    again = made.decode((binlog.commit_ts, binlog.start_ts, whole.SerializeToString()))
+    assert isinstance(again, RowTxn)
+    assert again.ddls == item.ddls
+    assert [one.events for one in again.tables] == [one.events for one in item.tables]
+
+
+@pytest.mark.parametrize("most", [1000, 3])
+def test_an_abandoned_attempt_leaves_no_early_ddl(most: int) -> None:
+    """DDLs stand first where the batch is one chunk, else beside the marker: never without it."""
+    made = decoder("set-x")
+    for binlog in capture.pulled("set-x"):
+        if binlog.start_ts == binlog.commit_ts:
+            continue
+        item = made.decode((binlog.commit_ts, binlog.start_ts, binlog.SerializeToString()))
+        if isinstance(item, RowTxn) and item.ddls:
+            break
+    assert isinstance(item, RowTxn)
+    table = item.tables[0]
+    wide = [bytes([*event[:-1], *b" " * changes.MESSAGE_BYTES, 125]) for event in table.events[:1]]
+    item.tables = [table, *(msgspec.structs.replace(table, events=wide) for _ in range(2))]
+    item.rows = sum(len(one.events) for one in item.tables)
+    batch = Batcher("main", "1:d", max_messages=most, max_bytes=4 << 20).early(item, 5)
+    kinds = [[out.subject.split(".")[2] for out in chunk] for chunk in batch.chunks]
+    if most == 1000:
+        (only,) = kinds
+        assert only[: len(item.ddls)] == ["ddl"] * len(item.ddls)
+    else:
+        assert len(kinds) > 1
+        assert kinds[-1] == ["ddl"] * len(item.ddls) + ["txn"]
+        assert not any("ddl" in chunk for chunk in kinds[:-1])
+    versions = ",".join(str(ddl.message.schema_version) for ddl in item.ddls)
+    headers = [out.headers for chunk in batch.chunks for out in chunk if ".ddl." in out.subject]
+    assert headers[-1][H_EARLY] == versions
+    flat = [out for chunk in batch.chunks for out in chunk]
+    messages = [Message(out.subject, out.data, out.headers, n) for n, out in enumerate(flat, 1)]
+    (change,) = ChangeAssembler("main", 5).feed(messages)
+    assert change.ddls == [ddl.message for ddl in item.ddls]
+    assert sum(len(rows.events) for rows in change.rows) == item.rows
 
 
 def test_an_unknown_kind_stops_unless_told_otherwise() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistry
 from tidelog import subjects
-from tidelog.change_reader import ChangeReader
+from tidelog.change_reader import Change, ChangeReader
 from tidelog.kv import Bucket
 from tidelog.messages import Consumer
 from tidelog.rows.table_codec import TableCodec
@@ -156,6 +157,66 @@ async def history(world: World) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_each_transaction_once_whatever_fails(seed: int) -> None:
     run(history, seed)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_early_ddl_needs_no_timestamp_of_its_own(restarted: bool) -> None:
+    """The row that leads its DDL stands right behind another one, and behind a watermark. A new
+    Drainer, too, knows that the DDL's own binlog is to be dropped."""
+    second = ColumnInfo(2, Name("v", "v"), 1, FieldType(8, 0))
+    wider = msgspec.structs.replace(TABLE, cols=(*(TABLE.cols or ()), second))
+
+    class Wider(OneTable):
+        async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
+            async for page in super().jobs(after_job_id):
+                yield page
+            if after_job_id < 3:
+                info = HistoryInfo(3, table_info=wider, finished_ts=99)
+                yield [DdlJob(3, 5, 9, 100, query="ALTER", binlog=info)]
+
+    row = TableCodec(wider).encode_insert({"id": 21, "v": 7}, 21)
+    mutation = TableMutation(table_id=100, inserted_rows=[row], sequence=[Insert])
+    value = PrewriteValue(schema_version=3, mutations=[mutation]).SerializeToString()
+    leading = (21, 19, Binlog(start_ts=19, commit_ts=21, prewrite_value=value).SerializeToString())
+    own = Binlog(start_ts=29, commit_ts=30, ddl_query=b"ALTER", ddl_job_id=3, ddl_schema_state=5)
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Wider()
+        bus = world.ports().bus
+        registry = FakeRegistry(bus)
+        await registry.start()
+        pump = await registry.pump("p1")
+        registry.consumers = [Consumer("reader", FEED, 0)]
+        node = world.node("drainer")
+        node.start(build, DrainerConfig(node_id="d1", cluster=CLUSTER, feed=FEED, lease_s=1.0))
+        reader = ChangeReader(bus, FEED, 0)
+        found: list[Change] = []
+
+        async def read_up_to(commit_ts: int) -> None:
+            while not found or found[-1].commit_ts < commit_ts:
+                found.extend(await reader.next())
+
+        pump.commit([*DDLS, txn(20)], 20)
+        await read_up_to(20)
+        pump.commit([leading], 21)
+        await read_up_to(21)
+        if restarted:
+            node.kill()
+            node.restart()
+        pump.commit([(30, 29, own.SerializeToString()), txn(40)], 40)
+        await read_up_to(40)
+        await reader.close()
+        (early,) = [change for change in found if change.ddls and change.rows]
+        assert [one.commit_ts for one in early.txns] == [21]
+        assert [(ddl.commit_ts, ddl.schema_version, ddl.early) for ddl in early.ddls] == [
+            (21, 3, True)
+        ]
+        assert early.rows[0].events[0].after == {"id": 21, "v": 7}
+        times = [one.commit_ts for change in found for one in change.txns]
+        assert times == [2, 4, 20, 21, 40]
+        assert node.service.status()["publisher"]["dropped"] == {"early": 1}
+
+    run(main, 1)
 
 
 @pytest.mark.parametrize("how", ["deleted", "rolled back", "deleted while it is down"])
