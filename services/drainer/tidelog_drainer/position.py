@@ -200,7 +200,7 @@ async def _from_readers(config: DrainerConfig, ports: Ports) -> tuple[int, int]:
         raise PositionUnknown(
             f"feed {config.feed} was pulled up to {pulled}, but its stream is gone"
             " and no consumer is registered",
-            hint="start its readers, then this Drainer again; or set --start-ts TS or --accept-loss",
+            hint="start its readers, then this Drainer; or set --start-ts TS or --accept-loss",
         )
     if config.initial_commit_ts == NOW:
         return await _now(config, ports, nodes), 0
