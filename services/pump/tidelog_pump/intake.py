@@ -16,6 +16,7 @@ from tidelog.ports import Buffer
 from tidelog_pump.closed import ClosedStarts
 from tidelog_pump.index import Place
 from tidelog_pump.payload import Facts, Kind, classify
+from tidelog_pump.unforeseen import typed
 
 
 class Note(Enum):
@@ -60,8 +61,8 @@ class Intake:
             return self._refuses_prewrites()
         try:
             facts = classify(payload)
-        except UnparsablePayload as error:
-            return error
+        except Exception as error:  # noqa: BLE001 (one payload must not end the writer for all)
+            return typed(error, "write")
         kind = facts.kind
         if kind is Kind.PREWRITE:
             return self._prewrite(facts)

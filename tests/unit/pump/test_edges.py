@@ -20,9 +20,10 @@ from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
 from tidelog_proto.pump_pb2 import WriteBinlogReq
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, WriteBatchResult
-from tidelog_pump import grpc_edge
+from tidelog_pump import grpc_edge, intake
 from tidelog_pump.grpc_edge import GrpcEdge, parse_write
 from tidelog_pump.metrics import NOTED, UNFORESEEN
+from tidelog_pump.payload import Facts, classify
 from tidelog_pump.puller import MAX_ERRORS, MAX_FEEDS
 from tidelog_pump.scan import CommitScan
 
@@ -101,6 +102,30 @@ def test_a_bug_that_a_request_meets_is_that_callers(monkeypatch: pytest.MonkeyPa
         assert not crashes(world)
 
     run(main, 3)
+
+
+def test_a_bug_that_a_payload_meets_is_that_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        poison = prewrite(base + 9)
+
+        def buggy(payload: bytes) -> Facts:
+            if payload == poison:
+                raise ZeroDivisionError
+            return classify(payload)
+
+        with monkeypatch.context() as bug:
+            bug.setattr(intake, "classify", buggy)
+            for n in range(ROUNDS):
+                written = await client.write(
+                    prewrite(base + n), poison, commit(base + n, base + 90 + n)
+                )
+                assert [r.code for r in written] == ["", "InvariantBroken", ""]
+        assert len(await client.pull_up_to(base + 90 + ROUNDS - 1)) == ROUNDS
+        assert not crashes(world)
+
+    run(main, 6)
 
 
 def test_the_names_of_feeds_are_bounded() -> None:
