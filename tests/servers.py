@@ -151,6 +151,11 @@ class MariaDb:
         assert self._process is not None
         return self._process.pid
 
+    def _tmp(self) -> Path:
+        path = self.directory / "tmp"
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
     def install(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
@@ -159,6 +164,8 @@ class MariaDb:
             f"--datadir={self.directory / 'data'}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
+            # A server that starts removes what looks like its temporary tables: never another's.
+            f"--tmpdir={self._tmp()}",
         ]
         done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode:
@@ -174,6 +181,7 @@ class MariaDb:
             "--bind-address=127.0.0.1",
             "--socket=m.sock",
             f"--pid-file={self.directory / 'mariadb.pid'}",
+            f"--tmpdir={self._tmp()}",
             "--innodb-buffer-pool-size=64M",
             "--character-set-server=utf8mb4",
             *(["--user=root"] if os.geteuid() == 0 else []),
