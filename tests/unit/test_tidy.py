@@ -66,7 +66,7 @@ def test_files_are_opened_by_ports_only_and_no_error_is_swallowed(room: str) -> 
 
 def test_nothing_names_this_machine_or_a_registry() -> None:
     told = re.compile(
-        r"(?<![\w.])/(?:work|root)/|index[-]url|files[.]pythonhosted|registry[.]npmjs"
+        r"(?<![\w.])/(?:work|root)/|index[-]url|find[-]links|files[.]pythonhosted|registry[.]npmjs"
     )
     found = [
         f"{path.relative_to(ROOT)}:{number}"
