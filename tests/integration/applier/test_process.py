@@ -78,10 +78,7 @@ def wait_for(done: Callable[[], bool], log: Path) -> None:
 
 
 def until(server: MariaDb, sql: str, least: int, log: Path) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while count(server, sql) < least:
-        assert time.monotonic() < deadline, f"{sql} stays below {least}: {log.read_text()[-3000:]}"
-        time.sleep(0.02)
+    wait_for(lambda: count(server, sql) >= least, log)
 
 
 def test_every_row_once_over_kill_9_and_a_clean_stop(tmp_path: Path) -> None:
