@@ -172,7 +172,8 @@ class SimBus:
         self._check_size(subject, data, carried)
         deadline = self._loop.time() + timeout_s
         await self.linked(timeout_s)
-        self._nats.trace.event(self._life.name, "request", f"{subject} {len(data)}")
+        trace, name = self._nats.trace, self._life.name
+        trace.event(name, "request", f"{subject} {len(data)}", data)
         future: asyncio.Future[Message | None] = self._loop.create_future()
 
         def answered(reply: bytes, reply_headers: Mapping[str, str]) -> None:
@@ -194,6 +195,7 @@ class SimBus:
         self._life.check()
         if reply is None:
             raise DeadlineExceeded(f"no answer on {subject} within {timeout_s} s")
+        trace.glimpse(name, "answered", subject, data)
         return reply
 
     async def serve(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:

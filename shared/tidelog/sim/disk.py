@@ -32,6 +32,8 @@ class DiskFaults:
     stall_s: float = 0.05
     fail_chance: float = 0.0
     capacity: int = 1 << 40
+    keeps_unsynced: bool = True
+    """A power loss may leave what was not synced, as real disks do; else it takes all of it."""
 
 
 class SimDisk:
@@ -77,7 +79,8 @@ class SimDisk:
                 self._set_entry(self._durable_names, path, inode)
         self._entries.clear()
         self._names = dict(self._durable_names)
-        lost = sum(self._names[path].crash(self._rng) for path in sorted(self._names))
+        rng = self._rng if self.faults.keeps_unsynced else None
+        lost = sum(self._names[path].crash(rng) for path in sorted(self._names))
         self._locks.clear()
         self._trace.event(self.name, "disk.crash", f"lost {lost} of {self.digest()}")
 
@@ -87,11 +90,18 @@ class SimDisk:
             content.clear()
         self._dirs = {"": None}
 
+    def lose(self, path: str) -> None:
+        """Lose one file, for good; no error if there is none."""
+        for names in (self._names, self._durable_names):
+            names.pop(path, None)
+        for changes in self._entries.values():
+            changes[:] = [change for change in changes if change[0] != path]
+
     def digest(self) -> str:
         return f"{len(self._names)} files {self.used()} bytes"
 
     def _survivors(self, changes: list[tuple[str, Inode | None]]) -> list[tuple[str, Inode | None]]:
-        mode = self._rng.randrange(4)
+        mode = self._rng.randrange(4) if self.faults.keeps_unsynced else 0
         if mode == 0:
             return []
         if mode == 1:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from tidelog.errors import Corrupt
 from tidelog.sim.life import Life
+from tidelog.sim.trace import Trace
 
 WINDOW = 512
 
@@ -66,11 +67,12 @@ class SimIndexFile:
 class SimIndex:
     """The IndexStore port of one process. Raises Corrupt when the file is broken."""
 
-    def __init__(self, file: SimIndexFile, life: Life) -> None:
+    def __init__(self, file: SimIndexFile, life: Life, trace: Trace) -> None:
         if file.broken:
             raise Corrupt("the index can't be opened")
         self._file = file
         self._life = life
+        self._trace = trace
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
         self._life.check()
@@ -82,6 +84,7 @@ class SimIndex:
 
     def scan(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         self._life.check()
+        self._trace.glimpse(self._life.name, "index.scan", start[:1].decode("latin-1"))
         keys, entries = self._file.keys, self._file.entries
         first = bisect_left(keys, start)
         last = min(bisect_left(keys, stop), first + limit)

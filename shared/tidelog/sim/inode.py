@@ -49,9 +49,10 @@ class Inode:
             _apply(self.durable, write)
         del self.pending[:count]
 
-    def crash(self, rng: random.Random) -> int:
-        """Power loss. Returns how many bytes of pending writes were lost or torn."""
-        kept = _survivors(self.pending, rng)
+    def crash(self, rng: random.Random | None) -> int:
+        """Power loss; without `rng` nothing that is pending survives. Returns how many bytes of
+        pending writes were lost or torn."""
+        kept = _survivors(self.pending, rng) if rng is not None else []
         lost = sum(len(w.data) for w in self.pending) - sum(len(w.data) for w in kept)
         for write in kept:
             _apply(self.durable, write)

@@ -94,6 +94,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """How often a step of a process's task waits for up to HOLD_S while others go on: an actor
         whose mailbox is long, a thread that got no core."""
         self._holding: dict[int, tuple[Life, Any]] = {}
+        self._stalled: dict[tuple[str, str], float] = {}
         self.failures: list[BaseException] = []
         self.set_exception_handler(_on_exception)
         self.set_debug(False)
@@ -187,18 +188,27 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now = now + STEP_S * count
         for _ in range(count):
             handle = ready.popleft()
-            if not handle._cancelled and not (self.hold_chance and self._held(handle)):
+            may_wait = self.hold_chance or self._stalled
+            if not handle._cancelled and not (may_wait and self._held(handle)):
                 handle._run()
+
+    def stall(self, node: str, task: str, seconds: float) -> None:
+        """From now on the tasks of this name in that node's process take no step for a while."""
+        until = self._now + seconds
+        self._stalled[node, task] = max(until, self._stalled.get((node, task), 0.0))
 
     def _held(self, handle: Any) -> bool:
         task = getattr(handle._callback, "__self__", None)
         if not isinstance(task, SimTask) or task.life is None or not task.life.alive:
             return False
-        if self._rng.random() >= self.hold_chance:
-            return False
+        seconds = self._stalled.get((task.life.name, task.get_name()), 0.0) - self._now
+        if seconds <= 0:
+            if not self.hold_chance or self._rng.random() >= self.hold_chance:
+                return False
+            seconds = self._rng.random() * HOLD_S
         serial = self._serial()
         self._holding[serial] = (task.life, handle)
-        self.call_later(self._rng.random() * HOLD_S, self._go_on, serial)
+        self.call_later(seconds, self._go_on, serial)
         return True
 
     def _go_on(self, serial: int) -> None:
@@ -208,6 +218,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def release(self, life: Life | None) -> None:
         """The steps of a process that ends, or of all, are held no longer."""
+        self._stalled = {
+            key: until
+            for key, until in self._stalled.items()
+            if life is not None and key[0] != life.name
+        }
         for serial, (owner, _) in list(self._holding.items()):
             if life is None or owner is life:
                 self._go_on(serial)

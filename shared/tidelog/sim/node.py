@@ -211,7 +211,7 @@ class Node:
         self._revival = self._world.loop.call_later(seconds, self.restart)
 
     def _open_index(self, path: str, life: Life) -> IndexStore:
-        return SimIndex(self.indexes.setdefault(path, SimIndexFile()), life)
+        return SimIndex(self.indexes.setdefault(path, SimIndexFile()), life, self._world.trace)
 
     def _drop_index(self, path: str, life: Life) -> None:
         life.check()

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Event(NamedTuple):
+    """What a watcher is shown. `data`: the message's body, if one goes with it."""
+
+    node: str
+    what: str
+    detail: str
+    data: bytes
 
 
 class Trace:
@@ -14,14 +24,24 @@ class Trace:
         self._hash = hashlib.blake2b(digest_size=16)
         self.lines: list[str] | None = [] if keep else None
         self.count = 0
+        self.watchers: list[Callable[[Event], None]] = []
+        """Each is called in the instant of each event, and may do something to the world."""
 
-    def event(self, node: str, what: str, detail: object = "") -> None:
+    def event(self, node: str, what: str, detail: object = "", data: bytes = b"") -> None:
         """Record one port event: who, what, and what tells it from others."""
         line = f"{self._now():.6f} {node} {what} {detail}"
         self._hash.update(line.encode())
         self.count += 1
         if self.lines is not None:
             self.lines.append(line)
+        self.glimpse(node, what, detail, data)
+
+    def glimpse(self, node: str, what: str, detail: object = "", data: bytes = b"") -> None:
+        """For watchers only: what follows from port events, so that the digest needn't hold it."""
+        if self.watchers:
+            event = Event(node, what, str(detail), data)
+            for watcher in list(self.watchers):
+                watcher(event)
 
     @property
     def digest(self) -> str:
