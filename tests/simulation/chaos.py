@@ -105,9 +105,13 @@ class Chaos:
         nodes = [node for node in self._cluster.of_kind(kind) if node.running]
         return self._rng.choice(nodes) if nodes else None
 
-    def _cut(self, node: Node, seconds: float) -> None:
+    def cut(self, node: Node) -> None:
+        """Off from everybody, until `heal` at the latest."""
         node.partition(cut=True)
         self._partitioned.append(node)
+
+    def _cut(self, node: Node, seconds: float) -> None:
+        self.cut(node)
         self._world.loop.call_later(seconds, node.partition, False)
 
     def _fill(self, node: Node) -> None:

@@ -14,12 +14,14 @@ from typing import Any
 
 from tests.simulation.auditor import AuditorConfig, build_auditor
 from tests.simulation.chaos import Chaos
+from tests.simulation.contents import name_differences
 from tests.simulation.plan import Plan, draw
 from tidelog.ddl_history import open_history
 from tidelog.ports import Ports
 from tidelog.sim import Node, SimulationError, World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
 from tidelog.sim.downstream import SimDatabase
+from tidelog.sim.tables import Doubled
 from tidelog.workload import Workload, WorkloadConfig, compare
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.service import build as build_applier
@@ -63,6 +65,8 @@ class Cluster:
         self.findings = Findings()
         self.ledger = Ledger()
         self.checker = StreamChecker(self.findings)
+        self.arrived = True
+        """All that was committed has arrived, or the history is judged without what did not."""
         self.database = SimDatabase(world.random("database"), world.trace, plan.database)
         world.open_downstream = lambda url, life: self.database.open(life)
         world.open_ddl_history = lambda url, bus: open_history(url, bus, CLUSTER)
@@ -88,6 +92,7 @@ class Cluster:
                 ddl_share=plan.ddl_share,
                 strategy=plan.strategy,
                 rows_per_table=20,
+                dead_share=plan.dead_share,
             ),
             self.ledger.add,
         )
@@ -126,7 +131,7 @@ class Cluster:
         world, workload = self.world, self.workload
         stop = asyncio.Event()
         self.start()
-        running = world.loop.create_task(workload.run(stop), name="workload")
+        running = world.loop.create_task(self._load(stop), name="workload")
         chaos = world.loop.create_task(self.chaos.run(), name="chaos")
         joins = world.loop.create_task(self.chaos.join_late(), name="late joins")
         try:
@@ -145,6 +150,15 @@ class Cluster:
             await asyncio.wait([running])
         await self._verdict()
 
+    async def _load(self, stop: asyncio.Event) -> None:
+        if self.plan.settled:
+            await self.world.until(self._emits, SAFETY_S, "a Drainer that emits")
+        await self.workload.run(stop)
+
+    def _emits(self) -> bool:
+        status = self.drainer.status()
+        return isinstance(status, dict) and bool(status.get("collector", {}).get("trusted"))
+
     async def _safety(self, running: asyncio.Task[None]) -> None:
         """Until the load is through, at most SAFETY_S."""
         deadline = self.world.loop.time() + SAFETY_S
@@ -159,6 +173,7 @@ class Cluster:
                 lambda: running.done() or self._all_arrived(), LIVENESS_S, "everything"
             )
         except TimeoutError as error:
+            self.arrived = False
             self.findings.other.append(f"no liveness: {self._progress()}\n{error}")
         if running.done():
             running.result()
@@ -185,8 +200,11 @@ class Cluster:
 
     async def _verdict(self) -> None:
         findings = self.findings
-        self.checker.finish(self.ledger)
-        findings.duplicates.extend(self.database.violations)
+        # Where the stream stands still, only what it has passed is lost.
+        self.checker.finish(self.ledger, whole=self.arrived)
+        for violation in self.database.violations:
+            kind = findings.duplicates if isinstance(violation, Doubled) else findings.other
+            kind.append(str(violation))
         for node in self.services:
             for error in node.stopped:
                 findings.other.append(f"{node.name} stopped: {type(error).__name__}: {error}")
@@ -199,16 +217,30 @@ class Cluster:
                 raise LookupError(table)
             return self.database.rows(db, table)
 
-        verdict = await compare(self.workload.source.contents(), fetch)
-        findings.other.extend(verdict.differences)
+        source = self.workload.source.contents()
+        verdict = await compare(source, fetch)
+        if not self.arrived:
+            findings.other.extend(verdict.differences)
+        elif not verdict.equal:
+            name_differences(findings, source, self._held)
+
+    def _held(self, db: str, table: str) -> list[dict[str, object]] | None:
+        return self.database.rows(db, table) if (db, table) in self.database.tables else None
 
 
 def _config(kind: Callable[..., Any], node_id: str, **settings: Any) -> Any:
     return kind(node_id=node_id, cluster=CLUSTER, **settings)
 
 
-def play(seed: int, *, keep_trace: bool = False, plan: Plan | None = None) -> History:
-    """Run the history of a seed. What goes wrong is in `findings`, never raised."""
+def play(
+    seed: int,
+    *,
+    keep_trace: bool = False,
+    plan: Plan | None = None,
+    prepare: Callable[[Cluster], object] | None = None,
+) -> History:
+    """Run the history of a seed. What goes wrong is in `findings`, never raised. `prepare` is
+    given the cluster before anything runs in it."""
     history = History(seed)
     worlds: list[tuple[World, Cluster]] = []
 
@@ -216,6 +248,8 @@ def play(seed: int, *, keep_trace: bool = False, plan: Plan | None = None) -> Hi
         cluster = Cluster(world, plan or draw(seed))
         worlds.append((world, cluster))
         history.findings = cluster.findings
+        if prepare is not None:
+            prepare(cluster)
         await cluster.live()
 
     try:

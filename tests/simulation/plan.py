@@ -55,6 +55,10 @@ class Plan:
     """How often a task's step is held back while others go on."""
     away: str
     """What happens to the Drainer while they join, until after its lease: "", "kill", "cut"."""
+    dead_share: float = 0.03
+    """How many of the load's clients die within a transaction."""
+    settled: bool = False
+    """The load begins when the Drainer trusts the new membership bucket and emits."""
 
     def __str__(self) -> str:
         mix = ", ".join(f"{name} {weight}" for name, weight in self.faults.items())

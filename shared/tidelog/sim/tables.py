@@ -24,6 +24,10 @@ class Violation(AssertionError):
     """The downstream was told something that contradicts its contents."""
 
 
+class Doubled(Violation):
+    """The same row was put twice."""
+
+
 class SimTable:
     def __init__(self, structure: TableStructure) -> None:
         self.structure = structure
@@ -73,7 +77,9 @@ class SimTable:
             return
         key = self._key(row)
         if key in self.keyed:
-            raise Violation(f"{what}: row {key} is there already: {self.keyed[key]}")
+            same = canonical(self.keyed[key]) == canonical(row)
+            kind = Doubled if same else Violation
+            raise kind(f"{what}: row {key} is there already: {self.keyed[key]}")
         self.keyed[key] = row
 
     def _take(self, row: Row, what: str) -> None:
