@@ -157,4 +157,25 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "begins-without-the-bucket",
+        "I3: source 0 is the membership bucket, not what a Drainer has kept of it on its disk",
+        (
+            Edit(
+                f"{DRAINER}/collector.py",
+                "        await self._admit()\n        log.info(",
+                "        await self._admit()\n"
+                "        state = await self._bucket.state()\n"
+                "        if self._remembered and state is not None:\n"
+                "            self._view.judge(state, 0.0, self._ports.clock.wall_ms())\n"
+                "            self._view.entries_read(state.last_seq)\n"
+                "        log.info(",
+            ),
+        ),
+    ),
+    Bug(
+        "sources-forgotten",
+        "I4: a Pump leaves a source set only by a tombstone, whatever else is lost",
+        (Edit(f"{DRAINER}/collector.py", "        self._recall()\n", ""),),
+    ),
 )

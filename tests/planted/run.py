@@ -1,136 +1,159 @@
-"""`make planted`: plants each bug into a copy of the sources and hunts it with seeded histories.
+"""`make planted`: proves of each planted bug that the tests would notice it. Two ways:
 
-With `--replay` each bug's recorded seed is played, which CI does; the seed that catches a bug is
-clean without it, or it proves nothing. Ends with `N of M planted bugs caught`.
+its *schedule* leads a calm cluster into the moment that the bug makes unsafe; on ten seeds it has
+to catch the bug, and to be clean without it;
+the *hunt* plays random histories, which know nothing of the bug, until one catches it; the smallest
+such seed is recorded in caught.json.
+
+With `--replay`, which CI does, each schedule is played on its one seed. Both end with
+`N of M planted bugs caught`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tests.planted.bugs import BUGS, Bug
+from tests.planted.copy import copied, tell
+from tests.planted.schedules import BY_BUG
 
-ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("caught.json")
 BUDGET = 3000
-WINDOW = 100
-"""A change of the sources may make another history of a recorded seed; that doesn't lose a bug
-that one of the first seeds still catches. Which one is said, to be recorded anew."""
-ROOMS = ("shared", "services", "cli", "tests")
-PATHS = (
-    "",
-    "shared",
-    *(f"services/{s}" for s in ("registry", "pump", "drainer", "applier")),
-    "cli",
-)
+SEEDS = range(10)
+ENOUGH = 8
+"""Of SEEDS, on which a schedule has to catch its bug; it has to be clean on all without it."""
+JOBS = 2
+Told = dict[str, Any]
 
 
-def plant(bug: Bug | None, where: Path) -> None:
-    """Copy the sources and edit them. Raises LookupError if an edit does not fit any more."""
-    skip = shutil.ignore_patterns("__pycache__", "*.so", "data", ".hypothesis")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, where / room, ignore=skip)
-    for edit in bug.edits if bug else ():
-        path = where / edit.path
-        text = path.read_text()
-        if text.count(edit.old) != 1:
-            raise LookupError(f"{bug and bug.name}: the edit of {edit.path} does not fit any more")
-        path.write_text(text.replace(edit.old, edit.new))
+def directed(bug: Bug | None, plays: Iterable[tuple[str, int]]) -> list[Told]:
+    """The schedules of these bugs on these seeds, in a copy with one bug or none."""
+    with copied(bug) as where:
+        return tell(where, "tests.planted.direct", *(f"{name}:{seed}" for name, seed in plays))
 
 
-def hunt(bug: Bug | None, first: int, end: int, jobs: int) -> dict[str, Any]:
-    """The first unclean history of the seeds, played on the edited copy."""
-    with tempfile.TemporaryDirectory(prefix="planted-") as directory:
-        where = Path(directory)
-        plant(bug, where)
-        path = os.pathsep.join(str(where / part) for part in PATHS)
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.planted.hunt", str(first), str(end), str(jobs)],
-            cwd=where,
-            env=os.environ | {"PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode not in (0, 1) or not done.stdout:
-        raise RuntimeError(f"{bug.name if bug else 'no bug'}: {done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def catches(told: Told) -> bool:
+    return BY_BUG[told["bug"]].finds in told["found"]
 
 
-def search(names: list[str]) -> int:
-    """Hunt every bug from seed 0 on, and record the smallest seed that catches it."""
-    record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    caught = 0
-    chosen = [bug for bug in BUGS if not names or bug.name in names]
-    for bug in chosen:
-        began = time.monotonic()
-        found = hunt(bug, 0, BUDGET, 2)
-        while (
-            found["seed"] is not None and hunt(None, (at := found["seed"]), at + 1, 1)["seed"] == at
-        ):
-            print(f"seed {at} is not clean without {bug.name} either: a bug that nobody planted")
-            found = hunt(bug, at + 1, BUDGET, 2)
-        seconds = time.monotonic() - began
-        if found["seed"] is None:
-            print(f"NOT CAUGHT  {bug.name} in {BUDGET} histories, {seconds:.0f} s")
-            record.pop(bug.name, None)
-            continue
-        caught += 1
-        record[bug.name] = {"seed": found["seed"], "found": found["found"]}
-        what = ", ".join(found["found"])
-        print(f"caught  {bug.name}: seed {found['seed']}, {seconds:.0f} s: {what}", flush=True)
-        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    print(f"{caught} of {len(chosen)} planted bugs caught")
-    return 0 if caught == len(chosen) else 1
+def clean(told: Told) -> bool:
+    """Nothing was found, and every step was taken: else it proves nothing."""
+    return bool(told["clean"]) and not told["left"]
 
 
 def replay() -> int:
-    """Each recorded seed catches its bug again, and is clean without it."""
-    record: dict[str, Any] = json.loads(RECORD.read_text())
-    missing = [bug.name for bug in BUGS if bug.name not in record]
+    """Each bug's schedule on its one seed, with the bug and without."""
+    seeds = [(bug.name, BY_BUG[bug.name].seed) for bug in BUGS]
 
-    def play(bug: Bug) -> tuple[dict[str, Any], dict[str, Any]]:
-        seed = int(record[bug.name]["seed"])
-        planted = hunt(bug, seed, seed + 1, 1)
-        if planted["seed"] is None:
-            planted = hunt(bug, 0, WINDOW, 1)
-            seed = seed if planted["seed"] is None else planted["seed"]
-        return planted, hunt(None, seed, seed + 1, 1)
+    def play(bug: Bug) -> tuple[Told, float]:
+        began = time.monotonic()
+        (told,) = directed(bug, [(bug.name, BY_BUG[bug.name].seed)])
+        return told, time.monotonic() - began
 
-    recorded = [bug for bug in BUGS if bug.name in record]
     caught = 0
-    with ThreadPoolExecutor(2) as pool:
-        for bug, (planted, without) in zip(recorded, pool.map(play, recorded), strict=True):
-            seed = record[bug.name]["seed"]
-            times = f"{planted['seconds']:.1f} s with it, {without['seconds']:.1f} s without"
-            if planted["seed"] is None:
-                print(f"NOT CAUGHT  {bug.name} by seed {seed} nor one below {WINDOW}, {times}")
-            elif without["seed"] is not None:
-                print(f"NOT CLEAN   seed {without['seed']} without {bug.name}, {times}")
-            else:
-                caught += 1
-                print(f"caught  {bug.name} by seed {planted['seed']}, {times}")
-                if planted["seed"] != seed:
-                    print(f"        no longer by seed {seed}: record it by make planted")
-    print(*(f"NOT RECORDED  {name}" for name in missing), sep="\n", end="\n" if missing else "")
-    print(f"{caught} of {len(BUGS)} planted bugs caught")
-    return 0 if caught == len(BUGS) else 1
+    with ThreadPoolExecutor(JOBS) as pool:
+        planted = pool.map(play, BUGS)
+        for without, (told, seconds) in zip(directed(None, seeds), planted, strict=True):
+            word = "caught" if catches(told) else "NOT CAUGHT"
+            word = word if clean(without) else "NOT CLEAN"
+            caught += word == "caught"
+            found = ", ".join(told["found"]) or "nothing"
+            times = f"{seconds:.1f} s with its copy, {without['seconds']:.1f} s without the bug"
+            print(f"{word:<11} {told['bug']:<32} seed {told['seed']} finds {found}; {times}")
+    return _last_line(caught, len(BUGS))
+
+
+def search(names: list[str]) -> int:
+    """Every bug both ways, a line of the table each."""
+    chosen = [bug for bug in BUGS if not names or bug.name in names]
+    began = time.monotonic()
+    record: Told = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    row = "{:<11} {:<32} {:<18} {:<12} {}".format
+    print(row("", "bug", "its schedule", "without it", "hunted by random histories"))
+    caught = 0
+    for bug in chosen:
+        does, is_clean = _robustness(bug)
+        found = _hunted(bug)
+        if found["seed"] is None:
+            record.pop(bug.name, None)
+        else:
+            record[bug.name] = {"seed": found["seed"], "found": found["found"]}
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        both = does >= ENOUGH and is_clean == len(SEEDS) and found["seed"] is not None
+        caught += both
+        print(
+            row(
+                "caught" if both else "NOT CAUGHT",
+                bug.name,
+                f"{does} of {len(SEEDS)} find {BY_BUG[bug.name].finds}",
+                f"{is_clean} of {len(SEEDS)} clean",
+                _said(found),
+            ),
+            flush=True,
+        )
+    print(f"{time.monotonic() - began:.0f} s")
+    return _last_line(caught, len(chosen))
+
+
+def _robustness(bug: Bug) -> tuple[int, int]:
+    """On how many seeds the schedule catches its bug, and on how many it is clean without it."""
+    plays = [(bug.name, seed) for seed in SEEDS]
+    with ThreadPoolExecutor(JOBS) as pool:
+        planted, without = pool.map(lambda which: directed(which, plays), (bug, None))
+    return sum(map(catches, planted)), sum(map(clean, without))
+
+
+def _hunted(bug: Bug) -> Told:
+    """The smallest seed that catches the bug and is clean without it, and what it took."""
+    tried, unclear, seconds = 0, 0, 0.0
+    for told in _hunts(bug):
+        tried, unclear = tried + told["tried"], unclear + told["unclear"]
+        seconds += told["seconds"]
+        at = told["seed"]
+        if at is None or not _unclean(at):
+            return told | {"tried": tried, "unclear": unclear, "seconds": seconds}
+        print(f"seed {at} is not clean without {bug.name} either: a bug that nobody planted")
+    raise AssertionError("a hunt ends with its last seed")
+
+
+def _hunts(bug: Bug) -> Iterator[Told]:
+    first: int = 0
+    with copied(bug) as where:
+        while True:
+            (told,) = tell(where, "tests.planted.hunt", first, BUDGET, JOBS)
+            yield told
+            first = told["seed"] + 1
+
+
+def _unclean(seed: int) -> bool:
+    with copied(None) as where:
+        (told,) = tell(where, "tests.planted.hunt", seed, seed + 1, 1)
+    return told["seed"] is not None or bool(told["unclear"])
+
+
+def _said(found: Told) -> str:
+    what = "nothing" if found["seed"] is None else f"seed {found['seed']}: "
+    passed = f", {found['unclear']} unclear" if found["unclear"] else ""
+    return (
+        f"{what}{', '.join(found['found'])} ({found['tried']} in {found['seconds']:.0f} s{passed})"
+    )
+
+
+def _last_line(caught: int, of: int) -> int:
+    print(f"{caught} of {of} planted bugs caught")
+    return 0 if caught == of else 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replay", action="store_true", help="only the recorded seeds")
+    parser.add_argument("--replay", action="store_true", help="only the schedules, one seed each")
     parser.add_argument("names", nargs="*", help="only these bugs")
     options = parser.parse_args()
     return replay() if options.replay else search(options.names)

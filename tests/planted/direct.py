@@ -1,0 +1,56 @@
+"""Runs inside a copy of the sources: schedules on seeds; a line of JSON for each history.
+
+`python -m tests.planted.direct BUG:SEED … [--trace]`; in the checkout itself it plays the schedule
+of that bug without the bug.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from tests.planted.director import Director
+from tests.planted.hunt import kinds
+from tests.planted.schedules import BY_BUG, Schedule
+from tests.simulation.cluster import Cluster, History, play
+from tests.simulation.run import quiet
+
+
+def directed(schedule: Schedule, seed: int, *, keep_trace: bool = False) -> tuple[History, int]:
+    """The history, and how many steps waited in vain."""
+    directors: list[Director] = []
+
+    def prepare(cluster: Cluster) -> None:
+        directors.append(Director(cluster, schedule.steps))
+
+    history = play(seed, plan=schedule.plan(seed), prepare=prepare, keep_trace=keep_trace)
+    return history, sum(director.left for director in directors)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("plays", nargs="+", metavar="BUG:SEED")
+    parser.add_argument("--trace", action="store_true", help="print events and findings")
+    options = parser.parse_args(argv)
+    quiet()
+    for bug, _, number in (text.partition(":") for text in options.plays):
+        began, seed = time.monotonic(), int(number)
+        history, left = directed(BY_BUG[bug], seed, keep_trace=options.trace)
+        if options.trace:
+            print(*history.lines, history.findings.text(seed), sep="\n")
+        told = {
+            "bug": bug,
+            "seed": seed,
+            "found": kinds(history),
+            "clean": history.findings.clean,
+            "left": left,
+            "seconds": round(time.monotonic() - began, 2),
+        }
+        print(json.dumps(told), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,165 @@
+"""Directs a history: when a given event happens for the n-th time, something is done at once.
+
+The events are those of the trace (`tidelog.sim.trace`): who, what, and a detail. A schedule so
+waits for the unsafe moment itself instead of a time, and stays valid when timing changes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from tests.simulation.chaos import MEMBERS_STREAM
+from tests.simulation.cluster import Cluster
+from tidelog.sim import Node
+from tidelog.sim.trace import Event
+from tidelog_proto.binlog_pb2 import Binlog, BinlogType
+from tidelog_proto.transport_pb2 import WriteBatch
+
+
+@dataclass(frozen=True)
+class When:
+    """An event of `node` (any, if empty) whose detail holds `detail`. `binlog`: of a message to a
+    Pump, which kind of binlog it carries, as "Prewrite"."""
+
+    node: str
+    what: str
+    detail: str = ""
+    binlog: str = ""
+
+    def fits(self, event: Event) -> bool:
+        return (
+            event.what == self.what
+            and self.node in ("", event.node)
+            and self.detail in event.detail
+            and (not self.binlog or _carries(event.data, BinlogType.Value(self.binlog)))
+        )
+
+
+class Action(ABC):
+    """Something done to the cluster in the instant of an event."""
+
+    @abstractmethod
+    def perform(self, cluster: Cluster) -> None: ...
+
+
+@dataclass(frozen=True)
+class PowerLoss(Action):
+    """Without `back_s` the machine stays off until `Start`, or the end of the load."""
+
+    node: str
+    back_s: float | None = None
+
+    def perform(self, cluster: Cluster) -> None:
+        _node(cluster, self.node).kill(restart_after_s=self.back_s)
+
+
+@dataclass(frozen=True)
+class Start(Action):
+    """A machine that is off, or a Pump that has never been there: it joins."""
+
+    node: str
+
+    def perform(self, cluster: Cluster) -> None:
+        node = _node(cluster, self.node)
+        if node.starts:
+            node.restart()
+        else:
+            cluster.start_pump(node)
+
+
+@dataclass(frozen=True)
+class Cut(Action):
+    """Off the network, until `Reconnect` or the end of the load."""
+
+    node: str
+
+    def perform(self, cluster: Cluster) -> None:
+        cluster.chaos.cut(_node(cluster, self.node))
+
+
+@dataclass(frozen=True)
+class Reconnect(Action):
+    node: str
+
+    def perform(self, cluster: Cluster) -> None:
+        _node(cluster, self.node).partition(cut=False)
+
+
+@dataclass(frozen=True)
+class Stall(Action):
+    """An actor (by its task's name) gets no processor for a while; the others go on."""
+
+    node: str
+    task: str
+    seconds: float
+
+    def perform(self, cluster: Cluster) -> None:
+        cluster.world.loop.stall(self.node, self.task, self.seconds)
+
+
+@dataclass(frozen=True)
+class LoseMembership(Action):
+    """The membership bucket is deleted."""
+
+    def perform(self, cluster: Cluster) -> None:
+        cluster.world.nats.delete(MEMBERS_STREAM)
+
+
+@dataclass(frozen=True)
+class LoseFile(Action):
+    """A file of a node is gone, durably."""
+
+    node: str
+    path: str
+
+    def perform(self, cluster: Cluster) -> None:
+        _node(cluster, self.node).disk.lose(self.path)
+
+
+@dataclass(frozen=True)
+class Step:
+    """At every `nth` fitting event, `times` times, do all of this."""
+
+    when: When
+    do: tuple[Action, ...]
+    nth: int = 1
+    times: int = 1
+
+
+class Director:
+    """Takes one step after the other; the first waits for the load's first transaction."""
+
+    def __init__(self, cluster: Cluster, steps: tuple[Step, ...]) -> None:
+        self._cluster = cluster
+        self._left = [step for step in steps for _ in range(step.times)]
+        self._seen = 0
+        cluster.world.trace.watchers.append(self._watch)
+
+    @property
+    def left(self) -> int:
+        """Steps whose event did not come: the history proves nothing."""
+        return len(self._left)
+
+    def _watch(self, event: Event) -> None:
+        if not self._left or not self._cluster.workload.counts.started:
+            return
+        step = self._left[0]
+        if not step.when.fits(event):
+            return
+        self._seen += 1
+        if self._seen == step.nth:
+            self._seen = 0
+            del self._left[0]
+            for action in step.do:
+                action.perform(self._cluster)
+
+
+def _node(cluster: Cluster, name: str) -> Node:
+    return cluster.world.nodes[name]
+
+
+def _carries(data: bytes, kind: BinlogType.ValueType) -> bool:
+    """An empty payload is a probe, no binlog."""
+    payloads = WriteBatch.FromString(data).payloads
+    return any(payload and Binlog.FromString(payload).tp == kind for payload in payloads)

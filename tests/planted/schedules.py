@@ -1,0 +1,219 @@
+"""A schedule for each planted bug: a calm cluster is led into the moment that it makes unsafe.
+
+A schedule waits for events, never for times, so that it stays valid when timing changes elsewhere.
+It is clean without its bug; with it, `finds` is found, whatever the seed. CI plays them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tests.planted.director import (
+    Cut,
+    LoseFile,
+    LoseMembership,
+    PowerLoss,
+    Reconnect,
+    Stall,
+    Start,
+    Step,
+    When,
+)
+from tests.simulation.plan import Plan
+from tidelog.sim.disk import DiskFaults
+from tidelog.sim.downstream import DatabaseFaults
+from tidelog.sim.faults import NetFaults
+
+NEVER_S = 1e6
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`moment` says how the steps make the bug of this name show. `seed` is the one that CI plays;
+    the others must do, too (`make planted` tells how many of ten)."""
+
+    bug: str
+    moment: str
+    finds: str
+    plan: Callable[[int], Plan]
+    steps: tuple[Step, ...]
+    seed: int = 0
+
+
+def calm(
+    seed: int,
+    *,
+    pumps: int = 1,
+    late: int = 0,
+    transactions: int = 60,
+    rate: float = 200.0,
+    clients: int = 4,
+    sync_s: float = 0.0005,
+    follow: bool = False,
+    pull_bytes: int = 4 << 20,
+) -> Plan:
+    """Nothing goes wrong but by a step. `late` Pumps come only by `Start`."""
+    return Plan(
+        seed=seed,
+        pumps=pumps,
+        strategy="range",
+        transactions=transactions,
+        clients=clients,
+        rate=rate,
+        ddl_share=0.0,
+        net=NetFaults(tail_chance=0.0),
+        disk=DiskFaults(sync_s=sync_s, stall_chance=0.0, keeps_unsynced=False),
+        database=DatabaseFaults(),
+        faults={},
+        pause_s=1.0,
+        from_the_start=False,
+        skew_ms=0,
+        segment_bytes=500 << 20,
+        follow=follow,
+        pull_bytes=pull_bytes,
+        late_s=(NEVER_S,) * late,
+        hold=0.0,
+        away="",
+        dead_share=0.0,
+        settled=True,
+    )
+
+
+def acked(pump: str) -> When:
+    """A writer hears that its Prewrite is taken."""
+    return When("workload", "answered", f".{pump}.write", binlog="Prewrite")
+
+
+def lease_expired(drainer: str) -> When:
+    """The registry says that a Drainer's state changed: it is no more heard of."""
+    return When("registry", "publish", f".event.drainer.{drainer}")
+
+
+SCHEDULES = (
+    Schedule(
+        "ack-before-sync",
+        "fdatasync is slow, and the Pump's power fails when a writer hears of an ack",
+        "loss",
+        partial(calm, sync_s=0.05, clients=1, rate=20.0),
+        (Step(acked("pump-1"), (PowerLoss("pump-1", back_s=0.2),), nth=4, times=3),),
+    ),
+    Schedule(
+        "closed-when-appended",
+        "the indexer gets no processor from a Commit's arrival on, while the Drainer pulls",
+        "loss",
+        partial(calm, clients=1, rate=20.0),
+        (
+            Step(
+                When("workload", "request", ".pump-1.write", binlog="Commit"),
+                (Stall("pump-1", "pump.indexer", 0.3),),
+                nth=4,
+                times=3,
+            ),
+        ),
+    ),
+    Schedule(
+        "scan-before-resolved",
+        "the sorter gets no processor after a pull's scan, so that it has news when asked again",
+        "loss",
+        partial(calm, follow=True, clients=1, rate=100.0),
+        (
+            Step(
+                When("pump-1", "index.scan", "c"),
+                (Stall("pump-1", "pump.sorter", 0.05),),
+                nth=2,
+                times=5,
+            ),
+        ),
+    ),
+    Schedule(
+        "cut-reports-full-resolved",
+        "pulls are small and the Drainer is cut off until more waits than one of them holds",
+        "loss",
+        partial(calm, pull_bytes=1024),
+        (
+            Step(acked("pump-1"), (Cut("drainer"),), nth=5),
+            Step(acked("pump-1"), (Reconnect("drainer"),), nth=20),
+        ),
+    ),
+    Schedule(
+        "sorter-behind-the-index-buffer",
+        "the indexer gets no processor from a Prewrite's arrival on, while the other Pump goes on",
+        "loss",
+        partial(calm, pumps=2, transactions=120),
+        (
+            Step(
+                When("workload", "request", ".pump-1.write", binlog="Prewrite"),
+                (Stall("pump-1", "pump.indexer", 0.5),),
+                nth=5,
+            ),
+        ),
+    ),
+    Schedule(
+        "merge-takes-equal-for-later",
+        "nobody asks an oracle, so that each resolved_ts is a commit_ts: nothing has to go wrong",
+        "loss",
+        partial(calm, follow=True, clients=1, rate=20.0),
+        (),
+    ),
+    Schedule(
+        "checkpoint-before-apply",
+        "the Applier's power fails whenever the downstream has committed something",
+        "loss",
+        partial(calm, clients=1, rate=20.0),
+        (
+            Step(
+                When("applier", "commit"),
+                (PowerLoss("applier", back_s=0.1),),
+                nth=3,
+                times=4,
+            ),
+        ),
+    ),
+    Schedule(
+        "source-0-not-asked",
+        "the Drainer's heartbeats stop, so that a Pump joins without asking it, while it emits",
+        "loss",
+        partial(calm, late=1, transactions=200, rate=30.0),
+        (
+            Step(acked("pump-1"), (Stall("drainer", "drainer.membership/live", 8.0),), nth=5),
+            Step(lease_expired("drainer"), (Start("pump-2"),)),
+            Step(acked("pump-2"), (), nth=5),
+        ),
+    ),
+    Schedule(
+        "begins-without-the-bucket",
+        "a Pump joins and is written to while the Drainer is down beyond its lease",
+        "loss",
+        partial(calm, late=1, transactions=200, rate=30.0),
+        (
+            Step(acked("pump-1"), (PowerLoss("drainer"),), nth=5),
+            Step(lease_expired("drainer"), (Start("pump-2"),)),
+            Step(acked("pump-2"), (Start("drainer"),), nth=5),
+        ),
+    ),
+    Schedule(
+        "sources-forgotten",
+        "a Pump is off with what nobody has read; the membership bucket and the registry's copy of"
+        " it are lost, and the Drainer begins anew",
+        "loss",
+        partial(calm, pumps=2, transactions=300, rate=20.0),
+        (
+            Step(acked("pump-2"), (Cut("drainer"),), nth=5),
+            Step(
+                acked("pump-2"),
+                (
+                    PowerLoss("pump-2"),
+                    LoseMembership(),
+                    LoseFile("registry", "members.json"),
+                    PowerLoss("registry", back_s=0.1),
+                    PowerLoss("drainer", back_s=0.1),
+                ),
+                nth=5,
+            ),
+        ),
+    ),
+)
+
+BY_BUG = {schedule.bug: schedule for schedule in SCHEDULES}

@@ -1,0 +1,107 @@
+"""The planted bugs' own machinery: what counts as caught, and what a schedule must do to count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.planted import director
+from tests.planted.bugs import BUGS, Bug
+from tests.planted.director import Director, Step, When
+from tests.planted.schedules import SCHEDULES, calm
+from tests.simulation.cluster import Cluster, play
+from tests.simulation.contents import Row, name_differences
+from tests.simulation.run import KINDS, quiet
+from tidelog.rows.values import T_VARCHAR
+from tidelog.schema.model import ColumnInfo, FieldType, Name
+from tidelog.sim.checker import Findings
+from tidelog.sim.trace import Event
+from tidelog.workload.source import Contents, TableContents
+from tidelog_proto.binlog_pb2 import Binlog, BinlogType
+from tidelog_proto.transport_pb2 import WriteBatch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> None:
+    quiet()
+
+
+def test_each_bug_has_one_schedule_that_finds_a_kind_that_counts() -> None:
+    assert [bug.name for bug in BUGS] == [schedule.bug for schedule in SCHEDULES]
+    assert {schedule.finds for schedule in SCHEDULES} <= set(KINDS)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_edits_fit(bug: Bug) -> None:
+    for edit in bug.edits:
+        assert (ROOT / edit.path).read_text().count(edit.old) == 1, edit.path
+
+
+def test_a_watcher_that_does_nothing_changes_nothing() -> None:
+    directed = play(4, prepare=lambda cluster: Director(cluster, ()))
+    assert directed.digest == play(4).digest
+
+
+def test_a_step_whose_event_does_not_come_is_told() -> None:
+    directors: list[Director] = []
+    never = (Step(When("pump-1", "write", "backwards"), ()),) * 2
+
+    def prepare(cluster: Cluster) -> None:
+        directors.append(Director(cluster, never))
+
+    assert play(1, plan=calm(1, transactions=5), prepare=prepare).findings.clean
+    assert directors[0].left == 2
+
+
+def test_steps_are_taken_in_order_at_each_nth_event() -> None:
+    done: list[str] = []
+
+    class Note(director.Action):
+        def __init__(self, what: str) -> None:
+            self.what = what
+
+        def perform(self, cluster: Cluster) -> None:
+            done.append(f"{self.what} at {cluster.workload.counts.started}")
+
+    ack = When("workload", "answered", ".write", binlog="Prewrite")
+    steps = (Step(ack, (Note("a"),), nth=3, times=2), Step(ack, (Note("b"),)))
+    plan = calm(1, transactions=9, clients=1)
+    play(1, plan=plan, prepare=lambda cluster: Director(cluster, steps))
+    assert done == ["a at 3", "a at 6", "b at 7"]
+
+
+def test_an_event_fits_by_what_its_message_carries() -> None:
+    commit = Binlog(tp=BinlogType.Commit, start_ts=1, commit_ts=2).SerializeToString()
+    batch = WriteBatch(payloads=[b"", commit]).SerializeToString()
+    event = Event("w", "request", "tidelog.c.pump.pump-1.write 9", batch)
+    assert When("w", "request", ".pump-1.write", binlog="Commit").fits(event)
+    assert When("", "request").fits(event)
+    assert not When("w", "request", ".pump-1.write", binlog="Prewrite").fits(event)
+    assert not When("w", "request", ".pump-2.write").fits(event)
+    assert not When("other", "request").fits(event)
+
+
+def _kinds(wanted: list[Row], found: list[Row] | None) -> list[str]:
+    column = ColumnInfo(1, Name("v", "v"), 0, FieldType(Tp=T_VARCHAR))
+    findings = Findings()
+    source = Contents(1, [TableContents("db", "t", [column], wanted)])
+    name_differences(findings, source, lambda db, table: found)
+    return [kind for kind, lines in findings.kinds().items() for _ in lines]
+
+
+def test_the_contents_tell_a_loss_from_a_duplicate_and_from_the_rest() -> None:
+    a: Row = {"v": "a"}
+    b: Row = {"v": "b"}
+    c: Row = {"v": "c"}
+    assert _kinds([a, b], [b, a]) == []
+    assert _kinds([a, b, b], [b]) == ["loss"]
+    assert _kinds([a, b], [a, b, b]) == ["duplicate"]
+    assert _kinds([a, b], [b, b]) == ["loss", "duplicate"]
+    # Another value, or a row that should be gone: it can be either's consequence.
+    assert _kinds([a, b], [a, c]) == ["other"]
+    assert _kinds([a], [a, c]) == ["other"]
+    assert _kinds([a], None) == ["other"]
+    assert _kinds([a], [{"w": "a"}]) == ["other"]
