@@ -79,7 +79,7 @@ class Bench:
             if self._wants("pump"):
                 self._say("pump")
                 self.figures += await pump.measure(
-                    self._directory / "pump", self.limits, 5 * self._share, self._profile
+                    self._directory / "pump", self.limits, 3 * self._share, self._profile
                 )
             if self._wants("backlog"):
                 self._say("backlog")

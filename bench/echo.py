@@ -1,7 +1,8 @@
 """The server of the RPC limits, a process of its own as a Pump is: `python -m bench.echo URL`.
 
-Answers every NATS request on SUBJECT and every gRPC call of METHOD with what it got, and prints
-the gRPC port when both are served. Ends when its input ends.
+Answers every NATS request on SUBJECT and every gRPC call of METHOD with the first ANSWER bytes of
+what it got (a Pump's ack is short, too), and prints the gRPC port when both are served. Ends when
+its input ends.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from nats.aio.msg import Msg
 SUBJECT = "bench.echo"
 SERVICE, NAME = "bench.Echo", "Call"
 METHOD = f"/{SERVICE}/{NAME}"
+ANSWER = 256
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 async def _echo(request: bytes, context: Context) -> bytes:
-    return request
+    return request[:ANSWER]
 
 
 async def main(url: str) -> None:
     client = await nats.connect(url)
 
     async def answer(message: Msg) -> None:
-        await client.publish(message.reply, message.data)
+        await client.publish(message.reply, message.data[:ANSWER])
 
     await client.subscribe(SUBJECT, cb=answer)
     await client.flush()

@@ -93,7 +93,7 @@ class Watcher:
 
 def floor(limits: Mapping[str, Limit]) -> Limit:
     """The steps of the way one after another: the pull's answer, the batch, the row."""
-    steps = [limits[key].spread for key in ("nats-1", "batch-2", "replace-single")]
+    steps = [limits[key].spread for key in ("nats-1-256", "batch-2", "replace-single")]
     total = sum(step.p50_ms for step in steps if step is not None)
     return Limit("pull answer + batch of 2 + REPLACE of one row, p50", total, "ms")
 

@@ -27,6 +27,8 @@ from bench.figure import Limit, spread
 from bench.load import closed_loop, timed
 
 MESSAGE = 256
+LARGER = (4 << 10, 64 << 10)
+FLIGHTS = (1, 64, 256)
 BATCH = 500
 SEGMENT = 64 << 20
 
@@ -80,31 +82,33 @@ def echo_server(url: str) -> Iterator[int]:
 
 
 async def rpc(url: str, seconds: float) -> dict[str, Limit]:
-    """nats-py request/reply and grpc.aio unary calls of 256 B against another process."""
-    body = os.urandom(MESSAGE)
+    """nats-py request/reply and grpc.aio unary calls against another process: `nats-FLIGHT-BYTES`
+    and `grpc-FLIGHT-BYTES`."""
     found: dict[str, Limit] = {}
     with echo_server(url) as port:
         client = await nats.connect(url)
-        for flight in (1, 64):
-            load = await closed_loop(
-                flight, seconds, timed(lambda: client.request(echo.SUBJECT, body, timeout=5))
-            )
-            found[f"nats-{flight}"] = Limit(
-                f"nats-py request/reply, {flight} in flight", load.rate, "calls/s", load.spread
-            )
-        await client.close()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call = channel.unary_unary(echo.METHOD, None, None)
-            for flight in (1, 64):
-                load = await closed_loop(flight, seconds, timed(lambda: _call(call, body)))
-                found[f"grpc-{flight}"] = Limit(
-                    f"grpc.aio unary echo, {flight} in flight", load.rate, "calls/s", load.spread
-                )
+            unary = channel.unary_unary(echo.METHOD, None, None)
+
+            async def by_nats(body: bytes) -> None:
+                await client.request(echo.SUBJECT, body, timeout=5)
+
+            async def by_grpc(body: bytes) -> None:
+                await unary(body)
+
+            for size, flight in [(MESSAGE, f) for f in FLIGHTS] + [(s, 64) for s in LARGER]:
+                body = os.urandom(size)
+                of = f"{flight} in flight" + (f", {size >> 10} KiB" if size != MESSAGE else "")
+                for key, name, call in (
+                    ("nats", "nats-py request/reply", by_nats),
+                    ("grpc", "grpc.aio unary echo", by_grpc),
+                ):
+                    load = await closed_loop(flight, seconds, timed(partial(call, body)))
+                    found[f"{key}-{flight}-{size}"] = Limit(
+                        f"{name}, {of}", load.rate, "calls/s", load.spread
+                    )
+        await client.close()
     return found
-
-
-async def _call(call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes], body: bytes) -> None:
-    await call(body)
 
 
 async def jetstream(url: str, seconds: float) -> dict[str, Limit]:
