@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import structlog
 from crc32c import crc32c
 
 from tidelog import record
-from tidelog.errors import Corrupt, Purged
+from tidelog.errors import Corrupt, InvariantBroken, Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Buffer, Disk, File
+from tidelog.timestamps import TS_MAX
 from tidelog_pump.index import Pointer
 from tidelog_pump.payload import classify
 
@@ -58,6 +59,17 @@ class _Synced(NamedTuple):
 _UNKNOWN = _Synced(0, 0, None)
 
 
+class ClosedSegment(NamedTuple):
+    """A segment that takes no more records: its number, the largest timestamp in it, its bytes.
+
+    TS_MAX where the footer can't be read: it is then kept until somebody looks at it.
+    """
+
+    fid: int
+    max_ts: int
+    bytes: int
+
+
 def name(fid: int) -> str:
     return f"{DIRECTORY}/{fid:06d}.vlog"
 
@@ -71,6 +83,7 @@ class Segments:
         self._sync = sync
         self._files: dict[int, File] = {}
         self._fids: list[int] = []
+        self._footers: dict[int, int] = {}
         self._max_ts = 0
         self._hint: File | None = None
         self.truncated_bytes = 0
@@ -119,7 +132,7 @@ class Segments:
         for file in [*self._files.values(), self._hint]:
             if file is not None:
                 file.close()
-        self._files, self._hint = {}, None
+        self._files, self._footers, self._hint = {}, {}, None
 
     def _read_hint(self) -> _Synced:
         """What is surely synced; zeros when unknown."""
@@ -208,22 +221,46 @@ class Segments:
         hit("pump.segments.between_rotation")
         await self._create(fid + 1)
 
+    def closed(self) -> list[ClosedSegment]:
+        """All segments but the last, oldest first."""
+        found = []
+        for fid in self._fids[:-1]:
+            if fid not in self._footers:
+                max_ts = self._footer(fid)
+                self._footers[fid] = TS_MAX if max_ts is None else max_ts
+            found.append(ClosedSegment(fid, self._footers[fid], self._files[fid].size))
+        return found
+
+    async def remove(self, fids: Iterable[int]) -> None:
+        """Delete closed segments, durably; oldest first, so that a crash leaves the newer ones.
+        Whoever still reads one gets Purged. Numbers that are gone already are no error."""
+        going = sorted({*fids} & {*self._fids})
+        if self._fids and self._fids[-1] in going:
+            raise InvariantBroken(f"{name(self._fids[-1])} is being written, it can't be removed")
+        for fid in going:
+            await self._disk.remove(name(fid))
+            self._fids.remove(fid)
+            self._footers.pop(fid, None)
+            self._files.pop(fid).close()
+        if going:
+            await self._disk.sync_dir(DIRECTORY)
+
+    def _file(self, fid: int) -> File:
+        file = self._files.get(fid)
+        if file is None:
+            raise Purged(f"{name(fid)} is no longer stored")
+        return file
+
     def read(self, pointer: Pointer, start: int, length: int) -> bytes:
         """`length` bytes from `start` after the header, unchecked. Raises Purged, Corrupt."""
-        file = self._files.get(pointer.fid)
-        if file is None:
-            raise Purged(f"{name(pointer.fid)} is no longer stored")
-        data = file.read(pointer.offset + record.HEADER_BYTES + start, length)
+        data = self._file(pointer.fid).read(pointer.offset + record.HEADER_BYTES + start, length)
         if len(data) != length:
             raise self._corrupt(pointer, "the file ends within the record")
         return data
 
     def window(self, pointer: Pointer, length: int) -> bytes:
         """Up to `length` raw bytes from a record on, framing included. Raises Purged."""
-        file = self._files.get(pointer.fid)
-        if file is None:
-            raise Purged(f"{name(pointer.fid)} is no longer stored")
-        return file.read(pointer.offset, length)
+        return self._file(pointer.fid).read(pointer.offset, length)
 
     def header(self, pointer: Pointer) -> record.Header:
         """Raises Purged, Corrupt."""
@@ -245,7 +282,8 @@ class Segments:
         return Corrupt(f"{name(pointer.fid)} at offset {pointer.offset}: {what}")
 
     async def scan(self, pointer: Pointer) -> AsyncIterator[Records]:
-        """Records from `pointer` on to the end, a MiB or one record at a time. Raises Corrupt."""
+        """Records from `pointer` on to the end, a MiB or one record at a time. The list of files is
+        taken once, at the beginning. Raises Corrupt, and Purged if one is removed meanwhile."""
         for fid in [fid for fid in self._fids if fid >= pointer.fid]:
             begin = pointer.offset if fid == pointer.fid else 0
             good, bad = begin, ""
@@ -260,9 +298,9 @@ class Segments:
 
     def _walk(self, fid: int, begin: int) -> Iterator[_Step]:
         """One segment from offset `begin` on, READ_BYTES or one record a step."""
-        file, at, wanted = self._files[fid], begin, READ_BYTES
-        while at < file.size:
-            data = file.read(at, wanted)
+        at, wanted = begin, READ_BYTES
+        while at < self._file(fid).size:
+            data = self._file(fid).read(at, wanted)
             found = record.split(data, at)
             at += found.consumed
             yield _Step(found.records, at, found.bad)

@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from tests.unit.pump.rig import commit, prewrite
 from tidelog import record
-from tidelog.errors import Corrupt
+from tidelog.errors import Corrupt, InvariantBroken, Purged
 from tidelog.real.disk import RealDisk
 from tidelog_pump import index
 from tidelog_pump.index import Pointer
@@ -216,6 +216,39 @@ def count_reads(segments: Segments) -> list[int]:
 
     segments._walk = watched  # type: ignore[method-assign]
     return reads
+
+
+def test_closed_segments_are_listed_and_removed_for_good(tmp_path: Path) -> None:
+    async def main() -> None:
+        segments = await opened(tmp_path, 1000)
+        pointers = [(await append(segments, p, max_ts=n))[0] for n, p in enumerate(PAYLOADS)]
+        closed = segments.closed()
+        assert [c.fid for c in closed] == segments.fids[:-1]
+        for fid, max_ts, size in closed:
+            assert max_ts == max(n for n, p in enumerate(pointers) if p.fid == fid)
+            assert size == (tmp_path / name(fid)).stat().st_size
+        scanning = segments.scan(START)
+        await anext(scanning)
+        with pytest.raises(InvariantBroken):
+            await segments.remove([segments.fids[-1]])
+        await segments.remove([0, 2, 77])
+        await segments.remove([0])
+        assert segments.fids[:2] == [1, 3]
+        with pytest.raises(Purged):
+            [step async for step in scanning]
+        with pytest.raises(Purged):
+            segments.payload(pointers[0])
+        kept = [
+            (p, pointer)
+            for p, pointer in zip(PAYLOADS, pointers, strict=True)
+            if pointer.fid not in (0, 2)
+        ]
+        for again in (segments, await opened(tmp_path, 1000)):
+            assert await contents(again, again.start) == [p for p, _ in kept]
+            assert [again.payload(pointer) for _, pointer in kept] == [p for p, _ in kept]
+            assert again.closed() == [c for c in closed if c.fid not in (0, 2)]
+
+    asyncio.run(main())
 
 
 def test_damage_in_an_older_segment_stops_scan_and_read(tmp_path: Path) -> None:
