@@ -85,6 +85,7 @@ class Segments:
         self._fids: list[int] = []
         self._footers: dict[int, int] = {}
         self._max_ts = 0
+        self._readable = Pointer(0, 0)
         self._hint: File | None = None
         self.truncated_bytes = 0
 
@@ -98,6 +99,12 @@ class Segments:
         """Where the next record goes."""
         last = self._fids[-1]
         return Pointer(last, self._files[last].size)
+
+    @property
+    def readable(self) -> Pointer:
+        """Where the records end that are written and synced. `end` may be beyond it meanwhile: an
+        append grows the file before its sync, and only synced records are readable (I1)."""
+        return self._readable
 
     @property
     def start(self) -> Pointer:
@@ -172,7 +179,7 @@ class Segments:
         good, bad = 0, ""
         if known.max_ts is not None:
             good, self._max_ts = synced, known.max_ts
-        for step in self._walk(fid, good):
+        for step in self._walk(fid, good, file.size):
             await asyncio.sleep(0)
             good, bad = step.end, step.bad
             for _, payload in step.records:
@@ -187,6 +194,7 @@ class Segments:
             log.warning("cut a torn tail", segment=name(fid), offset=good, bytes=file.size - good)
             await file.truncate(good)
         await file.sync()
+        self._readable = Pointer(fid, good)
         await self._disk.sync_dir(DIRECTORY)
         self._write_hint()
 
@@ -196,6 +204,7 @@ class Segments:
         self._files[fid] = file
         self._fids.append(fid)
         self._max_ts = 0
+        self._readable = Pointer(fid, 0)
         self._write_hint()
 
     async def append(self, chunks: Sequence[Buffer], max_ts: int) -> Pointer:
@@ -207,6 +216,7 @@ class Segments:
         hit("pump.segments.before_append")
         offset = await self._files[fid].append(chunks, sync=self._sync)
         hit("pump.segments.after_sync")
+        self._readable = self.end
         self._max_ts = max(self._max_ts, max_ts)
         if self._sync:
             self._write_hint()
@@ -281,26 +291,29 @@ class Segments:
     def _corrupt(self, pointer: Pointer, what: str) -> Corrupt:
         return Corrupt(f"{name(pointer.fid)} at offset {pointer.offset}: {what}")
 
-    async def scan(self, pointer: Pointer) -> AsyncIterator[Records]:
-        """Records from `pointer` on to the end, a MiB or one record at a time. The list of files is
+    async def scan(self, pointer: Pointer, until: Pointer | None = None) -> AsyncIterator[Records]:
+        """Records from `pointer` on to `until`, where a record begins, or to the end; a MiB or one
+        record at a time. Beside a writer `until` is `readable` at the latest. The list of files is
         taken once, at the beginning. Raises Corrupt, and Purged if one is removed meanwhile."""
-        for fid in [fid for fid in self._fids if fid >= pointer.fid]:
+        stop = until or self.end
+        for fid in [fid for fid in self._fids if pointer.fid <= fid <= stop.fid]:
             begin = pointer.offset if fid == pointer.fid else 0
+            size = stop.offset if fid == stop.fid else self._file(fid).size
             good, bad = begin, ""
-            for step in self._walk(fid, begin):
+            for step in self._walk(fid, begin, size):
                 good, bad = step.end, step.bad
                 if step.records:
                     yield [(Pointer(fid, offset), payload) for offset, payload in step.records]
-            rest = self._files[fid].size - good
+            rest = size - good
             closed = rest == record.FOOTER_BYTES and self._footer(fid) is not None
             if rest and not closed:
                 raise self._corrupt(Pointer(fid, good), bad or "the record is cut off")
 
-    def _walk(self, fid: int, begin: int) -> Iterator[_Step]:
-        """One segment from offset `begin` on, READ_BYTES or one record a step."""
+    def _walk(self, fid: int, begin: int, size: int) -> Iterator[_Step]:
+        """One segment from offset `begin` up to `size`, READ_BYTES or one record a step."""
         at, wanted = begin, READ_BYTES
-        while at < self._file(fid).size:
-            data = self._file(fid).read(at, wanted)
+        while at < size:
+            data = self._file(fid).read(at, min(wanted, size - at))
             found = record.split(data, at)
             at += found.consumed
             yield _Step(found.records, at, found.bad)

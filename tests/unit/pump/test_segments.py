@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from tests.unit.pump.rig import commit, prewrite
-from tidelog import record
+from tidelog import failpoints, record
 from tidelog.errors import Corrupt, InvariantBroken, Purged
 from tidelog.real.disk import RealDisk
 from tidelog_pump import index
@@ -209,8 +209,8 @@ def count_reads(segments: Segments) -> list[int]:
     reads: list[int] = []
     walk = segments._walk
 
-    def watched(fid: int, begin: int) -> Iterator[_Step]:
-        for step in walk(fid, begin):
+    def watched(fid: int, begin: int, size: int) -> Iterator[_Step]:
+        for step in walk(fid, begin, size):
             reads.append(step.end)
             yield step
 
@@ -274,3 +274,30 @@ def test_pointers_are_twelve_bytes_and_in_order() -> None:
     pointers = [Pointer(0, 5), Pointer(0, 1 << 40), Pointer(1, 0)]
     assert [len(index.pack_pointer(p)) for p in pointers] == [12, 12, 12]
     assert [index.unpack_pointer(index.pack_pointer(p)) for p in pointers] == sorted(pointers)
+
+
+def test_what_an_append_has_written_and_not_synced_is_not_readable(tmp_path: Path) -> None:
+    """A file grows before its sync; a scan beside the writer ends where `readable` was."""
+
+    async def main() -> None:
+        segments = await opened(tmp_path, 1000)
+        for payload in PAYLOADS[:5]:
+            await append(segments, payload)
+        before, seen = segments.readable, Pointer(0, 0)
+        assert before == segments.end
+
+        def look() -> None:
+            nonlocal seen
+            seen = segments.readable
+            failpoints.disarm_all()
+
+        failpoints.arm("pump.segments.after_sync", look)
+        await append(segments, PAYLOADS[5])
+        assert seen in (before, Pointer(before.fid + 1, 0))
+        assert segments.readable == segments.end > before
+        found = [bytes(p) async for step in segments.scan(START, before) for _, p in step]
+        assert found == PAYLOADS[:5]
+        again = await opened(tmp_path, 1000)
+        assert again.readable == again.end
+
+    asyncio.run(main())
