@@ -3,7 +3,7 @@
 its *schedule* leads a calm cluster into the moment that the bug makes unsafe; on ten seeds it has
 to catch the bug, and to be clean without it;
 the *hunt* plays random histories, which know nothing of the bug, until one catches it; the smallest
-such seed is recorded in caught.json.
+such seed is recorded in caught.json. (A bug may be left out of it, where bugs.py says why.)
 
 With `--replay`, which CI does, each schedule is played on its one seed. Both end with
 `N of M planted bugs caught`.
@@ -80,13 +80,15 @@ def search(names: list[str]) -> int:
     caught = 0
     for bug in chosen:
         does, is_clean = _robustness(bug)
-        found = _hunted(bug)
-        if found["seed"] is None:
-            record.pop(bug.name, None)
-        else:
+        if is_clean < len(SEEDS):
+            print(row("NOT CLEAN", bug.name, "", f"{is_clean} of {len(SEEDS)} clean", "not hunted"))
+            continue
+        found = _hunted(bug) if bug.hunted else None
+        record.pop(bug.name, None)
+        if found is not None and found["seed"] is not None:
             record[bug.name] = {"seed": found["seed"], "found": found["found"]}
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-        both = does >= ENOUGH and is_clean == len(SEEDS) and found["seed"] is not None
+        both = does >= ENOUGH and (found is None or found["seed"] is not None)
         caught += both
         print(
             row(
@@ -138,7 +140,9 @@ def _unclean(seed: int) -> bool:
     return told["seed"] is not None or bool(told["unclear"])
 
 
-def _said(found: Told) -> str:
+def _said(found: Told | None) -> str:
+    if found is None:
+        return "not hunted"
     what = "nothing" if found["seed"] is None else f"seed {found['seed']}: "
     passed = f", {found['unclear']} unclear" if found["unclear"] else ""
     return (

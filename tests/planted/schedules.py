@@ -25,6 +25,7 @@ from tests.simulation.plan import Plan
 from tidelog.sim.disk import DiskFaults
 from tidelog.sim.downstream import DatabaseFaults
 from tidelog.sim.faults import NetFaults
+from tidelog_registry.members import COPY as MEMBERS_COPY
 
 NEVER_S = 1e6
 
@@ -206,7 +207,7 @@ SCHEDULES = (
                 (
                     PowerLoss("pump-2"),
                     LoseMembership(),
-                    LoseFile("registry", "members.json"),
+                    LoseFile("registry", MEMBERS_COPY),
                     PowerLoss("registry", back_s=0.1),
                     PowerLoss("drainer", back_s=0.1),
                 ),
