@@ -39,6 +39,10 @@ READY_POLL_S = 0.05
 REGISTRY = "tidelog_registry"
 
 
+KEPT_FREE = {"storage.stop-write-at-available-space": "1 gib"}
+"""All services of one machine share its disk with whatever else is there."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """What `tidelog up` was asked for."""
 
@@ -79,7 +83,10 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
     feed = {"feed": options.feed}
     return [
         service("registry", REGISTRY, oracle=options.oracle),
-        *(service(p.node, "tidelog_pump", oracle=options.oracle, grpc_addr=p.grpc) for p in pumps),
+        *(
+            service(p.node, "tidelog_pump", oracle=options.oracle, grpc_addr=p.grpc, **KEPT_FREE)
+            for p in pumps
+        ),
         service(
             "drainer",
             "tidelog_drainer",
@@ -93,7 +100,7 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
 
 
 def to_toml(config: dict[str, Any]) -> str:
-    """Flat TOML; JSON's strings, numbers and booleans are TOML's."""
+    """Flat TOML with dotted keys; JSON's strings, numbers and booleans are TOML's."""
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())
 
 

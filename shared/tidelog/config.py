@@ -7,7 +7,8 @@
 
 `gc-days` is then a key of the file named by `--config` (or TIDELOG_CONFIG), the variable
 TIDELOG_PUMP_GC_DAYS (before TIDELOG_GC_DAYS), and the flag `--gc-days`. A nested struct is a table
-of the file; its keys are joined by `-` elsewhere. An empty variable counts as not set.
+of the file; its keys are joined by `-` elsewhere; in the file `_` may stand for `-`. An empty
+variable counts as not set. `unused` names keys of the original that have no meaning here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -49,6 +50,9 @@ class Secret:
 
 class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What every service has; each adds its own keys in its `config.py`."""
+
+    unused: ClassVar[Mapping[str, str]] = {}
+    """Keys (or whole tables, `a.b`) of the original without a meaning here -> what to do."""
 
     node_id: str = ""
     cluster: str = "default"
@@ -102,20 +106,21 @@ def _keys(cls: type[msgspec.Struct], path: tuple[str, ...], table: tuple[str, ..
 def load(cls: type[C], section: str, argv: Sequence[str], environ: Mapping[str, str]) -> C:
     """The configuration. Raises ConfigError (unknown key, wrong type), HelpRequested."""
     keys = _keys(cls, (), ())
+    unused: Mapping[str, str] = getattr(cls, "unused", {})
     flags = dict(_flags(keys, section, argv, cls))
     values: dict[tuple[str, ...], Any] = {}
     path = flags.pop("config", environ.get("TIDELOG_CONFIG", ""))
     if path:
-        for name, raw in _file(keys, path):
+        for name, raw in _file(keys, path, unused):
             values[keys[name].path] = _convert(keys[name], f"{name} in {path}", raw, strict=True)
-    for name, variable, text in _environment(keys, section, environ):
+    for name, variable, text in _environment(keys, section, environ, unused):
         values[keys[name].path] = _convert(keys[name], variable, _from_text(keys[name], text))
     for name, text in flags.items():
         values[keys[name].path] = _convert(keys[name], f"--{name}", _from_text(keys[name], text))
     return _build(cls, (), values)
 
 
-def _file(keys: _Fields, path: str) -> Iterator[tuple[str, Any]]:
+def _file(keys: _Fields, path: str, unused: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -125,19 +130,20 @@ def _file(keys: _Fields, path: str) -> Iterator[tuple[str, Any]]:
 
     def walk(content: dict[str, Any], at: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
         for name, value in content.items():
-            here = (*at, name)
+            here = (*at, name.replace("_", "-"))
             if here in tables and isinstance(value, dict):
                 yield from walk(value, here)
             elif here in by_table:
                 yield by_table[here], value
             else:
-                raise _unknown(".".join(here), [".".join(t) for t in by_table], f"in {path}")
+                dotted, known = ".".join(here), [".".join(t) for t in by_table]
+                raise _unknown(dotted, known, f"in {path}", unused.get(dotted, ""))
 
     yield from walk(document, ())
 
 
 def _environment(
-    keys: _Fields, section: str, environ: Mapping[str, str]
+    keys: _Fields, section: str, environ: Mapping[str, str], unused: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     """Known variables, general ones first. Variables of other services are theirs."""
     by_variable = {name.upper().replace("-", "_"): name for name in keys}
@@ -153,8 +159,9 @@ def _environment(
         elif mine != rest and mine in by_variable:
             own.append((by_variable[mine], variable, environ[variable]))
         elif mine != rest or not rest.lower().startswith(tuple(f"{s}_" for s in SECTIONS)):
-            prefix = variable.removesuffix(mine)
-            raise _unknown(variable, [prefix + known for known in by_variable], "as a variable")
+            known = [variable.removesuffix(mine) + name for name in by_variable]
+            hint = _plain(unused).get(mine.lower().replace("_", "-"), "")
+            raise _unknown(variable, known, "as a variable", hint)
     yield from general
     yield from own
 
@@ -169,7 +176,8 @@ def _flags(
             raise HelpRequested(usage(cls, section))
         name = flag.removeprefix("--")
         if not flag.startswith("--") or (name != "config" and name not in keys):
-            raise _unknown(flag, ["--config", *(f"--{known}" for known in keys)], "as a flag")
+            hint = _plain(getattr(cls, "unused", {})).get(name, "")
+            raise _unknown(flag, ["--config", *(f"--{known}" for known in keys)], "as a flag", hint)
         if not equals:
             if name in keys and keys[name].type is bool:
                 text = rest.pop(0) if rest and rest[0] in ("true", "false") else "true"
@@ -180,7 +188,17 @@ def _flags(
         yield name, text
 
 
-def _unknown(name: str, known: Sequence[str], where: str) -> ConfigError:
+def _plain(unused: Mapping[str, str]) -> dict[str, str]:
+    """By the names that flags have."""
+    return {name.replace(".", "-"): hint for name, hint in unused.items()}
+
+
+def _unknown(name: str, known: Sequence[str], where: str, instead: str) -> ConfigError:
+    """`instead`: what to do, if the original has the key."""
+    if instead:
+        return ConfigError(
+            f"key {name} {where} is the original's, without a meaning here", hint=instead
+        )
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     hint = f"the nearest known one is {near[0]}" if near else ""
     return ConfigError(f"unknown key {name} {where}", hint=hint)

@@ -84,6 +84,9 @@ class Disk(Protocol):
     async def remove(self, path: str) -> None: ...
     async def sync_dir(self, path: str) -> None: ...
     def free_bytes(self) -> int: ...
+    def capacity_bytes(self) -> int:
+        """Of the file system, used or not."""
+
     def lock(self, path: str) -> Lock:
         """Exclusive for this process. Raises ForeignDirectory if another holds it."""
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import msgspec
 
 from tidelog.config import ServiceConfig
 from tidelog.errors import ConfigError
@@ -32,25 +35,87 @@ def parse_retention(value: str | int) -> float:
     return seconds
 
 
+_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
+AUTO = "auto"
+KEPT_FREE = 10 << 30
+"""`stop-write-at-available-space` by default, on a disk ten times as large."""
+
+
+def parse_size(value: str | int) -> int:
+    """Bytes: a number, or one with a unit, "10 gib" (1024s) or "10 gb" (1000s). Raises
+    ConfigError."""
+    match = _SIZE.fullmatch(str(value).strip())
+    if match is None or not str(value).isascii():
+        raise ConfigError(f"{value!r} is no size", hint='bytes, or as "10 gib", "500 MiB", "2 gb"')
+    number, prefix, binary, _ = match.groups()
+    base = 1024 if binary or not prefix else 1000
+    return int(float(number) * base ** ("kmgtp".index(prefix.lower()) + 1 if prefix else 0))
+
+
+class StorageConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """The table `[storage]`, as the original has it."""
+
+    sync_log: bool = True
+    """False: an ack promises nothing after a power loss."""
+    stop_write_at_available_space: str | int = AUTO
+    """Prewrites are refused below it; "auto" = 10 gib, or a tenth of a disk below 100 gib."""
+    slow_write_threshold: float = 1.0
+    """A write or sync of the log that takes longer is logged; seconds."""
+
+    def kept_free(self, capacity: int) -> int:
+        """Bytes below which Prewrites are refused, on a disk of `capacity`. Raises ConfigError."""
+        if self.stop_write_at_available_space == AUTO:
+            return min(KEPT_FREE, capacity // 10)
+        return parse_size(self.stop_write_at_available_space)
+
+
+_ROCKS = "remove it: the index is RocksDB, derived from the log, and sizes itself"
+_TLS = "remove it: the gRPC service speaks plain text; keep it on a private network or the socket"
+_PUSH = "remove it: nothing is pushed, let Prometheus scrape /metrics at http-addr"
+
+
 class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
-    """Sizes in bytes, times in seconds."""
+    """Sizes in bytes, times in seconds. Keys of the original keep its names and defaults."""
+
+    unused: ClassVar[Mapping[str, str]] = {
+        "addr": "gRPC listens on grpc-addr, HTTP on http-addr",
+        "pd-urls": "nats-url says where the cluster is, oracle who gives timestamps",
+        "log-file": "remove it: the log goes to stderr, redirect that",
+        "enable-debug": 'use log-level = "debug"',
+        "metrics-addr": _PUSH,
+        "metrics-interval": _PUSH,
+        "max-message-size": "remove it: messages up to 2 GiB are taken",
+        "fake-binlog-interval": "its name is gen-binlog-interval",
+        "security": _TLS,
+        "storage.kv-chan-cap": "remove it: what waits for the index is bounded in bytes",
+        "storage.kv": _ROCKS,
+        **{f"security.{key}": _TLS for key in ("ssl-ca", "ssl-cert", "ssl-key", "cert-allowed-cn")},
+    }
 
     oracle: Literal["embedded", "follow"] = "embedded"
     """Who vouches for timestamps (I9): the registry, or the binlogs themselves."""
     grpc_addr: str = ""
     """HOST:PORT of the gRPC service; empty = none."""
     socket: str = ""
-    """Path of the unix socket of the gRPC service (TiDB's binlog-socket); empty = none."""
+    """The gRPC service's unix socket (TiDB's binlog-socket), PATH or unix://PATH; empty = none."""
     advertise_addr: str = ""
     """The gRPC address others use; empty = the bound one."""
-    sync_log: bool = True
-    """False: an ack promises nothing after a power loss."""
     segment_bytes: int = 500 << 20
     txn_timeout_s: float = 600.0
     """From this age on an open Prewrite's verdict may be forced."""
     resolve_after_s: float = 1.0
     clock_skew_s: float = 60.0
-    fake_interval_s: float = 3.0
-    stop_write_at_available_space: int = 0
-    """Prewrites are refused below it; 0 = 10 GiB, or a tenth of what is free at start if less."""
-    heartbeat_s: float = 2.0
+    gen_binlog_interval: float = 3.0
+    """A fake binlog after so long without a write; none under `follow`."""
+    heartbeat_interval: float = 2.0
+    storage: StorageConfig = StorageConfig()
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("gen-binlog-interval", self.gen_binlog_interval),
+            ("heartbeat-interval", self.heartbeat_interval),
+            ("storage.slow-write-threshold", self.storage.slow_write_threshold),
+        ):
+            if not 0 < value < 86400:
+                raise ConfigError(f"{name} is {value}", hint="seconds, above 0 and below a day")
+        self.storage.kept_free(0)

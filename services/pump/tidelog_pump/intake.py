@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 class Intake:
     """One batch: `take` each payload, write `chunks`, then `placed`."""
 
-    def __init__(self, closed: ClosedStarts, state: str, *, disk_full: bool) -> None:
+    def __init__(self, closed: ClosedStarts, state: str, *, room: int) -> None:
         self.chunks: list[Buffer] = []
         self.size = 0
         self.max_ts = 0
@@ -48,7 +48,7 @@ class Intake:
         self.notes: list[Note] = []
         self._closed = closed
         self._state = state
-        self._disk_full = disk_full
+        self._room = room
         self._records: list[tuple[Facts, int]] = []
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Intake:
     def take(self, payload: Buffer, *, own: bool = False) -> TidelogError | None:
         """Why the payload is refused, or None. `own`: the Pump's, where a fake is allowed."""
         if not payload:
-            return self._refuses_prewrites()
+            return self._refuses_prewrites(0)
         try:
             facts = classify(payload)
         except Exception as error:  # noqa: BLE001 (one payload must not end the writer for all)
@@ -75,15 +75,15 @@ class Intake:
         self._store(facts)
         return None
 
-    def _refuses_prewrites(self) -> TidelogError | None:
+    def _refuses_prewrites(self, size: int) -> TidelogError | None:
         if self._state != ONLINE:
             return NotOnline(f"this Pump is {self._state}")
-        if self._disk_full:
+        if self.size + size > self._room:
             return DiskFull("too little space for Prewrites")
         return None
 
     def _prewrite(self, facts: Facts) -> TidelogError | None:
-        refusal = self._refuses_prewrites()
+        refusal = self._refuses_prewrites(len(facts.payload))
         if refusal is not None:
             return refusal
         if self._closed.get(facts.start_ts) is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
 LOSS = Counter("binlog_pump_loss_binlog_count", "Commits whose Prewrite this Pump does not hold")
 REFUSED = Counter("tidelog_pump_refused", "payloads not taken, by error class", ["error"])
 WRITTEN = Counter("tidelog_pump_written", "binlogs fdatasynced")
@@ -13,13 +15,24 @@ NOTED = Counter(
     "conflict, stray_rollback, refused_ts, feed_not_kept",
     ["what"],
 )
-BATCH_BYTES = Histogram(
+WRITE_SIZE = Histogram(
     "binlog_pump_storage_write_binlog_size",
-    "bytes of one write",
+    "bytes of one binlog, and of one write of many",
+    ["type"],
     buckets=[1 << n for n in range(8, 28, 2)],
 )
+BATCH_BYTES = WRITE_SIZE.labels("batch")
+WRITE_TIME = Histogram(
+    "binlog_pump_storage_write_binlog_duration_time",
+    "seconds of one write with its sync (batch)",
+    ["type"],
+    buckets=SECONDS,
+)
+WRITE_SECONDS = WRITE_TIME.labels("batch")
 MAX_COMMIT_TS = Gauge("binlog_pump_storage_max_commit_ts", "resolved_ts of this Pump")
-AVAILABLE = Gauge("binlog_pump_storage_storage_size_available_bytes", "free bytes of the data disk")
+STORAGE_SIZE = Gauge(
+    "binlog_pump_storage_storage_size_bytes", "capacity and available bytes of the disk", ["type"]
+)
 PULLED = Counter("tidelog_pump_pulled_transactions", "transactions sent to readers", ["way"])
 UNFORESEEN = Counter(
     "tidelog_pump_unforeseen", "requests refused because of a bug of ours, by edge", ["edge"]

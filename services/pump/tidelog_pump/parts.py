@@ -47,7 +47,9 @@ class Parts:
         self._ports = ports
         self._identity = Identity()
         disk = ports.disk
-        self._segments = Segments(disk, segment_bytes=config.segment_bytes, sync=config.sync_log)
+        self._segments = Segments(
+            disk, segment_bytes=config.segment_bytes, sync=config.storage.sync_log
+        )
         self.grpc_addresses = grpc_addresses(config)
         follow = config.oracle == "follow"
         self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
@@ -85,13 +87,14 @@ class Parts:
 
     def writer(self, sorter: SorterRef, indexer: IndexerRef) -> Writer:
         return Writer(
+            self._ports.clock,
             self._ports.disk,
             self._segments,
             self._store,
             sorter,
             indexer,
             cluster_id=self._config.cluster_id,
-            kept_free=self._config.stop_write_at_available_space,
+            storage=self._config.storage,
         )
 
     def resolver(self, sorter: SorterRef, writer: WriterRef) -> Resolver:
@@ -115,7 +118,7 @@ class Parts:
             sorter,
             writer,
             cluster_id=self._config.cluster_id,
-            interval_s=self._config.fake_interval_s,
+            interval_s=self._config.gen_binlog_interval,
         )
 
     def puller(self, sorter: SorterRef) -> Puller:
@@ -152,7 +155,7 @@ class Parts:
             announcer.describe,
             announcer.on_state,
             cluster_id=self._config.cluster_id,
-            heartbeat_s=self._config.heartbeat_s,
+            heartbeat_s=self._config.heartbeat_interval,
         )
 
 
@@ -173,4 +176,4 @@ def grpc_addresses(config: PumpConfig) -> list[str]:
     if config.grpc_addr and ":" not in config.grpc_addr:
         raise ConfigError(f"grpc-addr {config.grpc_addr!r}", hint="HOST:PORT")
     addresses = [config.grpc_addr] if config.grpc_addr else []
-    return addresses + ([f"unix:{config.socket}"] if config.socket else [])
+    return addresses + ([f"unix:{config.socket.removeprefix('unix://')}"] if config.socket else [])

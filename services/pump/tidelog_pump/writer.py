@@ -9,26 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import structlog
 
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import DiskFull, Fatal, ForeignCluster, InvariantBroken, IoFailed, TidelogError
 from tidelog.failpoints import hit
 from tidelog.messages import JOINING
-from tidelog.ports import Buffer, Disk, IndexStore
+from tidelog.ports import Buffer, Clock, Disk, IndexStore
 from tidelog_pump.answers import answers_first
 from tidelog_pump.closed import ClosedStarts
+from tidelog_pump.config import StorageConfig
 from tidelog_pump.index import Pointer, newest_transaction
 from tidelog_pump.indexer import IndexerMessage, Written
 from tidelog_pump.intake import Intake
-from tidelog_pump.metrics import AVAILABLE, BATCH_BYTES, NOTED, REFUSED, WRITTEN
+from tidelog_pump.metrics import BATCH_BYTES, NOTED, REFUSED, WRITE_SECONDS, WRITTEN
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import Entered, SorterMessage
+from tidelog_pump.space import POLL_S, Space
+
+log = structlog.get_logger()
 
 WRITE_BYTES = 16 << 20
 """Payloads of one write, unless a single one is larger."""
 GROUP_RECORDS = 128
 """See `group_records`."""
-DEFAULT_KEPT_FREE = 10 << 30
 
 Outcome = TidelogError | None
 
@@ -53,10 +57,11 @@ WriterMessage = Append | SetState
 
 
 class Writer(Actor[WriterMessage]):
-    tick_s = 1.0
+    tick_s = POLL_S
 
     def __init__(
         self,
+        clock: Clock,
         disk: Disk,
         segments: Segments,
         store: IndexStore,
@@ -64,18 +69,18 @@ class Writer(Actor[WriterMessage]):
         indexer: Ref[IndexerMessage],
         *,
         cluster_id: int,
-        kept_free: int,
+        storage: StorageConfig,
     ) -> None:
-        self._disk = disk
+        self._clock = clock
         self._segments = segments
         self._index = store
         self._closed: ClosedStarts
         self._sorter = sorter
         self._indexer = indexer
         self._cluster_id = cluster_id
-        self._kept_free = kept_free
         self._state = JOINING
-        self._disk_full = False
+        self._space = Space(disk, storage)
+        self._slow_s = storage.slow_write_threshold
 
     def weigh(self, message: WriterMessage) -> int:
         match message:
@@ -88,14 +93,10 @@ class Writer(Actor[WriterMessage]):
         # The indexer has read the log to its end, and nobody but us adds to it from now on.
         newest = newest_transaction(self._index.scan)
         self._closed = ClosedStarts(self._index.get, newest)
-        if self._kept_free == 0:
-            self._kept_free = min(DEFAULT_KEPT_FREE, self._disk.free_bytes() // 10)
-        await self.on_tick()
+        self._space.look()
 
     async def on_tick(self) -> None:
-        free = self._disk.free_bytes()
-        AVAILABLE.set(free)
-        self._disk_full = free < self._kept_free
+        self._space.look()
 
     async def on_batch(self, batch: list[WriterMessage]) -> None:
         group: list[Append] = []
@@ -120,7 +121,7 @@ class Writer(Actor[WriterMessage]):
     async def _write(self, group: list[Append]) -> None:
         if not group:
             return
-        intake = Intake(self._closed, self._state, disk_full=self._disk_full)
+        intake = Intake(self._closed, self._state, room=self._space.room)
         outcomes = [self._judge(message, intake) for message in group]
         for note in intake.notes:
             NOTED.labels(note.value).inc()
@@ -147,6 +148,7 @@ class Writer(Actor[WriterMessage]):
     async def _store(self, intake: Intake) -> Pointer:
         """Write and sync. Every failure is fatal: half of a batch may be anywhere, and only a start
         from the log knows."""
+        began = self._clock.monotonic()
         try:
             await self._segments.rotate(intake.size)
             written = await self._segments.append(intake.chunks, intake.max_ts)
@@ -156,8 +158,15 @@ class Writer(Actor[WriterMessage]):
             raise IoFailed(f"the segment could not be written: {error}") from error
         except Exception as error:
             raise InvariantBroken(f"writing failed unexpectedly: {error!r}") from error
-        BATCH_BYTES.observe(intake.size)
+        self._space.wrote(intake.size)
+        self._observe(intake, self._clock.monotonic() - began)
         return written
+
+    def _observe(self, intake: Intake, seconds: float) -> None:
+        BATCH_BYTES.observe(intake.size)
+        WRITE_SECONDS.observe(seconds)
+        if seconds > self._slow_s:
+            log.warning("a slow write", seconds=round(seconds, 3), bytes=intake.size)
 
     def _answer(self, group: list[Append], outcomes: list[list[Outcome]]) -> None:
         for message, outcome in zip(group, outcomes, strict=True):
@@ -170,8 +179,7 @@ class Writer(Actor[WriterMessage]):
         fid, offset = self._segments.end if self._segments.fids else (0, 0)
         return {
             "state": self._state,
-            "disk_full": self._disk_full,
-            "kept_free": self._kept_free,
+            **self._space.status(),
             "segment": fid,
             "offset": offset,
         }

@@ -236,6 +236,10 @@ class RealDisk:
         state = self._try("free space", lambda: os.statvfs(self.root))
         return state.f_bavail * state.f_frsize
 
+    def capacity_bytes(self) -> int:
+        state = self._try("capacity", lambda: os.statvfs(self.root))
+        return state.f_blocks * state.f_frsize
+
     def lock(self, path: str) -> Lock:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         fd = self._try(path, lambda: os.open(self.path(path), flags, FILE_MODE))

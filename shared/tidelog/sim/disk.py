@@ -231,6 +231,10 @@ class MountedDisk:
         disk = self._disk
         return 0 if disk.full else max(0, disk.faults.capacity - disk.used())
 
+    def capacity_bytes(self) -> int:
+        self._life.check()
+        return self._disk.faults.capacity
+
     def lock(self, path: str) -> Lock:
         self._life.check()
         path = _normal(path)

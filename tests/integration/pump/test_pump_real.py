@@ -25,7 +25,7 @@ from tidelog.real.clock import RealClock
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_proto.pump_pb2 import PullBinlogResp
-from tidelog_pump.config import PumpConfig
+from tidelog_pump.config import PumpConfig, StorageConfig
 
 SET = "set-a"
 
@@ -39,7 +39,7 @@ def config(directory: Path, cluster_id: int) -> PumpConfig:
         grpc_addr="127.0.0.1:0",
         socket=str(directory / "pump.sock"),
         segment_bytes=4 << 20,
-        stop_write_at_available_space=1,
+        storage=StorageConfig(stop_write_at_available_space=1),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tidelog.config import load
 from tidelog.errors import ConfigError
-from tidelog_pump.config import parse_retention
+from tidelog_pump.config import PumpConfig, parse_retention, parse_size
+from tidelog_pump.parts import grpc_addresses
 
 
 @pytest.mark.parametrize(
@@ -49,3 +53,77 @@ def test_nonsense_is_no_retention(value: str | int) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_retention(value)
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ("10 gib", 10 << 30),
+        ("10GiB", 10 << 30),
+        ("2 gb", 2_000_000_000),
+        ("1.5 KiB", 1536),
+        ("500k", 500_000),
+        (0, 0),
+        (1 << 40, 1 << 40),
+        ("7 B", 7),
+    ],
+)
+def test_sizes_have_units(value: str | int, size: int) -> None:
+    assert parse_size(value) == size
+
+
+@pytest.mark.parametrize("value", ["", "gib", "-1", -1, "10 gibs", "1 0 gib", "10 xb", "٣"])
+def test_nonsense_is_no_size(value: str | int) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_size(value)
+    assert raised.value.hint
+
+
+def test_the_defaults_are_the_originals() -> None:
+    config = load(PumpConfig, "pump", [], {})
+    assert (config.heartbeat_interval, config.gen_binlog_interval) == (2.0, 3.0)
+    storage = config.storage
+    assert (storage.sync_log, storage.slow_write_threshold) == (True, 1.0)
+    assert storage.kept_free(1 << 40) == 10 << 30
+    assert storage.kept_free(20 << 30) == 2 << 30
+
+
+def test_a_file_of_the_original_is_read_where_it_means_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text(
+        'advertise-addr = "pump-1:8250"\ndata-dir = "data.pump"\nheartbeat-interval = 3\n'
+        'gen-binlog-interval = 5\nsocket = "unix:///run/pump.sock"\n'
+        "[storage]\nsync-log = false\nslow_write_threshold = 2.5\n"
+        'stop-write-at-available-space = "20 gib"\n'
+    )
+    config = load(PumpConfig, "pump", ["--config", str(file)], {})
+    assert (config.heartbeat_interval, config.gen_binlog_interval) == (3.0, 5.0)
+    assert not config.storage.sync_log
+    assert config.storage.slow_write_threshold == 2.5
+    assert config.storage.kept_free(1 << 40) == 20 << 30
+    assert grpc_addresses(config) == ["unix:/run/pump.sock"]
+    again = load(PumpConfig, "pump", ["--storage-stop-write-at-available-space", "1048576"], {})
+    assert again.storage.kept_free(1 << 40) == 1 << 20
+
+
+@pytest.mark.parametrize("key", sorted(PumpConfig.unused))
+def test_a_key_without_a_meaning_here_says_so_and_what_to_do(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text(f"{key} = 1\n")
+    named = key.partition(".")[0]
+    with pytest.raises(ConfigError, match=f"{named}.*without a meaning here") as raised:
+        load(PumpConfig, "pump", ["--config", str(file)], {})
+    assert raised.value.hint == PumpConfig.unused[key]
+    flat = key.replace(".", "-")
+    with pytest.raises(ConfigError, match="without a meaning here"):
+        load(PumpConfig, "pump", [f"--{flat}=1"], {})
+    with pytest.raises(ConfigError, match="without a meaning here"):
+        load(PumpConfig, "pump", [], {f"TIDELOG_PUMP_{flat.upper().replace('-', '_')}": "1"})
+
+
+def test_values_out_of_range_are_named(tmp_path: Path) -> None:
+    for flag in ("--gen-binlog-interval=0", "--heartbeat-interval=-1"):
+        with pytest.raises(ConfigError, match=flag[2:].partition("=")[0]):
+            load(PumpConfig, "pump", [flag], {})
+    with pytest.raises(ConfigError, match="no size"):
+        load(PumpConfig, "pump", ["--storage-stop-write-at-available-space", "much"], {})

@@ -23,7 +23,9 @@ from tidelog.errors import DeadlineExceeded, ForeignCluster, ForeignDirectory, T
 from tidelog.messages import PAUSED, TxnStatusReply
 from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog
+from tidelog_pump.config import StorageConfig
 from tidelog_pump.service import build
+from tidelog_pump.space import POLL_S
 
 
 def test_a_committed_transaction_comes_back_as_a_commit_with_the_prewrites_rows() -> None:
@@ -77,7 +79,7 @@ def test_a_nudge_moves_an_idle_pump_and_a_far_timestamp_does_not() -> None:
 
 def test_under_embedded_only_the_oracle_moves_w() -> None:
     async def main(world: World) -> None:
-        config = msgspec.structs.replace(CONFIG, oracle="embedded", fake_interval_s=3600.0)
+        config = msgspec.structs.replace(CONFIG, oracle="embedded", gen_binlog_interval=3600.0)
         registry, client = await start(world, config)
         start_ts = registry.allocate()
         await client.done(prewrite(start_ts))
@@ -247,15 +249,28 @@ def test_what_is_refused_says_why() -> None:
 
 def test_a_full_disk_refuses_prewrites_only() -> None:
     async def main(world: World) -> None:
-        config = msgspec.structs.replace(CONFIG, stop_write_at_available_space=1 << 30)
+        storage = StorageConfig(stop_write_at_available_space="1 GiB")
+        config = msgspec.structs.replace(CONFIG, storage=storage)
         _, client = await start(world, config)
         base = ts_now(world)
         await client.done(prewrite(base))
         pump = world.node(NODE)
-        pump.disk.faults.capacity = pump.disk.used() + (1 << 29)
-        await asyncio.sleep(2)
-        assert (await client.write(prewrite(base + 1)))[0].code == "DiskFull"
+        roomy, pump.disk.faults.capacity = pump.disk.faults.capacity, pump.disk.used() + (1 << 29)
+        await asyncio.sleep(POLL_S + 1)
+        for payload in (prewrite(base + 1), b""):
+            refused = (await client.write(payload))[0]
+            assert (refused.code, refused.definite) == ("DiskFull", True)
         await client.done(commit(base, base + 2))
+        await client.done(rollback(base + 1))
+        (txn,) = await client.pull_up_to(base + 2)
+        assert txn.commit_ts == base + 2
+        shown = pump.service.status()["writer"]
+        assert shown["disk_full"]
+        assert shown["free"] < shown["kept_free"] == 1 << 30
+        pump.disk.faults.capacity = roomy
+        await asyncio.sleep(POLL_S + 1)
+        await client.done(prewrite(base + 3))
+        assert not pump.service.status()["writer"]["disk_full"]
 
     run(main, 9)
 

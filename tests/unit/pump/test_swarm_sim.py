@@ -73,7 +73,7 @@ async def read(client: Client, registry: Registry, found: dict[int, int]) -> Non
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_appears_below_resolved(seed: int, oracle: str) -> None:
     async def main(world: World) -> None:
-        config = msgspec.structs.replace(CONFIG, oracle=oracle, fake_interval_s=0.5)
+        config = msgspec.structs.replace(CONFIG, oracle=oracle, gen_binlog_interval=0.5)
         registry, client = await start(world, config)
         # Short, so that the reader is back as soon as the Pump, before the late Commits.
         client.timeout_s = 0.4
