@@ -55,6 +55,10 @@ class File(Protocol):
     async def truncate(self, size: int) -> None:
         """Cut and fsync."""
 
+    async def rewrite(self, start: int) -> None:
+        """Write what stands from `start` on once more, and fsync. After a sync that failed the
+        kernel may call pages clean that never got out: only so do they reach the disk."""
+
     def overwrite(self, data: bytes) -> None:
         """Write `data` at offset 0 without a sync: a hint that may be older after power loss."""
 
@@ -74,7 +78,7 @@ class Disk(Protocol):
         """Sorted names; empty if there is no such directory."""
 
     def mkdir(self, path: str) -> None:
-        """With parents; no error if it exists."""
+        """With parents; no error if it exists. Durable once the directory above is synced."""
 
     def size(self, path: str) -> int: ...
     def read_file(self, path: str) -> bytes: ...

@@ -72,6 +72,23 @@ def test_truncate_cuts_and_appends_go_on_there(place: Place) -> None:
     place.run(scenario)
 
 
+def test_rewrite_changes_nothing_that_is_read(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        file = await _file(place)
+        content = bytes(range(256)) * 9000
+        await file.append([content], sync=False)
+        for start in (0, 7, len(content) - 1, len(content), len(content) + 5):
+            await file.rewrite(start)
+            assert file.size == len(content)
+        assert place.disk().read_file("f") == content
+        assert await file.append([b"x"], sync=True) == len(content)
+        file.close()
+        with pytest.raises(IoFailed):
+            await file.rewrite(0)
+
+    place.run(scenario)
+
+
 def test_overwrite_writes_at_the_start(place: Place) -> None:
     async def scenario(place: Place) -> None:
         file = await _file(place)

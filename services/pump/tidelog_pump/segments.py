@@ -115,6 +115,7 @@ class Segments:
         self.close()
         self._max_ts = 0
         self._disk.mkdir(DIRECTORY)
+        await self._disk.sync_dir(".")  # else a power loss takes the directory, and all in it
         found = (_NAME.fullmatch(entry) for entry in self._disk.listdir(DIRECTORY))
         self._fids = sorted(int(match[1]) for match in found if match)
         for fid in self._fids:
@@ -127,13 +128,8 @@ class Segments:
             await self._create(0)
             return
         last = self._fids[-1]
-        if self._footer(last) is not None:
-            # Written, but perhaps by a process that died before its sync: once it is not the last
-            # segment, nobody may cut a torn footer off it any more.
-            await self._files[last].sync()
+        if await self._mend(last, synced if synced.fid == last else _UNKNOWN):
             await self._create(last + 1)
-            return
-        await self._mend(last, synced if synced.fid == last else _UNKNOWN)
 
     def close(self) -> None:
         for file in [*self._files.values(), self._hint]:
@@ -170,9 +166,15 @@ class Segments:
             return None
         return record.parse_footer(file.read(file.size - record.FOOTER_BYTES, record.FOOTER_BYTES))
 
-    async def _mend(self, fid: int, known: _Synced) -> None:
+    async def _mend(self, fid: int, known: _Synced) -> bool:
         """Find the end of the last segment's records, cut a torn tail beyond what is known to be
-        synced, sync. What is known isn't read again; the loop goes on between two steps."""
+        synced, make the rest durable. What is known isn't read again; the loop goes on between two
+        steps. True if it is closed: a footer counts where the records end, never within a torn one.
+
+        The rest is written again: if a sync of it failed the kernel may call it clean, and a mere
+        sync would promise what the next power loss takes. Once this is not the last segment, nobody
+        may cut anything off it any more.
+        """
         file, synced = self._files[fid], known.offset
         if file.size < synced:
             raise Corrupt(f"{name(fid)} has {file.size} bytes, {synced} were synced")
@@ -189,14 +191,17 @@ class Segments:
             raise Corrupt(
                 f"{name(fid)}: bad record ({bad}) at offset {good}, synced up to {synced}"
             )
-        if good < file.size:
+        closed = file.size - good == record.FOOTER_BYTES and self._footer(fid) is not None
+        if good < file.size and not closed:
             self.truncated_bytes = file.size - good
             log.warning("cut a torn tail", segment=name(fid), offset=good, bytes=file.size - good)
             await file.truncate(good)
-        await file.sync()
+        await file.rewrite(min(synced, good))
         self._readable = Pointer(fid, good)
         await self._disk.sync_dir(DIRECTORY)
-        self._write_hint()
+        if not closed:
+            self._write_hint()
+        return closed
 
     async def _create(self, fid: int) -> None:
         file = await self._disk.open(name(fid), create=True)

@@ -23,6 +23,7 @@ from tidelog.ports import Buffer, File, Lock
 T = TypeVar("T")
 
 IOV_MAX = 1024
+REWRITE_BYTES = 1 << 20
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 
@@ -56,6 +57,9 @@ class RealFile:
 
     async def truncate(self, size: int) -> None:
         await off_loop(self._guarded, lambda: self._truncate(size))
+
+    async def rewrite(self, start: int) -> None:
+        await off_loop(self._guarded, lambda: self._rewrite(start))
 
     def read(self, offset: int, length: int) -> bytes:
         try:
@@ -131,6 +135,15 @@ class RealFile:
         os.fsync(self._fd)
         self._size = os.fstat(self._fd).st_size
 
+    def _rewrite(self, start: int) -> None:
+        at = start
+        while at < self._size:
+            data = os.pread(self._fd, REWRITE_BYTES, at)
+            if not data:
+                raise OSError(errno.EIO, f"the file ends at {at}")
+            at += self._write_all([data], at)
+        os.fsync(self._fd)
+
 
 class RealLock:
     def __init__(self, fd: int) -> None:
@@ -147,10 +160,14 @@ class RealDisk:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
-        try:
-            self.root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        except OSError as error:
-            fail(str(self.root), error)
+        self._try(str(self.root), self._make_root)
+
+    def _make_root(self) -> None:
+        """Durably: a power loss must not take the directory with all that was synced in it."""
+        missing = [place for place in (self.root, *self.root.parents) if not place.exists()]
+        self.root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        for place in missing:
+            self._sync_dir(place.parent)
 
     def path(self, path: str) -> Path:
         """The place on the machine. Raises BadInput for a path that leaves the directory."""

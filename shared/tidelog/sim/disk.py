@@ -1,7 +1,8 @@
 """The simulated Disk port: directory entries and bytes that are durable only when synced.
 
 `SimDisk` is the hardware of one node and outlives its processes; `SimDisk.mount(life)` is the port
-that one process gets. `crash` is a power loss: what was not synced may be lost, in any order.
+that one process gets. `crash` is a power loss: what was not synced may be lost, in any order, a new
+directory with everything in it too. `image` and `restore` are for who wants every such loss.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import DiskFull, ForeignDirectory, IoFailed
 from tidelog.ports import Buffer, File, Lock
-from tidelog.sim.inode import Inode
+from tidelog.sim.inode import DiskImage, Inode
 from tidelog.sim.life import Life
 from tidelog.sim.trace import Trace
 
 HINT_SYNC_CHANCE = 0.3
 """How often the kernel has written a hint back by itself before the next call."""
+
+FOLDER = Inode()
+"""What the entry of a directory leads to: of itself it holds nothing."""
 
 
 @dataclass
@@ -52,14 +56,16 @@ class SimDisk:
         self._durable_names: dict[str, Inode] = {}
         self._entries: dict[str, list[tuple[str, Inode | None]]] = {}
         """Per directory, the changes of entries not synced yet, in order."""
-        self._dirs: dict[str, None] = {"": None}
         self._locks: dict[str, Life] = {}
+        self.on_change: Callable[[], None] = _nothing
+        """Called in the instant after every change of what a power loss could leave."""
 
     def mount(self, life: Life) -> MountedDisk:
         return MountedDisk(self, life)
 
     def fail_nth(self, nth: int, what: str = "io") -> None:
-        """The nth changing call from now on fails: `io` (EIO) or `full` (ENOSPC), half done."""
+        """The nth changing call from now on fails: `io` (EIO), `full` (ENOSPC) or `short` (EIO
+        after half of it). A sync that fails may leave pages marked clean that never got out."""
         self._fail_at[self.calls + nth] = what
 
     def clear_faults(self) -> None:
@@ -78,9 +84,11 @@ class SimDisk:
             for path, inode in self._survivors(self._entries[directory]):
                 self._set_entry(self._durable_names, path, inode)
         self._entries.clear()
-        self._names = dict(self._durable_names)
+        self._names = reachable(self._durable_names)
+        self._durable_names = dict(self._names)
         rng = self._rng if self.faults.keeps_unsynced else None
-        lost = sum(self._names[path].crash(rng) for path in sorted(self._names))
+        files = [(path, inode) for path, inode in self._names.items() if inode is not FOLDER]
+        lost = sum(inode.crash(rng) for _, inode in sorted(files))
         self._locks.clear()
         self._trace.event(self.name, "disk.crash", f"lost {lost} of {self.digest()}")
 
@@ -88,7 +96,28 @@ class SimDisk:
         """Lose the volume."""
         for content in (self._names, self._durable_names, self._entries, self._locks):
             content.clear()
-        self._dirs = {"": None}
+
+    def image(self) -> DiskImage:
+        """What is durable and what is pending, now."""
+        inodes = {id(inode): inode for inode in self._durable_names.values()}
+        for changes in self._entries.values():
+            inodes.update((id(inode), inode) for _, inode in changes if inode is not None)
+        return DiskImage(
+            {path: id(inode) for path, inode in self._durable_names.items()},
+            {
+                directory: [(path, None if inode is None else id(inode)) for path, inode in changes]
+                for directory, changes in self._entries.items()
+                if changes
+            },
+            {key: inode.image() for key, inode in inodes.items() if inode is not FOLDER},
+        )
+
+    def restore(self, files: Mapping[str, bytes | None]) -> None:
+        """Hold exactly these files, all durable; None stands for a directory."""
+        self.wipe()
+        for path, data in files.items():
+            held = FOLDER if data is None else Inode(bytearray(data), bytearray(data))
+            self._names[path] = self._durable_names[path] = held
 
     def lose(self, path: str) -> None:
         """Lose one file, for good; no error if there is none."""
@@ -120,6 +149,10 @@ class SimDisk:
     def _change_entry(self, path: str, inode: Inode | None) -> None:
         self._set_entry(self._names, path, inode)
         self._entries.setdefault(posixpath.dirname(path), []).append((path, inode))
+        self.on_change()
+
+    def _is_dir(self, path: str) -> bool:
+        return not path or self._names.get(path) is FOLDER
 
     async def _take_time(self, mean_s: float) -> None:
         rng, faults = self._rng, self.faults
@@ -157,27 +190,28 @@ class MountedDisk:
             self._need_dir(path)
             disk._change_entry(path, Inode())
             disk._trace.event(disk.name, "disk.create", path)
+        if disk._is_dir(path):
+            raise IoFailed(f"{path}: is a directory")
         return SimFile(disk, self._life, path, disk._names[path])
 
     def exists(self, path: str) -> bool:
         self._life.check()
         path = _normal(path)
-        return path in self._disk._names or path in self._disk._dirs
+        return path in self._disk._names or not path
 
     def listdir(self, path: str) -> list[str]:
         self._life.check()
         path = _normal(path)
-        everything = [*self._disk._names, *self._disk._dirs]
-        return sorted(
-            {posixpath.basename(p) for p in everything if p and posixpath.dirname(p) == path}
-        )
+        names = self._disk._names
+        return sorted(posixpath.basename(p) for p in names if posixpath.dirname(p) == path)
 
     def mkdir(self, path: str) -> None:
         self._life.check()
-        path = _normal(path)
-        while path:
-            self._disk._dirs[path] = None
-            path = posixpath.dirname(path)
+        parts = _normal(path).split("/")
+        for count in range(1, len(parts) + 1):
+            place = "/".join(parts[:count])
+            if not self._disk._is_dir(place):
+                self._disk._change_entry(place, FOLDER)
 
     def size(self, path: str) -> int:
         return len(self._inode(path).data)
@@ -191,15 +225,18 @@ class MountedDisk:
         self._need_dir(path)
         self._refuse(path)
         fresh, temporary = Inode(), f"{path}.tmp"
-        fresh.write(0, bytes(data))
         disk._change_entry(temporary, fresh)
+        fresh.write(0, bytes(data))
+        disk.on_change()
         await disk._take_time(disk.faults.write_s + disk.faults.sync_s)
         self._life.check()
+        self._injected(path)
         fresh.synced_up_to(fresh.written)
         disk._change_entry(path, fresh)
         disk._change_entry(temporary, None)
         await disk._take_time(disk.faults.sync_s)
         self._life.check()
+        self._injected(path)
         self._entries_durable(path)
         disk._trace.event(disk.name, "disk.write_file", f"{path} {len(data)}")
 
@@ -208,8 +245,7 @@ class MountedDisk:
         disk, path = self._disk, _normal(path)
         await disk._take_time(disk.faults.write_s)
         self._life.check()
-        if path not in disk._names:
-            raise IoFailed(f"{path}: no such file")
+        self._inode(path)
         self._refuse(path, frees=True)
         disk._change_entry(path, None)
         disk._trace.event(disk.name, "disk.remove", path)
@@ -217,7 +253,7 @@ class MountedDisk:
     async def sync_dir(self, path: str) -> None:
         self._life.check()
         disk, path = self._disk, _normal(path)
-        if path not in disk._dirs:
+        if not disk._is_dir(path):
             raise IoFailed(f"{path}: no such directory")
         pending = len(disk._entries.get(path, ()))
         await disk._take_time(disk.faults.sync_s)
@@ -247,17 +283,26 @@ class MountedDisk:
     def _inode(self, path: str) -> Inode:
         self._life.check()
         inode = self._disk._names.get(_normal(path))
-        if inode is None:
+        if inode is None or inode is FOLDER:
             raise IoFailed(f"{path}: no such file")
         return inode
 
     def _need_dir(self, path: str) -> None:
-        if posixpath.dirname(path) not in self._disk._dirs:
+        if not self._disk._is_dir(posixpath.dirname(path)):
             raise IoFailed(f"{path}: no such directory")
 
     def _refuse(self, path: str, *, frees: bool = False) -> None:
-        fault = self._disk._fault()
-        if fault == "io":
+        self._fail(path, self._disk._fault(), frees=frees)
+
+    def _injected(self, path: str) -> None:
+        """A later step of the same call: only what was injected on demand can fail it."""
+        disk = self._disk
+        disk.calls += 1
+        self._fail(path, disk._fail_at.pop(disk.calls, ""), frees=False)
+
+    @staticmethod
+    def _fail(path: str, fault: str, *, frees: bool) -> None:
+        if fault in ("io", "short"):
             raise IoFailed(f"{path}: input/output error (injected)")
         if fault == "full" and not frees:
             raise DiskFull(f"{path}: no space left (injected)")
@@ -272,6 +317,7 @@ class MountedDisk:
         for changed, inode in changes[:count]:
             disk._set_entry(disk._durable_names, changed, inode)
         del changes[:count]
+        disk.on_change()
 
 
 class SimFile:
@@ -300,11 +346,14 @@ class SimFile:
         offset = len(inode.data)
         if fault:
             # A failed write may have written a part, and a failed sync everything.
-            inode.write(offset, data[: disk._rng.randrange(len(data) + 1)])
+            part = len(data) // 2 if fault == "short" else disk._rng.randrange(len(data) + 1)
+            inode.write(offset, data[:part])
+            disk.on_change()
             self._broken = True
             kind = DiskFull if fault == "full" else IoFailed
             raise kind(f"{self._path}: append failed (injected)")
         inode.write(offset, data)
+        disk.on_change()
         disk._trace.event(disk.name, "disk.append", f"{self._path} {offset}+{len(data)} {sync}")
         await disk._take_time(disk.faults.write_s)
         self._life.check()
@@ -316,13 +365,17 @@ class SimFile:
         self._usable()
         disk, inode = self._disk, self._inode
         written = inode.written
-        if disk._fault() == "io":
+        if disk._fault() in ("io", "short"):
             self._broken = True
+            if disk._rng.random() < 0.5:
+                inode.forgotten()
+                disk.on_change()
             raise IoFailed(f"{self._path}: fdatasync failed (injected)")
         await disk._take_time(disk.faults.sync_s)
         self._life.check()
         # What was written while the sync ran is not covered by it.
         inode.synced_up_to(written)
+        disk.on_change()
         disk._trace.event(disk.name, "disk.sync", f"{self._path} {len(inode.durable)}")
 
     def read(self, offset: int, length: int) -> bytes:
@@ -332,6 +385,14 @@ class SimFile:
     async def truncate(self, size: int) -> None:
         self._usable()
         self._inode.truncate(size)
+        self._disk.on_change()
+        await self.sync()
+
+    async def rewrite(self, start: int) -> None:
+        self._usable()
+        if start < self.size:
+            self._inode.write(start, bytes(self._inode.data[start:]))
+            self._disk.on_change()
         await self.sync()
 
     def overwrite(self, data: bytes) -> None:
@@ -340,6 +401,7 @@ class SimFile:
         if inode.pending and self._disk._rng.random() < HINT_SYNC_CHANCE:
             inode.synced_up_to(inode.written)
         inode.write(0, data)
+        self._disk.on_change()
 
     def close(self) -> None:
         self._closed = True
@@ -361,6 +423,20 @@ class SimLock:
     def release(self) -> None:
         if self._disk._locks.get(self._path) is self._life:
             del self._disk._locks[self._path]
+
+
+def reachable(names: Mapping[str, Inode]) -> dict[str, Inode]:
+    """The entries of directories that are there themselves."""
+    found: dict[str, Inode] = {}
+    for path in sorted(names):
+        parent = posixpath.dirname(path)
+        if not parent or found.get(parent) is FOLDER:
+            found[path] = names[path]
+    return found
+
+
+def _nothing() -> None:
+    """Nobody watches."""
 
 
 def _normal(path: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tidelog.errors import Corrupt
+from tidelog.errors import Corrupt, IoFailed
 from tidelog.sim.life import Life
 from tidelog.sim.trace import Trace
 
@@ -29,14 +29,39 @@ class SimIndexFile:
         self.broken = False
         """Set by a test: what a power loss left can't be opened any more."""
         self._undo: deque[Undo] = deque(maxlen=WINDOW)
+        self.writes = 0
+        self.fail_at = 0
+        """Of all writes, the one that fails (IoFailed); 0: none."""
+        self.on_write: Callable[[], None] = _nothing
+
+    @property
+    def unsynced(self) -> int:
+        """How many of the last writes a power loss may take."""
+        return len(self._undo)
+
+    def without_last(self, lost: int) -> SimIndexFile:
+        """A copy that lost so many of the last writes; nothing more of it can be lost."""
+        copy = SimIndexFile()
+        copy.entries, copy.keys = dict(self.entries), list(self.keys)
+        for undo in list(self._undo)[len(self._undo) - lost :][::-1]:
+            copy._take_back(undo)
+        return copy
 
     def apply(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes]) -> None:
+        self.writes += 1
+        if self.writes == self.fail_at:
+            raise IoFailed("the index could not be written (injected)")
         undo: Undo = []
         for key, value in puts:
             undo.append((key, self._set(key, value)))
         for key in deletes:
             undo.append((key, self._set(key, None)))
         self._undo.append(undo)
+        self.on_write()
+
+    def _take_back(self, undo: Undo) -> None:
+        for key, before in reversed(undo):
+            self._set(key, before)
 
     def _set(self, key: bytes, value: bytes | None) -> bytes | None:
         before = self.entries.get(key)
@@ -57,11 +82,14 @@ class SimIndexFile:
         lost = rng.choice((0, 0, 1, rng.randrange(8), rng.randrange(WINDOW)))
         done = 0
         while done < lost and self._undo:
-            for key, before in reversed(self._undo.pop()):
-                self._set(key, before)
+            self._take_back(self._undo.pop())
             done += 1
         self._undo.clear()
         return done
+
+
+def _nothing() -> None:
+    """Nobody watches."""
 
 
 class SimIndex:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SECTOR = 512
 
@@ -20,6 +21,22 @@ class Write:
     offset: int
     data: bytes
     cut: bool = False
+
+
+class FileImage(NamedTuple):
+    """A file as a power loss would meet it."""
+
+    durable: bytes
+    pending: tuple[Write, ...]
+
+
+class DiskImage(NamedTuple):
+    """A disk as a power loss would meet it: the durable entries and each directory's pending ones,
+    in order, as path -> file (None: removed); a file that is in none of `files` is a directory."""
+
+    names: dict[str, int]
+    changes: dict[str, list[tuple[str, int | None]]]
+    files: dict[int, FileImage]
 
 
 @dataclass
@@ -34,20 +51,28 @@ class Inode:
         write = Write(offset, data)
         self.written += 1
         self.pending.append(write)
-        _apply(self.data, write)
+        apply(self.data, write)
 
     def truncate(self, size: int) -> None:
         write = Write(size, b"", cut=True)
         self.written += 1
         self.pending.append(write)
-        _apply(self.data, write)
+        apply(self.data, write)
 
     def synced_up_to(self, written: int) -> None:
         """The first `written` writes of all have reached the platter."""
         count = max(0, len(self.pending) - (self.written - written))
         for write in self.pending[:count]:
-            _apply(self.durable, write)
+            apply(self.durable, write)
         del self.pending[:count]
+
+    def forgotten(self) -> None:
+        """A sync failed, and what was pending counts as clean without having got out: it is read
+        until the power goes, and no later sync saves it (reliability 2.1, ATC'20)."""
+        self.pending.clear()
+
+    def image(self) -> FileImage:
+        return FileImage(bytes(self.durable), tuple(self.pending))
 
     def crash(self, rng: random.Random | None) -> int:
         """Power loss; without `rng` nothing that is pending survives. Returns how many bytes of
@@ -55,13 +80,13 @@ class Inode:
         kept = _survivors(self.pending, rng) if rng is not None else []
         lost = sum(len(w.data) for w in self.pending) - sum(len(w.data) for w in kept)
         for write in kept:
-            _apply(self.durable, write)
+            apply(self.durable, write)
         self.pending.clear()
         self.data = bytearray(self.durable)
         return lost
 
 
-def _apply(content: bytearray, write: Write) -> None:
+def apply(content: bytearray, write: Write) -> None:
     if write.cut:
         del content[write.offset :]
         return
