@@ -1,40 +1,57 @@
 """The value log: append-only segment files, the truth of this Pump (design section 6, B.1).
 
-`value/%06d.vlog`, records framed by `tidelog.record`, a footer on every segment but the last.
-Beside them `value/synced` holds the last synced offset, rewritten after each fdatasync without a
-sync of its own: after a power loss it is a lower bound. What lies beyond it and can't be read is a
-torn tail, cut off at start. What lies before it isn't read then: a bad record there is `Corrupt`
-to whoever reads it, the index's replay or a pull.
+`value/%06d.vlog` from 000000 on, records framed by `tidelog.record`, a footer on every segment but
+the last; on that too after a clean stop, if it is large, so that the next start reads nothing of it
+and begins a new one. Numbers may have gaps where segments were removed; other files are left alone.
+
+Beside them `synced` says up to where the last segment is synced (see synced.py), and `closed` what
+the closed ones were (see catalog.py). What lies beyond the synced offset and can't be read is a
+torn tail, cut off at start. What lies before it isn't read then: a bad record there is `Corrupt`,
+with file and offset, to whoever reads it, the index's replay or a pull. A closed segment that is
+damaged or lost stops its readers, not the Pump: the newer ones take and serve binlogs.
+
+After a failed fsync the kernel may call pages clean that never reached the disk: they are read well
+from its cache, every later fsync says yes, and a power loss brings the old bytes back (ATC'20). So
+the process that met the failure ends, and acks nothing of that batch. Its successor can't tell what
+the disk has of the records beyond the synced offset. It may not cut them off: after a power loss
+the synced offset is a lower bound, they may be acked. It may not trust them either, or acked
+records would come to lie behind a hole. So it writes them once more, which makes their pages dirty
+again, syncs, and only then are they part of the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import struct
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import structlog
-from crc32c import crc32c
 
 from tidelog import record
-from tidelog.errors import Corrupt, InvariantBroken, Purged
+from tidelog.errors import Corrupt, DiskFull, InvariantBroken, Purged, UnparsablePayload
 from tidelog.failpoints import hit
 from tidelog.ports import Buffer, Disk, File
 from tidelog.timestamps import TS_MAX
+from tidelog_pump.catalog import Catalog, ClosedSegment
 from tidelog_pump.index import Pointer
 from tidelog_pump.payload import classify
+from tidelog_pump.synced import UNKNOWN, Synced, SyncedFile
 
 log = structlog.get_logger()
 
 DIRECTORY = "value"
 SYNCED = f"{DIRECTORY}/synced"
+CLOSED = f"{DIRECTORY}/closed"
 READ_BYTES = 1 << 20
+CLOSE_BYTES = 50 << 10
+"""A last segment of this size is closed at a clean stop, as the original's is."""
+MAX_FID = (1 << 32) - 1
+SHOWN = 8
 _NAME = re.compile(r"(\d{6,10})\.vlog")
-_SYNCED = struct.Struct("<IQQ")
-_SYNCED_BEFORE = struct.Struct("<IQ")
-_CRC = struct.Struct("<I")
+_ENDS = "the file ends within it"
+GONE = "it was written and is gone"
+GONE_HINT = f"restore it, or accept the loss of its records: delete {CLOSED} and {SYNCED}"
 
 Records = list[tuple[Pointer, memoryview]]
 
@@ -47,31 +64,12 @@ class _Step(NamedTuple):
     bad: str
 
 
-class _Synced(NamedTuple):
-    """What `synced` says: a segment, the offset up to which it is, the largest timestamp of its
-    records up to there; None if the file is of the time before that was kept."""
-
-    fid: int
-    offset: int
-    max_ts: int | None
-
-
-_UNKNOWN = _Synced(0, 0, None)
-
-
-class ClosedSegment(NamedTuple):
-    """A segment that takes no more records: its number, the largest timestamp in it, its bytes.
-
-    TS_MAX where the footer can't be read: it is then kept until somebody looks at it.
-    """
-
-    fid: int
-    max_ts: int
-    bytes: int
+def _file_name(fid: int) -> str:
+    return f"{fid:06d}.vlog"
 
 
 def name(fid: int) -> str:
-    return f"{DIRECTORY}/{fid:06d}.vlog"
+    return f"{DIRECTORY}/{_file_name(fid)}"
 
 
 class Segments:
@@ -83,10 +81,15 @@ class Segments:
         self._sync = sync
         self._files: dict[int, File] = {}
         self._fids: list[int] = []
-        self._footers: dict[int, int] = {}
+        self._closed: dict[int, ClosedSegment] = {}
+        self._damaged: dict[int, str] = {}
+        """Closed segments that are not what they were, or gone: what is wrong."""
+        self._going: set[int] = set()
+        self._saving = asyncio.Lock()
+        self._end = 0
         self._max_ts = 0
-        self._readable = Pointer(0, 0)
-        self._hint: File | None = None
+        self._synced = SyncedFile(disk, SYNCED)
+        self._catalog = Catalog(disk, CLOSED)
         self.truncated_bytes = 0
 
     @property
@@ -96,135 +99,190 @@ class Segments:
 
     @property
     def end(self) -> Pointer:
-        """Where the next record goes."""
-        last = self._fids[-1]
-        return Pointer(last, self._files[last].size)
+        """Where the next record goes; what lies before is synced (if sync-log is on)."""
+        return Pointer(self._fids[-1], self._end)
 
     @property
     def readable(self) -> Pointer:
-        """Where the records end that are written and synced. `end` may be beyond it meanwhile: an
-        append grows the file before its sync, and only synced records are readable (I1)."""
-        return self._readable
+        """`end`, for who scans beside the writer: an append moves it after its sync, while the file
+        has grown before it, and only synced records are readable (I1)."""
+        return self.end
 
     @property
     def start(self) -> Pointer:
-        return Pointer(self._fids[0], 0)
+        """Of the oldest segment, be it lost: a scan from here passes over nothing."""
+        return Pointer(min(self._fids[0], *self._damaged, TS_MAX), 0)
+
+    def status(self) -> dict[str, object]:
+        return {
+            "sync_log": self._sync,
+            "segments": len(self._fids),
+            "segment_bytes": self._end + sum(segment.bytes for segment in self.closed()),
+            "damaged_segments": {name(fid): why for fid, why in sorted(self._damaged.items())},
+        }
 
     async def open(self) -> None:
         """Open all segments, mend the last one, make everything in them durable. Raises Corrupt."""
         self.close()
-        self._max_ts = 0
+        if not self._sync:
+            log.warning("sync-log is off: what is acked may be lost when the machine stops")
         self._disk.mkdir(DIRECTORY)
         await self._disk.sync_dir(".")  # else a power loss takes the directory, and all in it
-        found = (_NAME.fullmatch(entry) for entry in self._disk.listdir(DIRECTORY))
-        self._fids = sorted(int(match[1]) for match in found if match)
+        self._fids = self._listed()
         for fid in self._fids:
             self._files[fid] = await self._disk.open(name(fid))
-        synced = self._read_hint()
-        if synced[:2] > (max(self._fids, default=0), 0) and synced.fid not in self._fids:
-            raise Corrupt(f"{name(synced.fid)} was written and is gone")
-        self._hint = await self._disk.open(SYNCED, create=True)
+        synced, recorded = self._synced.load(), self._catalog.load()
+        self._nothing_newer(synced or UNKNOWN, recorded)
+        for fid in {*self._fids[:-1], *recorded}:
+            self._look_at(fid, recorded.get(fid))
         if not self._fids:
             await self._create(0)
-            return
-        last = self._fids[-1]
-        if await self._mend(last, synced if synced.fid == last else _UNKNOWN):
-            await self._create(last + 1)
+        elif await self._mend(self._fids[-1], synced):
+            self._close_last()
+            await self._create(self._fids[-1] + 1)
+        await self._synced.begin(Synced(*self.end, self._max_ts))
+        if self._closed != recorded:
+            await self._save_catalog()
 
     def close(self) -> None:
-        for file in [*self._files.values(), self._hint]:
-            if file is not None:
-                file.close()
-        self._files, self._footers, self._hint = {}, {}, None
+        """Let go of the files as they are; `finish` is the clean end."""
+        for file in self._files.values():
+            file.close()
+        self._synced.close()
+        self._files, self._fids, self._closed, self._damaged = {}, [], {}, {}
+        self._end = self._max_ts = 0
+        self._going.clear()
 
-    def _read_hint(self) -> _Synced:
-        """What is surely synced; zeros when unknown."""
-        if not self._disk.exists(SYNCED):
-            return _UNKNOWN
-        data = self._disk.read_file(SYNCED)
-        for layout in (_SYNCED, _SYNCED_BEFORE):
-            body, crc = data[: layout.size], data[layout.size :]
-            if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == crc32c(body):
-                fid, offset, *rest = layout.unpack(body)
-                return _Synced(fid, offset, rest[0] if rest else None)
-        log.warning("the synced offset can't be read, nothing is known to be synced")
-        return _UNKNOWN
+    async def finish(self) -> None:
+        """A clean end: the next start finds a footer, or the synced offset, and scans nothing."""
+        if self._fids and self._files[self._fids[-1]].size == self._end:
+            try:
+                await self._seal(self._files[self._fids[-1]])
+            except DiskFull as error:
+                log.warning("no room to close the last segment", error=error.message)
+        self.close()
 
-    def _write_hint(self) -> None:
-        if self._hint is not None:
-            body = _SYNCED.pack(*self.end, self._max_ts)
-            self._hint.overwrite(body + _CRC.pack(crc32c(body)))
+    async def _seal(self, file: File) -> None:
+        if self._end >= CLOSE_BYTES:
+            await file.append([record.footer(self._max_ts)], sync=True)
+        elif not self._sync:
+            await file.sync()
+        self._synced.note(Synced(*self.end, self._max_ts))
+        await self._synced.sync()
+
+    def _listed(self) -> list[int]:
+        entries = self._disk.listdir(DIRECTORY)
+        found = [int(match[1]) for entry in entries if (match := _NAME.fullmatch(entry))]
+        fids = sorted(fid for fid in found if fid <= MAX_FID and _file_name(fid) in entries)
+        ours = {SYNCED, CLOSED, f"{SYNCED}.tmp", f"{CLOSED}.tmp", *map(name, fids)}
+        foreign = [entry for entry in entries if f"{DIRECTORY}/{entry}" not in ours]
+        if foreign:
+            log.warning("files that are not ours lie among the segments", files=foreign[:SHOWN])
+        return fids
+
+    def _nothing_newer(self, synced: Synced, recorded: dict[int, ClosedSegment]) -> None:
+        """The newest segment must be there: what is appended may never take its place."""
+        last = self._fids[-1] if self._fids else -1
+        newest = max([synced.fid if synced != UNKNOWN else -1, *(fid + 1 for fid in recorded)])
+        if newest > last:
+            raise Corrupt(f"{name(newest)}: {GONE}", hint=GONE_HINT)
+
+    def _look_at(self, fid: int, recorded: ClosedSegment | None) -> None:
+        """Is a closed segment what it was? No record of it is read."""
+        if recorded is not None and fid not in self._files:
+            why, at, found = GONE, 0, recorded
+        else:
+            size, max_ts = self._files[fid].size, self._footer(fid)
+            found = ClosedSegment(fid, TS_MAX if max_ts is None else max_ts, size)
+            why, at = "", max(0, size - record.FOOTER_BYTES)
+            if recorded is not None and size != recorded.bytes:
+                why, at = f"it has {size} bytes, {recorded.bytes} were written", size
+            elif max_ts is None or (recorded is not None and found != recorded):
+                why = "its footer is damaged"
+        self._closed[fid] = recorded or found
+        if why:
+            self._damaged[fid] = why
+            log.error("a closed segment is damaged", segment=name(fid), offset=at, what=why)
 
     def _footer(self, fid: int) -> int | None:
-        """The largest timestamp of a closed segment; None while it is open.
-
-        Should a payload's end look like one, the segment is merely left as it is and the next
-        begun: a scan trusts a footer only where the records end.
-        """
+        """What stands in a footer's place, if it looks like one: the largest timestamp."""
         file = self._files[fid]
         if file.size < record.FOOTER_BYTES:
             return None
         return record.parse_footer(file.read(file.size - record.FOOTER_BYTES, record.FOOTER_BYTES))
 
-    async def _mend(self, fid: int, known: _Synced) -> bool:
+    async def _mend(self, fid: int, synced: Synced | None) -> bool:
         """Find the end of the last segment's records, cut a torn tail beyond what is known to be
         synced, make the rest durable. What is known isn't read again; the loop goes on between two
-        steps. True if it is closed: a footer counts where the records end, never within a torn one.
-
-        The rest is written again: if a sync of it failed the kernel may call it clean, and a mere
-        sync would promise what the next power loss takes. Once this is not the last segment, nobody
-        may cut anything off it any more.
-        """
-        file, synced = self._files[fid], known.offset
-        if file.size < synced:
-            raise Corrupt(f"{name(fid)} has {file.size} bytes, {synced} were synced")
-        good, bad = 0, ""
-        if known.max_ts is not None:
-            good, self._max_ts = synced, known.max_ts
-        for step in self._walk(fid, good, file.size):
-            await asyncio.sleep(0)
-            good, bad = step.end, step.bad
-            for _, payload in step.records:
-                facts = classify(payload)
-                self._max_ts = max(self._max_ts, facts.start_ts, facts.commit_ts)
-        if bad and good < synced:
-            raise Corrupt(
-                f"{name(fid)}: bad record ({bad}) at offset {good}, synced up to {synced}"
-            )
-        closed = file.size - good == record.FOOTER_BYTES and self._footer(fid) is not None
+        steps. True if it is closed: a footer counts where the records end, never within a torn one,
+        and of ours only if it says what the records say."""
+        file, footer = self._files[fid], self._footer(fid)
+        if synced is None and footer is not None:
+            # The original closed it, and synced that.
+            self._end, self._max_ts = file.size - record.FOOTER_BYTES, footer
+            return True
+        known = synced if synced is not None and synced.fid == fid else UNKNOWN
+        if file.size < known.offset:
+            raise Corrupt(f"{name(fid)} has {file.size} bytes, {known.offset} were synced")
+        good = await self._read_tail(fid, known)
+        closed = file.size - good == record.FOOTER_BYTES and footer == self._max_ts
         if good < file.size and not closed:
             self.truncated_bytes = file.size - good
             log.warning("cut a torn tail", segment=name(fid), offset=good, bytes=file.size - good)
             await file.truncate(good)
-        await file.rewrite(min(synced, good))
-        self._readable = Pointer(fid, good)
+        await file.rewrite(known.offset)  # see above: a mere sync may say yes and do nothing
         await self._disk.sync_dir(DIRECTORY)
-        if not closed:
-            self._write_hint()
+        self._end = good
         return closed
+
+    async def _read_tail(self, fid: int, known: Synced) -> int:
+        """The offset where the records end, and `_max_ts` up to there. Raises Corrupt."""
+        good, bad = 0, ""
+        if known.max_ts is not None:
+            good, self._max_ts = known.offset, known.max_ts
+        for step in self._walk(fid, good, self._files[fid].size):
+            await asyncio.sleep(0)
+            good, bad = step.end, step.bad
+            for offset, payload in step.records:
+                self._max_ts = max(self._max_ts, self._newest(Pointer(fid, offset), payload))
+        if bad and good < known.offset:
+            raise Corrupt(
+                f"{name(fid)}: bad record ({bad}) at offset {good}, synced up to {known.offset}"
+            )
+        return good
+
+    def _newest(self, pointer: Pointer, payload: memoryview) -> int:
+        try:
+            facts = classify(payload)
+        except UnparsablePayload as error:
+            raise self._corrupt(pointer, error.message) from error
+        return max(facts.start_ts, facts.commit_ts)
+
+    def _close_last(self) -> None:
+        fid = self._fids[-1]
+        self._closed[fid] = ClosedSegment(fid, self._max_ts, self._files[fid].size)
 
     async def _create(self, fid: int) -> None:
         file = await self._disk.open(name(fid), create=True)
         await self._disk.sync_dir(DIRECTORY)
         self._files[fid] = file
         self._fids.append(fid)
-        self._max_ts = 0
-        self._readable = Pointer(fid, 0)
-        self._write_hint()
+        self._end = self._max_ts = 0
+        self._synced.note(Synced(fid, 0, 0))
 
     async def append(self, chunks: Sequence[Buffer], max_ts: int) -> Pointer:
         """Append framed records, durably if sync-log is on; returns the first one's pointer.
 
-        Raises IoFailed or DiskFull; the segment then takes no more. `rotate` first.
+        Raises IoFailed or DiskFull; the segment then takes no more, this process neither.
         """
         fid = self._fids[-1]
         hit("pump.segments.before_append")
         offset = await self._files[fid].append(chunks, sync=self._sync)
         hit("pump.segments.after_sync")
-        self._readable = self.end
+        self._end = self._files[fid].size
         self._max_ts = max(self._max_ts, max_ts)
         if self._sync:
-            self._write_hint()
+            self._synced.note(Synced(fid, self._end, self._max_ts))
         return Pointer(fid, offset)
 
     async def rotate(self, coming: int) -> None:
@@ -233,45 +291,56 @@ class Segments:
         if size == 0 or size + coming <= self._segment_bytes:
             return
         await self._files[fid].append([record.footer(self._max_ts)], sync=True)
+        self._close_last()
         hit("pump.segments.between_rotation")
         await self._create(fid + 1)
+        await self._save_catalog()
 
     def closed(self) -> list[ClosedSegment]:
         """All segments but the last, oldest first."""
-        found = []
-        for fid in self._fids[:-1]:
-            if fid not in self._footers:
-                max_ts = self._footer(fid)
-                self._footers[fid] = TS_MAX if max_ts is None else max_ts
-            found.append(ClosedSegment(fid, self._footers[fid], self._files[fid].size))
-        return found
+        return [self._closed[fid] for fid in self._fids[:-1] if fid in self._closed]
 
     async def remove(self, fids: Iterable[int]) -> None:
         """Delete closed segments, durably; oldest first, so that a crash leaves the newer ones.
         Whoever still reads one gets Purged. Numbers that are gone already are no error."""
-        going = sorted({*fids} & {*self._fids})
-        if self._fids and self._fids[-1] in going:
+        going = sorted({*fids} & {*self._closed})
+        if self._fids[-1] in {*fids}:
             raise InvariantBroken(f"{name(self._fids[-1])} is being written, it can't be removed")
+        if not going:
+            return
+        self._going.update(going)
+        await self._save_catalog()
         for fid in going:
-            await self._disk.remove(name(fid))
-            self._fids.remove(fid)
-            self._footers.pop(fid, None)
-            self._files.pop(fid).close()
-        if going:
-            await self._disk.sync_dir(DIRECTORY)
+            if fid in self._files:
+                await self._disk.remove(name(fid))
+                self._fids.remove(fid)
+                self._files.pop(fid).close()
+            for known in (self._closed, self._damaged):
+                known.pop(fid, None)
+        await self._disk.sync_dir(DIRECTORY)
+        self._going.difference_update(going)
+
+    async def _save_catalog(self) -> None:
+        """One at a time: the writer closes segments while others are removed."""
+        async with self._saving:
+            await self._catalog.save(
+                [segment for fid, segment in self._closed.items() if fid not in self._going]
+            )
 
     def _file(self, fid: int) -> File:
         file = self._files.get(fid)
-        if file is None:
-            raise Purged(f"{name(fid)} is no longer stored")
-        return file
+        if file is not None:
+            return file
+        if fid in self._damaged:
+            raise Corrupt(f"{name(fid)}: {GONE}", hint=GONE_HINT)
+        raise Purged(f"{name(fid)} is no longer stored")
 
     def read(self, pointer: Pointer, start: int, length: int) -> bytes:
         """`length` bytes from `start` after the header, unchecked. Raises Purged, Corrupt."""
-        data = self._file(pointer.fid).read(pointer.offset + record.HEADER_BYTES + start, length)
-        if len(data) != length:
+        file, at = self._file(pointer.fid), pointer.offset + record.HEADER_BYTES + start
+        if at + length > file.size:
             raise self._corrupt(pointer, "the file ends within the record")
-        return data
+        return file.read(at, length)
 
     def window(self, pointer: Pointer, length: int) -> bytes:
         """Up to `length` raw bytes from a record on, framing included. Raises Purged."""
@@ -298,32 +367,44 @@ class Segments:
 
     async def scan(self, pointer: Pointer, until: Pointer | None = None) -> AsyncIterator[Records]:
         """Records from `pointer` on to `until`, where a record begins, or to the end; a MiB or one
-        record at a time. Beside a writer `until` is `readable` at the latest. The list of files is
-        taken once, at the beginning. Raises Corrupt, and Purged if one is removed meanwhile."""
+        record at a time. The list of files, and where they end, is taken once, at the beginning.
+        Raises Corrupt behind the last good record, and Purged if a file is removed meanwhile."""
         stop = until or self.end
-        for fid in [fid for fid in self._fids if pointer.fid <= fid <= stop.fid]:
-            begin = pointer.offset if fid == pointer.fid else 0
-            size = stop.offset if fid == stop.fid else self._file(fid).size
-            good, bad = begin, ""
-            for step in self._walk(fid, begin, size):
+        fids = sorted({*self._fids, *self._damaged})
+        for fid, size in [(fid, self._records_end(fid)) for fid in fids]:
+            if not pointer.fid <= fid <= stop.fid:
+                continue
+            good, bad = pointer.offset if fid == pointer.fid else 0, ""
+            size = stop.offset if fid == stop.fid else size
+            for step in self._walk(fid, good, size):
                 good, bad = step.end, step.bad
                 if step.records:
                     yield [(Pointer(fid, offset), payload) for offset, payload in step.records]
-            rest = size - good
-            closed = rest == record.FOOTER_BYTES and self._footer(fid) is not None
-            if rest and not closed:
-                raise self._corrupt(Pointer(fid, good), bad or "the record is cut off")
+            if fid < stop.fid and not bad:
+                bad = self._damaged.get(fid, "")
+            if bad or good != size:
+                raise self._corrupt(Pointer(fid, good), bad or "no record can begin here")
+
+    def _records_end(self, fid: int) -> int:
+        """Where a segment's footer begins, or its file ends."""
+        if fid == self._fids[-1]:
+            return self._end
+        size = self._files[fid].size if fid in self._files else 0
+        return max(0, min(size, self._closed[fid].bytes - record.FOOTER_BYTES))
 
     def _walk(self, fid: int, begin: int, size: int) -> Iterator[_Step]:
         """One segment from offset `begin` up to `size`, READ_BYTES or one record a step."""
         at, wanted = begin, READ_BYTES
         while at < size:
-            data = self._file(fid).read(at, min(wanted, size - at))
+            asked = min(wanted, size - at)
+            data = self._file(fid).read(at, asked)
             found = record.split(data, at)
             at += found.consumed
             yield _Step(found.records, at, found.bad)
-            if found.bad or (not found.consumed and len(data) < wanted):
-                if not found.bad:
-                    yield _Step([], at, "the file ends within it")
+            if found.bad:
+                return
+            needed = found.wanted or record.HEADER_BYTES
+            if len(data) < asked or at < size < at + needed:
+                yield _Step([], at, _ENDS)
                 return
             wanted = max(READ_BYTES, found.wanted)
