@@ -8,7 +8,9 @@ from tidelog.ports import IndexStore
 from tidelog_pump.identity import Identity
 from tidelog_pump.indexer import unpaired
 from tidelog_pump.puller import PullerMessage, ReadFeeds
-from tidelog_pump.sorter_actor import AwaitResolved, Late, ListLate, Resolved, SorterMessage
+from tidelog_pump.resolver import ReadWaiting, ResolverMessage, Waiting
+from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.verifier import ReadSuspects, Shown, VerifierMessage
 from tidelog_pump.writer import SetState, WriterMessage
 
 
@@ -19,6 +21,8 @@ class Announcer:
         host: str,
         store: IndexStore,
         sorter: Ref[SorterMessage],
+        resolver: Ref[ResolverMessage],
+        verifier: Ref[VerifierMessage],
         writer: Ref[WriterMessage],
         puller: Ref[PullerMessage],
     ) -> None:
@@ -26,12 +30,15 @@ class Announcer:
         self._host = host
         self._store = store
         self._sorter = sorter
+        self._resolver = resolver
+        self._verifier = verifier
         self._writer = writer
         self._puller = puller
 
     async def describe(self) -> Heartbeat:
         now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
-        late: list[Late] = await self._sorter.ask(ListLate)
+        late: Shown = await self._verifier.ask(lambda reply: ReadSuspects(1, reply))
+        waiting: list[Waiting] = await self._resolver.ask(lambda reply: ReadWaiting(1, reply))
         node = NodeStatus(
             nodeId=self._identity.node,
             host=self._host or self._identity.address,
@@ -40,7 +47,7 @@ class Announcer:
             epoch=self._identity.epoch,
             highTS=now.high_ts,
             resolvedTS=now.resolved_ts,
-            detail=complaints(self._store, late),
+            detail=complaints(self._store, late, waiting),
         )
         return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds))
 
@@ -48,19 +55,34 @@ class Announcer:
         await self._writer.tell(SetState(state))
 
 
-def complaints(store: IndexStore, late: list[Late]) -> dict[str, str]:
-    """What an operator should know, for `tidelog status`."""
+def complaints(store: IndexStore, late: Shown, waiting: list[Waiting]) -> dict[str, str]:
+    """What an operator should know, for `tidelog status`: the first of each kind."""
     found: dict[str, str] = {}
     for start_ts, commit_ts, at in unpaired(store, 1):
         found["unpaired"] = (
             f"Commit {commit_ts} of {start_ts} has no Prewrite here "
             f"(segment {at.fid} at {at.offset}), see indexer in /status"
         )
-    if late:
-        last = late[-1]
-        where = f" (segment {last.at[0]} at {last.at[1]})" if last.at else ""
+    for one in late.unverified:
         found["unverified"] = (
-            f"Commit {last.commit_ts} of {last.start_ts} came at or below resolved_ts{where}: "
-            "a second copy, if another Pump has it; see sorter in /status"
+            f"Commit {one.commit_ts} of {one.start_ts} (segment {one.segment} at {one.offset}) "
+            "came at or below resolved_ts: a second copy, if another Pump has it; asked "
+            f"{one.asked} times{_last(one.answer)}; see verifier in /status"
+        )
+    for one in late.missing:
+        found["missing"] = (
+            f"Commit {one.commit_ts} of {one.start_ts} (segment {one.segment} at {one.offset}) "
+            "became readable too late, readers past it are stopped: fill their feeds again from "
+            f"below it, or `tidelog resolve {one.start_ts} --accept`"
+        )
+    for prewrite in waiting:
+        found["oldest_open"] = (
+            f"Prewrite {prewrite.start_ts} is open since {prewrite.age_s:.0f} s, key "
+            f"{prewrite.key or 'not read yet'}, asked {prewrite.asked} times"
+            f"{_last(prewrite.answer)}; an operator may say `tidelog resolve {prewrite.start_ts}`"
         )
     return found
+
+
+def _last(answer: str) -> str:
+    return f", last answer: {answer}" if answer else ""

@@ -4,7 +4,8 @@
     p start_ts   -> state, commit_ts, where its Prewrite is     pairing, duplicates, inspection
     o start_ts   -> bound, where its Prewrite is                the open Prewrites, for the restart
     u start_ts   -> commit_ts, where the Commit is              Commits without their Prewrite
-    l commit_ts start_ts -> where the Prewrite is               Prewrites later than their Commit
+    l commit_ts start_ts -> where the Prewrite is               readable too late for some readers
+    x commit_ts start_ts -> where the Prewrite is               the same, if no other Pump has it
     h            -> head: the next record to index, and W there
 
 Timestamps in keys are big-endian, so that the order of bytes is the order of time.
@@ -177,8 +178,17 @@ def late_range(after_ts: int, up_to: int) -> tuple[bytes, bytes]:
     return _KEY.pack(b"l", after_ts + 1), _KEY.pack(b"l", min(up_to, TS_MAX) + 1)
 
 
+def suspect_key(commit_ts: int, start_ts: int) -> bytes:
+    return _COMMIT_KEY.pack(b"x", commit_ts, start_ts)
+
+
+def suspect_range(after_ts: int = -1, up_to: int = TS_MAX) -> tuple[bytes, bytes]:
+    """Keys of the late copies to verify, after_ts < commit_ts <= up_to, as [start, stop)."""
+    return _KEY.pack(b"x", after_ts + 1), _KEY.pack(b"x", min(up_to, TS_MAX) + 1)
+
+
 def unpack_late(key: bytes, value: bytes) -> tuple[int, int, Pointer]:
-    """(start_ts, commit_ts, where the Prewrite is)."""
+    """Of an `l` or `x`: (start_ts, commit_ts, where the Prewrite is)."""
     _, commit_ts, start_ts = _COMMIT_KEY.unpack(key)
     return start_ts, commit_ts, unpack_pointer(value)
 

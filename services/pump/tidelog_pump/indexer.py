@@ -9,9 +9,10 @@ from __future__ import annotations
 import msgspec
 import structlog
 
-from tidelog.actor import Actor, Ref
-from tidelog.failpoints import hit
-from tidelog.ports import Clock, IndexStore
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.errors import Corrupt
+from tidelog.failpoints import delay, hit
+from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump import index
 from tidelog_pump.answers import answers_first
 from tidelog_pump.high_ts import HighTs
@@ -19,30 +20,50 @@ from tidelog_pump.index import Head, Place, Pointer, Transaction
 from tidelog_pump.intake import Stored
 from tidelog_pump.metrics import LOSS
 from tidelog_pump.pairing import Pairing
-from tidelog_pump.payload import classify
+from tidelog_pump.payload import Kind, classify
 from tidelog_pump.segments import Segments, name
 from tidelog_pump.sorter_actor import Indexed, Recovered, SorterMessage
 
 log = structlog.get_logger()
 
 BATCH_ENTRIES = 512
+BUFFER_BYTES = 16 << 20
+BEHIND_S = 0.01
+"""How often to look whether the index has caught up with its own work."""
 PAGE = 4096
 SHOWN = 16
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Records that are in the log, synced, in its order."""
+    """Records that are in the log, synced, in its order; with a reply if the chaser read them, whose
+    Prewrites the sorter does not know: answered when they are indexed and it does."""
 
     stored: list[Stored]
+    chased: Reply[None] | None = None
 
 
-IndexerMessage = Written
+class Note(msgspec.Struct, frozen=True):
+    """Keys beside the log's own: what is known of late copies. Answered when written."""
+
+    puts: list[tuple[bytes, bytes]]
+    deletes: list[bytes]
+    reply: Reply[None]
+
+
+IndexerMessage = Written | Note
 
 
 def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
     """What the index knows of a start_ts."""
     value = store.get(index.transaction_key(start_ts))
     return None if value is None else index.unpack_transaction(value)
+
+
+def read_back(pointer: Pointer, payload: Buffer) -> Stored:
+    """What to index of a record in the log."""
+    facts = classify(payload)
+    place = Place(pointer.fid, pointer.offset, len(payload), facts.body)
+    return Stored(facts.kind, facts.start_ts, facts.commit_ts, place)
 
 
 def locate(store: IndexStore, start_ts: int) -> Pointer | None:
@@ -62,7 +83,7 @@ def unpaired(store: IndexStore, limit: int) -> list[tuple[int, int, Pointer]]:
 
 
 class Indexer(Actor[IndexerMessage]):
-    max_bytes = 16 << 20
+    tick_s = 1.0
 
     def __init__(
         self,
@@ -73,7 +94,9 @@ class Indexer(Actor[IndexerMessage]):
         *,
         follow: bool,
         clock_skew_s: float,
+        buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
+        self.max_bytes = buffer_bytes
         self._clock = clock
         self._segments = segments
         self._store = store
@@ -85,7 +108,11 @@ class Indexer(Actor[IndexerMessage]):
         self.replayed = 0
 
     def weigh(self, message: IndexerMessage) -> int:
-        return 64 + 128 * len(message.stored)
+        match message:
+            case Written():
+                return 64 + 128 * len(message.stored)
+            case Note():
+                return 64 + 64 * (len(message.puts) + len(message.deletes))
 
     async def on_start(self) -> None:
         await self._segments.open()
@@ -93,13 +120,13 @@ class Indexer(Actor[IndexerMessage]):
         async for records in self._segments.scan(Pointer(*self._pairing.head[:2])):
             wall_ms = self._clock.wall_ms()
             for pointer, payload in records:
-                facts = classify(payload)
-                place = Place(pointer.fid, pointer.offset, len(payload), facts.body)
-                self._feed(Stored(facts.kind, facts.start_ts, facts.commit_ts, place), wall_ms)
-            self._write()
+                self._pairing.feed(read_back(pointer, payload), wall_ms)
+                if len(self._pairing) >= BATCH_ENTRIES:
+                    await self._write()
+            await self._write()
             self.replayed += len(records)
             await self._clock.sleep(0)  # A MiB at a time: what else runs in the process goes on.
-        self._write()
+        await self._write()
         pairing = self._pairing
         log.info("log read", replayed=self.replayed, open=pairing.open_count)
         await self._sorter.tell(Recovered(pairing.high.value, pairing.opened()))
@@ -134,18 +161,60 @@ class Indexer(Actor[IndexerMessage]):
         await answers_first()
         wall_ms = self._clock.wall_ms()
         closed: list[tuple[int, int]] = []
+        chased: list[Written] = []
         for message in batch:
-            for stored in message.stored:
-                closed += self._feed(stored, wall_ms)
-        closed += self._write()
-        if closed:
+            match message:
+                case Written():
+                    closed += await self._feed(message.stored, wall_ms)
+                    if message.chased is not None:
+                        chased.append(message)
+                case Note():
+                    closed += await self._write()
+                    self._store.write(message.puts, message.deletes)
+                    message.reply.set(None)
+        closed += await self._write()
+        if closed and not chased:
             await self._sorter.tell(Indexed(closed))
+        elif chased:
+            await self._tell_of(chased, closed)
 
-    def _feed(self, stored: Stored, wall_ms: int) -> list[tuple[int, int]]:
-        self._pairing.feed(stored, wall_ms)
-        return self._write() if len(self._pairing) >= BATCH_ENTRIES else []
+    async def _tell_of(self, chased: list[Written], closed: list[tuple[int, int]]) -> None:
+        """Of what the chaser read the sorter learns here what is open."""
+        opened: dict[int, int] = {}
+        for message in chased:
+            for kind, start_ts, _, _ in message.stored:
+                bound = self._pairing.bound(start_ts) if kind is Kind.PREWRITE else None
+                if bound is not None:
+                    opened[start_ts] = bound
+        high_ts = self._pairing.high.value
+        await self._sorter.tell(Indexed(closed, list(opened.items()), high_ts))
+        for message in chased:
+            if message.chased is not None:
+                message.chased.set(None)
 
-    def _write(self) -> list[tuple[int, int]]:
+    async def _feed(self, records: list[Stored], wall_ms: int) -> list[tuple[int, int]]:
+        closed: list[tuple[int, int]] = []
+        feed, pairing = self._pairing.feed, self._pairing
+        for stored in records:
+            feed(stored, wall_ms)
+            if len(pairing) >= BATCH_ENTRIES:
+                closed += await self._write()
+        return closed
+
+    async def _until_it_keeps_up(self) -> None:
+        """A write that waits for the index's own work would hold the whole process (G16)."""
+        pause = delay("pump.indexer.before_write")
+        while pause or self._store.behind():
+            await self._clock.sleep(pause or BEHIND_S)
+            self.progress()
+            pause = 0.0
+
+    async def on_tick(self) -> None:
+        # A reader may have met the damage; who is asked here ends the process, and it is rebuilt.
+        self._store.behind()
+
+    async def _write(self) -> list[tuple[int, int]]:
+        await self._until_it_keeps_up()
         changes = self._pairing.take()
         hit("pump.indexer.before_write")
         self._store.write(changes.puts, changes.deletes)

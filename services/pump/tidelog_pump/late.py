@@ -1,11 +1,14 @@
-"""Late pairs: a Commit came before its Prewrite, so the transaction became readable when readers
-may have been past it. It must not pass silently (I2): a reader that is beyond it and was not given
-it since is refused. Pure but for the index's reads.
+"""What became readable too late for some readers (I2): a Commit that came before its Prewrite, or
+one at or below resolved_ts that no other Pump has. It must not pass silently: a reader that is
+beyond it and was not given it is refused. Pure but for the index's reads.
+
+`l` keys are such transactions; `x` keys those that may yet prove to be second copies of what
+another Pump has (`verifier`). Of both it is kept who was given them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -14,11 +17,26 @@ from tidelog.ports import IndexStore
 from tidelog_pump import index
 
 MAX_LATE = 256
-"""Late pairs that a reader can have been given; one that would need more is refused."""
+"""Late ones that a reader can have been given; one that would need more is refused."""
+HAVE, PENDING, NO, PURGED, UNREACHABLE = "have", "pending", "no", "purged", "unreachable"
+"""What another Pump says of a transaction (`who-has`), or that it says nothing."""
+SETTLED, MISSING, UNVERIFIED = "settled", "missing", "unverified"
+
+
+def judge(answers: Mapping[str, str]) -> str:
+    """The verdict on a late copy from each other Pump's answer: SETTLED, PENDING (ask again),
+    UNVERIFIED (ask again, and show it), MISSING (nobody else has it, and readers may be past it).
+    """
+    found = set(answers.values())
+    if HAVE in found:
+        return SETTLED
+    if PENDING in found:
+        return PENDING
+    return UNVERIFIED if found - {NO} else MISSING
 
 
 class Reader(msgspec.Struct):
-    """One reader: it began above `begins`, and was given these late pairs (commit_ts)."""
+    """One reader: it began above `begins`, and was given these late ones (commit_ts)."""
 
     begins: int
     given: list[int] = []
@@ -31,15 +49,35 @@ class Reader(msgspec.Struct):
             if commit_ts not in self.given:
                 raise LatePair(
                     f"transaction {start_ts} with commit_ts {commit_ts} (segment {at.fid} at "
-                    f"{at.offset}) became readable only when this reader was past it"
+                    f"{at.offset}) became readable only when this reader was past it",
+                    hint="fill the feed again from below that commit_ts, begin a new feed above "
+                    f"it, or accept that readers miss it: `tidelog resolve {start_ts} --accept`",
                 )
 
     def took(self, store: IndexStore, commit_ts: Iterable[int], up_to: int) -> bool:
         """These were sent, all at or below `up_to`. Was one of them late?"""
-        found = store.scan(*index.late_range(0, up_to), MAX_LATE)
-        if not found:
+        sent = set(commit_ts)
+        if not sent:
             return False
-        late = {index.unpack_late(*entry)[1] for entry in found}
-        new = [ts for ts in commit_ts if ts in late and ts not in self.given]
+        above = min(sent) - 1
+        late = {
+            index.unpack_late(*entry)[1]
+            for keys in (index.late_range(above, up_to), index.suspect_range(above, up_to))
+            for entry in store.scan(*keys, MAX_LATE)
+        }
+        new = sorted(ts for ts in sent & late if ts not in self.given)
+        if not new:
+            return False
+        if len(self.given) + len(new) > MAX_LATE:
+            self.given = [ts for ts in self.given if _matters(store, ts)]
         self.given += new[: max(0, MAX_LATE - len(self.given))]
-        return bool(new)
+        return True
+
+
+def _matters(store: IndexStore, commit_ts: int) -> bool:
+    """Is it late, or may yet be?"""
+    keys = (
+        index.late_range(commit_ts - 1, commit_ts),
+        index.suspect_range(commit_ts - 1, commit_ts),
+    )
+    return any(store.scan(*span, 1) for span in keys)

@@ -40,4 +40,21 @@ UNFORESEEN = Counter(
 INDEX_DROPPED = Counter(
     "tidelog_pump_index_dropped", "indexes that could not be opened, deleted to be built again"
 )
+CHASER = Counter(
+    "binlog_pump_storage_slow_chaser_count",
+    "turned_on, turned_off, catch_up, recovery (a try that holds the writer), given_up",
+    ["type"],
+)
+CHASER_ON = Gauge("tidelog_pump_slow_chaser_on", "1 while the writer hands nothing to the index")
+CHASED = Counter("tidelog_pump_slow_chaser_records", "records the chaser read and had indexed")
+CATCH_UP_SECONDS = Histogram(
+    "binlog_pump_storage_slow_chaser_catchup_time_seconds",
+    "seconds of one catch-up beside the writer",
+    buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
+)
 QUERIES = Counter("binlog_pump_storage_query_tikv_count", "questions what became of a transaction")
+LATE_VERDICTS = Counter(
+    "tidelog_pump_late_copies",
+    "Commits at or below resolved_ts by what became of them: settled, missing, accepted",
+    ["verdict"],
+)

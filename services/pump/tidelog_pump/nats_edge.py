@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Annotated
 
 import msgspec
 from google.protobuf.message import DecodeError
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import BadInput, TidelogError, UnparsablePayload
+from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
 from tidelog.messages import decode, encode_error
-from tidelog.ports import Buffer, Bus, IndexStore, Request, Subscription
-from tidelog.timestamps import TS_MAX
+from tidelog.ports import Buffer, Bus, Request, Subscription
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
+from tidelog_pump.asking import ControlRequest
+from tidelog_pump.control import Controller
 from tidelog_pump.identity import Identity
-from tidelog_pump.indexer import look_up
 from tidelog_pump.puller import Pull, PullerMessage
-from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
 from tidelog_pump.unforeseen import typed
 from tidelog_pump.writer import Append, Outcome, WriterMessage
 
@@ -27,34 +25,13 @@ _DONE = b"\x0a\x00"
 """One empty WriteResult within a WriteBatchResult."""
 
 
-class ControlRequest(msgspec.Struct, frozen=True):
-    """`pump.<node>.control`: verb `status`, or `inspect` with a start_ts."""
-
-    verb: str
-    ts: Annotated[int, msgspec.Meta(ge=0, le=TS_MAX)] = 0
-
-
-class PumpStatus(msgspec.Struct, frozen=True):
-    """Answer to `status`."""
-
-    node: str
-    epoch: int
-    resolved_ts: int
-    high_ts: int
-    max_commit_ts: int
-
-
-class Inspected(msgspec.Struct, frozen=True):
-    """Answer to `inspect`: open, committed, rolled_back, unpaired or unknown."""
-
-    state: str
-    commit_ts: int = 0
-    segment: int = 0
-    offset: int = 0
-    length: int = 0
+MAX_QUESTIONS = 256
+"""Control requests under way; more are refused."""
 
 
 class Control(msgspec.Struct, frozen=True):
+    """A request of `pump.<node>.control`."""
+
     request: Request
 
 
@@ -64,16 +41,15 @@ class NatsEdge(Actor[Control]):
         bus: Bus,
         cluster: str,
         identity: Identity,
-        store: IndexStore,
-        sorter: Ref[SorterMessage],
+        controller: Controller,
         writer: Ref[WriterMessage],
         puller: Ref[PullerMessage],
     ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._identity = identity
-        self._store = store
-        self._sorter = sorter
+        self._controller = controller
+        self._questions = 0
         self._writer = writer
         self._puller = puller
         self._subscriptions: list[Subscription] = []
@@ -128,30 +104,23 @@ class NatsEdge(Actor[Control]):
             request.respond(encode_error(error))
 
     async def on_batch(self, batch: list[Control]) -> None:
+        """Each in a task of its own: some wait for the index or the writer."""
         for message in batch:
-            try:
-                answer = await self._answer(decode(message.request.data, ControlRequest))
-                message.request.respond(msgspec.json.encode(answer))
-            except Exception as error:  # noqa: BLE001 (a bug that one request meets ends that one)
-                message.request.respond(encode_error(typed(error, "control")))
+            if self._questions >= MAX_QUESTIONS:
+                error = Overloaded(f"{MAX_QUESTIONS} control requests are under way")
+                message.request.respond(encode_error(error))
+                continue
+            self._questions += 1
+            self.spawn(self._answer(message.request), "control")
 
-    async def _answer(self, asked: ControlRequest) -> PumpStatus | Inspected:
-        if asked.verb == "inspect":
-            known = look_up(self._store, asked.ts)
-            if known is None:
-                return Inspected("unknown")
-            state, commit_ts, (fid, offset, length, _) = known
-            return Inspected(state.name.lower(), commit_ts, fid, offset, length)
-        if asked.verb != "status":
-            raise BadInput(f"unknown verb {asked.verb!r}", hint="status, inspect")
-        now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
-        return PumpStatus(
-            self._identity.node,
-            self._identity.epoch,
-            now.resolved_ts,
-            now.high_ts,
-            now.max_commit_ts,
-        )
+    async def _answer(self, request: Request) -> None:
+        try:
+            answer = await self._controller.answer(decode(request.data, ControlRequest))
+            request.respond(msgspec.json.encode(answer))
+        except Exception as error:  # noqa: BLE001 (a bug that one request meets ends that one)
+            request.respond(encode_error(typed(error, "control")))
+        finally:
+            self._questions -= 1
 
 
 def encode_outcomes(outcomes: list[Outcome]) -> bytes:

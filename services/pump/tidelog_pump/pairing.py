@@ -136,6 +136,7 @@ class Pairing:
             self._delete(index.unpaired_key(start_ts))
             pointer = index.pack_pointer(Pointer(place.fid, place.offset))
             self._put(index.late_key(known.commit_ts, start_ts), pointer)
+            self._put(index.suspect_key(known.commit_ts, start_ts), pointer)
             self._pair(start_ts, known.commit_ts, place)
 
     def _pair(self, start_ts: int, commit_ts: int, place: Place) -> None:
@@ -146,9 +147,13 @@ class Pairing:
     def _commit(self, start_ts: int, commit_ts: int, place: Place, wall_ms: int) -> None:
         if self.high.follow:
             self.high.claim(commit_ts, wall_ms)
-        _, prewrite = self._open.pop(start_ts, (0, None))
+        bound, prewrite = self._open.pop(start_ts, (0, None))
         if prewrite is not None:
             self._delete(index.open_key(start_ts))
+            if commit_ts <= bound:
+                # Allocated before this Prewrite came: a second copy (I2), to be verified.
+                at = index.pack_pointer(Pointer(prewrite.fid, prewrite.offset))
+                self._put(index.suspect_key(commit_ts, start_ts), at)
             self._pair(start_ts, commit_ts, prewrite)
             return
         known = self._known(start_ts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
@@ -13,17 +14,21 @@ from tidelog.messages import PUMP
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import IndexStore, Oracle, Ports
 from tidelog_pump.announce import Announcer
+from tidelog_pump.chase import Chase
+from tidelog_pump.chaser import Chaser, Handover
 from tidelog_pump.config import PumpConfig
+from tidelog_pump.control import Controller
 from tidelog_pump.faker import Faker
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
 from tidelog_pump.indexer import Indexer, IndexerMessage, locate
 from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.nats_edge import NatsEdge
 from tidelog_pump.puller import Puller, PullerMessage
-from tidelog_pump.resolver import Resolver
+from tidelog_pump.resolver import Resolver, ResolverMessage
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import SorterActor, SorterMessage
 from tidelog_pump.txn_status import BusTxnStatus
+from tidelog_pump.verifier import Verifier, VerifierMessage
 from tidelog_pump.writer import Writer, WriterMessage
 
 if TYPE_CHECKING:
@@ -36,6 +41,8 @@ SorterRef: TypeAlias = Ref[SorterMessage]
 IndexerRef: TypeAlias = Ref[IndexerMessage]
 WriterRef: TypeAlias = Ref[WriterMessage]
 PullerRef: TypeAlias = Ref[PullerMessage]
+ResolverRef: TypeAlias = Ref[ResolverMessage]
+VerifierRef: TypeAlias = Ref[VerifierMessage]
 
 
 class Parts:
@@ -55,6 +62,8 @@ class Parts:
         self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
         self._lock = disk.lock(LOCK_FILE)
         self._store = open_index(ports)
+        self._chase = Chase()
+        self._write_lock = asyncio.Lock()
 
     def identity_keeper(self) -> IdentityKeeper:
         return IdentityKeeper(
@@ -83,6 +92,7 @@ class Parts:
             sorter,
             follow=self.oracle is None,
             clock_skew_s=self._config.clock_skew_s,
+            buffer_bytes=self._config.index_buffer_bytes,
         )
 
     def writer(self, sorter: SorterRef, indexer: IndexerRef) -> Writer:
@@ -91,10 +101,25 @@ class Parts:
             self._ports.disk,
             self._segments,
             self._store,
-            sorter,
-            indexer,
+            Handover(
+                self._chase,
+                self._write_lock,
+                sorter,
+                indexer,
+                threshold_s=self._config.storage.slow_write_threshold,
+            ),
             cluster_id=self._config.cluster_id,
             storage=self._config.storage,
+        )
+
+    def chaser(self, sorter: SorterRef, indexer: IndexerRef) -> Chaser:
+        return Chaser(
+            self._ports.clock,
+            self._segments,
+            self._chase,
+            self._write_lock,
+            sorter,
+            indexer,
         )
 
     def resolver(self, sorter: SorterRef, writer: WriterRef) -> Resolver:
@@ -139,15 +164,55 @@ class Parts:
             addresses=self.grpc_addresses,
         )
 
-    def nats_edge(self, sorter: SorterRef, writer: WriterRef, puller: PullerRef) -> NatsEdge:
-        cluster = self._config.cluster
-        return NatsEdge(
-            self._ports.bus, cluster, self._identity, self._store, sorter, writer, puller
+    def verifier(self, sorter: SorterRef, indexer: IndexerRef) -> Verifier:
+        ports = self._ports
+        return Verifier(
+            ports.clock,
+            ports.bus,
+            ports.disk,
+            self._store,
+            self._identity,
+            sorter,
+            indexer,
+            cluster=self._config.cluster,
         )
 
-    def membership(self, sorter: SorterRef, writer: WriterRef, puller: PullerRef) -> Membership:
-        host = self._config.advertise_addr
-        announcer = Announcer(self._identity, host, self._store, sorter, writer, puller)
+    def nats_edge(
+        self, sorter: SorterRef, writer: WriterRef, verifier: VerifierRef, puller: PullerRef
+    ) -> NatsEdge:
+        controller = Controller(
+            self._ports.clock,
+            self._identity,
+            self._segments,
+            self._store,
+            self.oracle,
+            sorter,
+            writer,
+            verifier,
+            cluster_id=self._config.cluster_id,
+            clock_skew_s=self._config.clock_skew_s,
+        )
+        cluster = self._config.cluster
+        return NatsEdge(self._ports.bus, cluster, self._identity, controller, writer, puller)
+
+    def membership(
+        self,
+        sorter: SorterRef,
+        resolver: ResolverRef,
+        verifier: VerifierRef,
+        writer: WriterRef,
+        puller: PullerRef,
+    ) -> Membership:
+        announcer = Announcer(
+            self._identity,
+            self._config.advertise_addr,
+            self._store,
+            sorter,
+            resolver,
+            verifier,
+            writer,
+            puller,
+        )
         return Membership(
             self._ports,
             self._config.cluster,

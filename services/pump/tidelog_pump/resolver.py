@@ -6,14 +6,16 @@ Undecided, or nobody answers: it waits, shown in status, however long.
 
 from __future__ import annotations
 
+from itertools import islice
+
 import msgspec
 import structlog
 
-from tidelog.actor import Actor, Ref
+from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, TidelogError
 from tidelog.ports import Clock, IndexStore, TxnStatus
 from tidelog_pump import payload
-from tidelog_pump.index import Pointer, State
+from tidelog_pump.index import Place, Pointer, State
 from tidelog_pump.indexer import look_up
 from tidelog_pump.metrics import QUERIES
 from tidelog_pump.segments import Segments
@@ -24,6 +26,7 @@ from tidelog_pump.writer import Append, Outcome, WriterMessage
 log = structlog.get_logger()
 
 PARALLEL = 32
+SHOWN = 16
 LOOKED_AT = 1024
 KEY_BYTES = 64 << 10
 PAUSE_S = (1.0, 15.0)
@@ -35,18 +38,39 @@ class Look(msgspec.Struct, frozen=True):
     """Look at the open Prewrites now, not at the next tick."""
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """An open Prewrite that was asked about; `key` in hex, `answer` the last one."""
+
+    start_ts: int
+    age_s: float
+    asked: int
+    answer: str
+    key: str
+
+
+class ReadWaiting(msgspec.Struct, frozen=True):
+    """The oldest open Prewrites that nobody closed so far."""
+
+    limit: int
+    reply: Reply[list[Waiting]]
+
+
+ResolverMessage = Look | ReadWaiting
+
+
 class _Question(msgspec.Struct):
     """Asked when, how often, and what was the last answer."""
 
     next_s: float = 0.0
     pause_s: float = PAUSE_S[0]
+    since_s: float = 0.0
     asked: int = 0
     running: bool = False
     answer: str = ""
     key: str = ""
 
 
-class Resolver(Actor[Look]):
+class Resolver(Actor[ResolverMessage]):
     tick_s = 0.25
 
     def __init__(
@@ -75,9 +99,13 @@ class Resolver(Actor[Look]):
         self._running = 0
         self._verdicts = {COMMITTED: 0, ROLLED_BACK: 0}
 
-    async def on_batch(self, batch: list[Look]) -> None:
-        if batch:
-            await self._look()
+    async def on_batch(self, batch: list[ResolverMessage]) -> None:
+        for message in batch:
+            match message:
+                case Look():
+                    await self._look()
+                case ReadWaiting():
+                    message.reply.set(self._waiting(message.limit))
 
     async def on_tick(self) -> None:
         await self._look()
@@ -90,16 +118,17 @@ class Resolver(Actor[Look]):
         except ActorStopped:
             return  # The supervisor is about to start all of us anew.
         self._questions = {
-            p.start_ts: self._questions.get(p.start_ts, _Question()) for p in waiting
+            p.start_ts: self._questions.get(p.start_ts, _Question(since_s=p.since_s))
+            for p in waiting
         }
-        now_s, now_ms = self._clock.monotonic(), self._clock.wall_ms()
+        now_s = self._clock.monotonic()
         for prewrite in waiting:
             if self._running >= PARALLEL:
                 return
             question = self._questions[prewrite.start_ts]
             if question.running or question.next_s > now_s:
                 continue
-            force = now_ms - prewrite.since_ms >= self._txn_timeout_s * 1000
+            force = now_s - prewrite.since_s >= self._txn_timeout_s
             question.running = True
             self._running += 1
             self.spawn(self._resolve(prewrite, question, force=force), "question")
@@ -125,7 +154,9 @@ class Resolver(Actor[Look]):
         QUERIES.inc()
         verdict = await self._txn_status.verdict(start_ts, key, force=force)
         question.answer = verdict.state
-        if verdict.state == COMMITTED and verdict.commit_ts > start_ts:
+        if verdict.state == COMMITTED and verdict.commit_ts <= start_ts:
+            question.answer = f"committed at {verdict.commit_ts}, not above start_ts"
+        elif verdict.state == COMMITTED:
             await self._close(start_ts, verdict.commit_ts, key)
         elif verdict.state == ROLLED_BACK:
             await self._close(start_ts, 0, key)
@@ -141,24 +172,29 @@ class Resolver(Actor[Look]):
         log.info("resolved a transaction", start_ts=start_ts, commit_ts=commit_ts)
 
     def _prewrite_key(self, start_ts: int) -> bytes | None:
-        """From the record's first bytes; None while the index doesn't know the Prewrite."""
+        """None while the index doesn't know the Prewrite."""
         known = look_up(self._store, start_ts)
         if known is None or known.state is not State.OPEN:
             return None
-        place = known.place
-        head = self._segments.read(
-            Pointer(place.fid, place.offset), 0, min(place.length, KEY_BYTES)
-        )
-        return payload.prewrite_key(head)
+        return key_of(self._segments, known.place)
+
+    def _waiting(self, limit: int) -> list[Waiting]:
+        now_s = self._clock.monotonic()
+        return [
+            Waiting(ts, round(now_s - q.since_s, 1), q.asked, q.answer, q.key)
+            for ts, q in islice(self._questions.items(), limit)
+        ]
 
     def status(self) -> dict[str, object]:
-        unanswered = list(self._questions.items())[:16]
         return {
             "open_beyond_grace": len(self._questions),
             "asking": self._running,
             "verdicts": dict(self._verdicts),
-            "oldest": [
-                {"start_ts": ts, "asked": q.asked, "answer": q.answer, "key": q.key}
-                for ts, q in unanswered
-            ],
+            "oldest": [msgspec.to_builtins(waiting) for waiting in self._waiting(SHOWN)],
         }
+
+
+def key_of(segments: Segments, place: Place) -> bytes:
+    """A Prewrite's prewrite_key, from its record's first bytes."""
+    pointer = Pointer(place.fid, place.offset)
+    return payload.prewrite_key(segments.read(pointer, 0, min(place.length, KEY_BYTES)))

@@ -21,8 +21,12 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     # Group commit: append, fdatasync, ack. A write of a crashed writer may be in the log without
     # being indexed: the indexer starts anew with it and reads the log again.
     writer = tree.actor("writer", lambda: parts.writer(sorter, indexer), shares=indexer)
+    # Reads from the log what the writer could not hand over to a slow indexer.
+    tree.actor("chaser", lambda: parts.chaser(sorter, indexer), shares=indexer)
     # Asks the upstream about Prewrites that nobody closes, and appends the verdicts.
-    tree.actor("resolver", lambda: parts.resolver(sorter, writer))
+    resolver = tree.actor("resolver", lambda: parts.resolver(sorter, writer))
+    # Asks the other Pumps about Commits that came at or below resolved_ts.
+    verifier = tree.actor("verifier", lambda: parts.verifier(sorter, indexer))
     if parts.oracle is not None:
         # Fresh timestamps of the oracle while nobody writes.
         oracle = parts.oracle
@@ -32,7 +36,7 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     # The ways in: bytes become messages to writer, puller and sorter.
     if parts.grpc_addresses:
         tree.actor("grpc", lambda: parts.grpc_edge(sorter, writer))
-    tree.actor("nats", lambda: parts.nats_edge(sorter, writer, puller))
+    tree.actor("nats", lambda: parts.nats_edge(sorter, writer, verifier, puller))
     # Joins the cluster once all of it serves; says good-bye first.
-    tree.actor("membership", lambda: parts.membership(sorter, writer, puller))
+    tree.actor("membership", lambda: parts.membership(sorter, resolver, verifier, writer, puller))
     return tree

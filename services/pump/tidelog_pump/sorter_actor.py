@@ -6,6 +6,7 @@ before its ack, so whatever was allocated after the ack comes after it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
@@ -22,7 +23,8 @@ from tidelog_pump.sorter import OpenPrewrite, Sorter
 log = structlog.get_logger()
 
 RETRY_S = (0.05, 1.0)
-SHOWN = 16
+LATE_KEPT = 4096
+"""Late copies that the verifier has not taken yet."""
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -39,9 +41,23 @@ class Entered(msgspec.Struct, frozen=True):
 
 
 class Indexed(msgspec.Struct, frozen=True):
-    """(start_ts, commit_ts or 0) whose end is synced and readable."""
+    """(start_ts, commit_ts or 0) whose end is synced and readable. Of what the chaser read: the
+    Prewrites (start_ts, bound) that are open now, and W in log order there."""
 
     closed: list[tuple[int, int]]
+    opened: list[tuple[int, int]] = []
+    high_ts: int = 0
+
+
+class Cap(msgspec.Struct, frozen=True):
+    """The chaser takes over: the writer enters nothing of what it writes from now on."""
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """All that was readable when W was `high_ts` is indexed. `off`: the writer enters again."""
+
+    high_ts: int
+    off: bool
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -81,23 +97,41 @@ class ListOpen(msgspec.Struct, frozen=True):
     reply: Reply[list[OpenPrewrite]]
 
 
-class Late(msgspec.Struct, frozen=True):
-    """A first Commit at or below resolved_ts. A second copy of what another Pump has, most likely;
-    until the others are asked (I2) it is unverified. `at`: segment and offset, if known."""
+class ReadOpen(msgspec.Struct, frozen=True):
+    """This Prewrite, if it is open."""
 
     start_ts: int
+    reply: Reply[OpenPrewrite | None]
+
+
+class Late(msgspec.Struct, frozen=True):
+    """The `number`th first Commit at or below resolved_ts: a second copy of what another Pump has,
+    most likely; the verifier asks the others (I2)."""
+
+    number: int
+    start_ts: int
     commit_ts: int
-    at: tuple[int, int] | None
 
 
-class ListLate(msgspec.Struct, frozen=True):
-    """The last unverified ones, oldest first."""
+class AwaitLate(msgspec.Struct, frozen=True):
+    """Those with a larger number, once there is one. Up to `taken` they are in the index."""
 
+    taken: int
     reply: Reply[list[Late]]
 
 
 SorterMessage = (
-    Recovered | Entered | Indexed | Answered | Allocated | AwaitResolved | ListOpen | ListLate
+    Recovered
+    | Entered
+    | Indexed
+    | Cap
+    | CaughtUp
+    | Answered
+    | Allocated
+    | AwaitResolved
+    | ListOpen
+    | ReadOpen
+    | AwaitLate
 )
 
 
@@ -123,7 +157,9 @@ class SorterActor(Actor[SorterMessage]):
         self._waiters: list[AwaitResolved] = []
         self._asking = False
         self._locate = locate
-        self._late: dict[int, Late] = {}
+        self._late: deque[Late] = deque()
+        self._late_lost = 0
+        self._awaits_late: AwaitLate | None = None
 
     def weigh(self, message: SorterMessage) -> int:
         match message:
@@ -132,26 +168,30 @@ class SorterActor(Actor[SorterMessage]):
             case Entered():
                 return 64 + 16 * len(message.start_ts)
             case Indexed():
-                return 64 + 32 * len(message.closed)
+                return 64 + 32 * (len(message.closed) + len(message.opened))
             case _:
                 return 128
 
     async def on_batch(self, batch: list[SorterMessage]) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic()
         for message in batch:
-            self._handle(message, now_ms)
+            self._handle(message, now_ms, now_s)
         if self._sorter.advance():
             MAX_COMMIT_TS.set(self._sorter.resolved)
         self._wake()
+        self._hand_over_late()
         self._ask_oracle()
 
-    def _handle(self, message: SorterMessage, now_ms: int) -> None:
+    def _handle(self, message: SorterMessage, now_ms: int, now_s: float) -> None:
         sorter = self._sorter
         match message:
             case Entered():
                 for start_ts in message.start_ts:
-                    sorter.enter(start_ts, now_ms)
+                    sorter.enter(start_ts, now_ms, now_s)
             case Indexed():
+                for start_ts, bound in message.opened:
+                    sorter.enter_chased(start_ts, bound, now_ms)
+                sorter.raise_cap(message.high_ts)
                 for start_ts, commit_ts in message.closed:
                     if not sorter.close(start_ts, commit_ts, now_ms):
                         self._note_late(start_ts, commit_ts)
@@ -159,35 +199,56 @@ class SorterActor(Actor[SorterMessage]):
                 if message.want_ts:
                     sorter.high.claim(message.want_ts, now_ms)
                 self._waiters.append(message)
+            case Cap():
+                sorter.set_cap()
+            case CaughtUp():
+                sorter.raise_cap(message.high_ts)
+                if message.off:
+                    sorter.cap = None
             case Answered():
                 sorter.high.answer(message.ts, message.asked)
                 self._asking = False
             case Allocated():
                 sorter.high.answer(message.ts, 0)
-            case ListOpen():
-                before_ms = now_ms - int(message.age_s * 1000)
-                message.reply.set(list(islice(sorter.waiting_since(before_ms), message.limit)))
-            case ListLate():
-                message.reply.set(list(self._late.values()))
+            case ListOpen() | ReadOpen() | AwaitLate():
+                self._look(message, now_s)
             case Recovered():
-                sorter.reset(message.high_ts, message.opened, now_ms)
+                sorter.reset(message.high_ts, message.opened, now_s)
                 # Nothing vouches for W yet: ask the oracle once at start.
                 sorter.high.wanted = max(sorter.high.wanted, 1) if self._oracle else 0
 
+    def _look(self, message: ListOpen | ReadOpen | AwaitLate, now_s: float) -> None:
+        match message:
+            case ListOpen():
+                waiting = self._sorter.waiting_since(now_s - message.age_s)
+                message.reply.set(list(islice(waiting, message.limit)))
+            case ReadOpen():
+                message.reply.set(self._sorter.opened(message.start_ts))
+            case AwaitLate():
+                while self._late and self._late[0].number <= message.taken:
+                    self._late.popleft()
+                self._awaits_late = message
+
     def _note_late(self, start_ts: int, commit_ts: int) -> None:
         NOTED.labels("late_copy").inc()
-        known = self._late.pop(start_ts, None)
-        late = self._late[start_ts] = Late(start_ts, commit_ts, self._locate(start_ts))
-        if len(self._late) > SHOWN:
-            del self._late[next(iter(self._late))]
-        if known is None:
-            log.warning(
-                "a Commit came at or below resolved_ts, unverified whether another Pump has it",
-                start_ts=start_ts,
-                commit_ts=commit_ts,
-                at=late.at,
-                resolved_ts=self._sorter.resolved,
-            )
+        self._late.append(Late(self._sorter.late, start_ts, commit_ts))
+        if len(self._late) > LATE_KEPT:
+            self._late.popleft()
+            self._late_lost += 1
+            NOTED.labels("late_copy_not_verified").inc()
+        log.warning(
+            "a Commit came at or below resolved_ts, unverified whether another Pump has it",
+            start_ts=start_ts,
+            commit_ts=commit_ts,
+            at=self._locate(start_ts),
+            resolved_ts=self._sorter.resolved,
+        )
+
+    def _hand_over_late(self) -> None:
+        waiter = self._awaits_late
+        if waiter is not None and self._late:
+            waiter.reply.set(list(self._late))
+            self._awaits_late = None
 
     def _resolved(self) -> Resolved:
         sorter = self._sorter
@@ -230,15 +291,16 @@ class SorterActor(Actor[SorterMessage]):
             "resolved_ts": sorter.resolved,
             "high_ts": sorter.high.value,
             "max_commit_ts": sorter.max_commit_ts,
+            "cap": sorter.cap,
             "open": len(sorter),
             "oldest_open": None
             if oldest is None
             else {
                 "start_ts": oldest.start_ts,
-                "age_s": (self._clock.wall_ms() - oldest.since_ms) / 1000,
+                "age_s": self._clock.monotonic() - oldest.since_s,
             },
             "late_copies": sorter.late,
-            "unverified": [msgspec.to_builtins(late) for late in self._late.values()],
+            "late_copies_not_verified": self._late_lost,
             "repeated_prewrites": sorter.repeated,
             "refused_ts": sorter.high.refused,
             "waiting": len(self._waiters),

@@ -7,7 +7,7 @@ import structlog
 
 from tests.unit.pump.rig import NODE, commit, prewrite, start, ts_now
 from tidelog.sim import World, run
-from tidelog_pump.sorter_actor import SHOWN
+from tidelog_pump.verifier import SHOWN
 
 Logs = list[structlog.typing.EventDict]
 
@@ -86,12 +86,15 @@ def test_late_copies_are_shown_as_unverified_and_stop_nobody() -> None:
         expected = [(base + n, base + 100 + n) for n in range(count)]
         assert lines(logs, "unverified") == expected
         pump = world.node(NODE)
-        shown = pump.service.status()["sorter"]["unverified"]
-        assert [(late["start_ts"], late["commit_ts"]) for late in shown] == expected[-SHOWN:]
-        where = await client.control("inspect", base + count - 1)
-        assert list(shown[-1]["at"]) == [where["segment"], where["offset"]]
+        status = pump.service.status()["verifier"]
+        assert (status["unverified"], status["missing"]) == (count, 0)
+        shown = status["oldest_unverified"]
+        assert [(late["start_ts"], late["commit_ts"]) for late in shown] == expected[:SHOWN]
+        where = await client.control("inspect", base)
+        assert (shown[0]["segment"], shown[0]["offset"]) == (where["segment"], where["offset"])
+        assert where["late"] == "unverified"
         await world.until(lambda: bool(registry.beats[-1].status.detail), 10)
-        assert str(base + 100 + count - 1) in registry.beats[-1].status.detail["unverified"]
+        assert str(base + 100) in registry.beats[-1].status.detail["unverified"]
 
     run(main, 3)
 

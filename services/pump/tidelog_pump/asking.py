@@ -1,0 +1,48 @@
+"""Bodies of `pump.<node>.control` (JSON), asked by operators and by the other Pumps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from tidelog.timestamps import TS_MAX
+
+Ts = Annotated[int, msgspec.Meta(ge=0, le=TS_MAX)]
+
+
+class ControlRequest(msgspec.Struct, frozen=True):
+    """`ts` is a start_ts. `status`; `inspect`, `accept` with ts; `who-has` with ts and commit_ts;
+    `resolve` with ts and commit_ts (0 = it is rolled back)."""
+
+    verb: str
+    ts: Ts = 0
+    commit_ts: Ts = 0
+
+
+class PumpStatus(msgspec.Struct, frozen=True):
+    """Answer to `status`."""
+
+    node: str
+    epoch: int
+    resolved_ts: int
+    high_ts: int
+    max_commit_ts: int
+
+
+class Inspected(msgspec.Struct, frozen=True):
+    """Answer to `inspect`, `resolve`, `accept`: open, committed, rolled_back, unpaired, unknown.
+    `late`: "unverified" or "missing" if its Commit came at or below resolved_ts."""
+
+    state: str
+    commit_ts: int = 0
+    segment: int = 0
+    offset: int = 0
+    length: int = 0
+    late: str = ""
+
+
+class WhoHas(msgspec.Struct, frozen=True):
+    """Answer to `who-has`: have, pending, no or purged."""
+
+    answer: str
