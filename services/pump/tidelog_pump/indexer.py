@@ -227,7 +227,7 @@ class Indexer(Actor[IndexerMessage]):
 
     async def on_stop(self) -> None:
         self._store.close()
-        self._segments.close()
+        await self._segments.finish()
 
     def status(self) -> dict[str, object]:
         pairing = self._pairing

@@ -9,6 +9,12 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 LOSS = Counter("binlog_pump_loss_binlog_count", "Commits whose Prewrite this Pump does not hold")
 REFUSED = Counter("tidelog_pump_refused", "payloads not taken, by error class", ["error"])
 WRITTEN = Counter("tidelog_pump_written", "binlogs fdatasynced")
+SYNC_LOG = Gauge(
+    "tidelog_pump_sync_log", "1 if an ack is after the fdatasync, 0 if sync-log is off"
+)
+DAMAGED = Counter(
+    "tidelog_pump_damaged_segments", "closed segments found damaged or lost at a start"
+)
 NOTED = Counter(
     "tidelog_pump_noted",
     "binlogs taken but not as usual: duplicate, late_copy, repeated_prewrite, closed_prewrite, "

@@ -35,6 +35,7 @@ from tidelog.ports import Buffer, Disk, File
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.catalog import Catalog, ClosedSegment
 from tidelog_pump.index import Pointer
+from tidelog_pump.metrics import DAMAGED, SYNC_LOG
 from tidelog_pump.payload import classify
 from tidelog_pump.synced import UNKNOWN, Synced, SyncedFile
 
@@ -126,6 +127,7 @@ class Segments:
         self.close()
         if not self._sync:
             log.warning("sync-log is off: what is acked may be lost when the machine stops")
+        SYNC_LOG.set(self._sync)
         self._disk.mkdir(DIRECTORY)
         await self._disk.sync_dir(".")  # else a power loss takes the directory, and all in it
         self._fids = self._listed()
@@ -202,6 +204,7 @@ class Segments:
         self._closed[fid] = recorded or found
         if why:
             self._damaged[fid] = why
+            DAMAGED.inc()
             log.error("a closed segment is damaged", segment=name(fid), offset=at, what=why)
 
     def _footer(self, fid: int) -> int | None:

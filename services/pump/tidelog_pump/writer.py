@@ -182,6 +182,7 @@ class Writer(Actor[WriterMessage]):
             **self._space.status(),
             "segment": fid,
             "offset": offset,
+            **self._segments.status(),
         }
 
 
