@@ -115,7 +115,7 @@ class Actor(Generic[M]):
     """Subclass, keep state in the instance, implement `on_batch`."""
 
     max_count: ClassVar[int] = MAILBOX_COUNT
-    max_bytes: ClassVar[int] = MAILBOX_BYTES
+    max_bytes: int = MAILBOX_BYTES
     batch_count: ClassVar[int] = 1024
     tick_s: ClassVar[float] = 0.0
     progress_limit_s: ClassVar[float] = 60.0
@@ -145,7 +145,8 @@ class Actor(Generic[M]):
 
     def progress(self) -> None:
         """Tell the supervisor that a long `on_batch` gets on."""
-        self._cell.busy_since = asyncio.get_running_loop().time()
+        if self._cell.busy_since is not None:
+            self._cell.busy_since = asyncio.get_running_loop().time()
 
     @property
     def self_ref(self) -> Ref[M]:

@@ -104,6 +104,12 @@ class IndexStore(Protocol):
         """Entries with start <= key < stop in key order, at most `limit`."""
 
     def delete_range(self, start: bytes, stop: bytes) -> None: ...
+    def behind(self) -> bool:
+        """Would a write now wait for the store's own work, and hold the process meanwhile?
+
+        Raises IoFailed once a call of any method has failed: the next `open_index` says Corrupt.
+        """
+
     def close(self) -> None: ...
 
 

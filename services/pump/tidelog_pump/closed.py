@@ -38,6 +38,10 @@ class ClosedStarts:
             self._before, self._recent = self._recent, {}
         self._recent[start_ts] = commit_ts
 
+    def ask_again(self) -> None:
+        """The index has gone on while nobody was told: what it did not know it may know now."""
+        self._open.clear()
+
     def get(self, start_ts: int) -> int | None:
         """commit_ts, 0 if rolled back, None if the transaction is open or unknown."""
         if start_ts in self._open:

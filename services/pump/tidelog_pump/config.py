@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -52,6 +52,14 @@ def parse_size(value: str | int) -> int:
     return int(float(number) * base ** ("kmgtp".index(prefix.lower()) + 1 if prefix else 0))
 
 
+class Retention(NamedTuple):
+    """`gc`, `gc-hard-cap` and `gc-interval` in seconds."""
+
+    age_s: float
+    hard_cap_s: float
+    interval_s: float
+
+
 class StorageConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The table `[storage]`, as the original has it."""
 
@@ -60,7 +68,8 @@ class StorageConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     stop_write_at_available_space: str | int = AUTO
     """Prewrites are refused below it; "auto" = 10 gib, or a tenth of a disk below 100 gib."""
     slow_write_threshold: float = 1.0
-    """A write or sync of the log that takes longer is logged; seconds."""
+    """A write or sync of the log that takes longer is logged; if handing over to the index takes
+    longer, the slow chaser takes over; seconds."""
 
     def kept_free(self, capacity: int) -> int:
         """Bytes below which Prewrites are refused, on a disk of `capacity`. Raises ConfigError."""
@@ -101,6 +110,8 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     advertise_addr: str = ""
     """The gRPC address others use; empty = the bound one."""
     segment_bytes: int = 500 << 20
+    index_buffer_bytes: int = 16 << 20
+    """What may wait in memory for the index; beyond it, the slow chaser."""
     txn_timeout_s: float = 600.0
     """From this age on an open Prewrite's verdict may be forced."""
     resolve_after_s: float = 1.0
@@ -108,7 +119,26 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     gen_binlog_interval: float = 3.0
     """A fake binlog after so long without a write; none under `follow`."""
     heartbeat_interval: float = 2.0
+    gc: str | int = 7
+    """How long a segment is kept at least: days, or a duration ("168h"). Then it goes, once every
+    registered consumer has read it."""
+    gc_hard_cap: str | int = ""
+    """From this age on it goes in any case, and that loss is counted and shown; empty = twice gc:
+    as long again to mend a consumer that stands still, and a bound for the disk."""
+    gc_interval: str = "1h"
     storage: StorageConfig = StorageConfig()
+
+    @property
+    def retention(self) -> Retention:
+        """Raises ConfigError."""
+        age_s = parse_retention(self.gc)
+        cap_s = parse_retention(self.gc_hard_cap) if self.gc_hard_cap != "" else 2 * age_s
+        if cap_s < age_s:
+            raise ConfigError(
+                f"gc-hard-cap {self.gc_hard_cap!r} is shorter than gc {self.gc!r}",
+                hint="nothing goes before gc is over: give the hard cap as much, or more",
+            )
+        return Retention(age_s, cap_s, parse_retention(self.gc_interval))
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -118,4 +148,5 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
         ):
             if not 0 < value < 86400:
                 raise ConfigError(f"{name} is {value}", hint="seconds, above 0 and below a day")
+        _ = self.retention
         self.storage.kept_free(0)

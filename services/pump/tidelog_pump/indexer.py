@@ -10,7 +10,6 @@ import msgspec
 import structlog
 
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import Corrupt
 from tidelog.failpoints import delay, hit
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump import index
@@ -35,8 +34,8 @@ SHOWN = 16
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Records that are in the log, synced, in its order; with a reply if the chaser read them, whose
-    Prewrites the sorter does not know: answered when they are indexed and it does."""
+    """Records that are in the log, synced, in its order; with a reply if the chaser read them: then
+    the sorter doesn't know their Prewrites yet. Answered when they are indexed and it does."""
 
     stored: list[Stored]
     chased: Reply[None] | None = None

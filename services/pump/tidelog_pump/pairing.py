@@ -76,6 +76,11 @@ class Pairing:
         """Open Prewrites as (start_ts, bound), in log order."""
         return [(start, bound) for start, (bound, _) in self._open.items()]
 
+    def bound(self, start_ts: int) -> int | None:
+        """Of an open Prewrite, else None."""
+        found = self._open.get(start_ts)
+        return None if found is None else found[0]
+
     def feed(self, stored: Stored, wall_ms: int) -> None:
         kind, start_ts, commit_ts, place = stored
         if kind is Kind.PREWRITE:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -368,7 +368,9 @@ class Segments:
     def _corrupt(self, pointer: Pointer, what: str) -> Corrupt:
         return Corrupt(f"{name(pointer.fid)} at offset {pointer.offset}: {what}")
 
-    async def scan(self, pointer: Pointer, until: Pointer | None = None) -> AsyncIterator[Records]:
+    async def scan(
+        self, pointer: Pointer, until: Pointer | None = None
+    ) -> AsyncGenerator[Records, None]:
         """Records from `pointer` on to `until`, where a record begins, or to the end; a MiB or one
         record at a time. The list of files, and where they end, is taken once, at the beginning.
         Raises Corrupt behind the last good record, and Purged if a file is removed meanwhile."""

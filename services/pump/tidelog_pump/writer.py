@@ -11,20 +11,19 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from tidelog.actor import Actor, Ref, Reply
+from tidelog.actor import Actor, Reply
 from tidelog.errors import DiskFull, Fatal, ForeignCluster, InvariantBroken, IoFailed, TidelogError
 from tidelog.failpoints import hit
 from tidelog.messages import JOINING
 from tidelog.ports import Buffer, Clock, Disk, IndexStore
 from tidelog_pump.answers import answers_first
+from tidelog_pump.chaser import Handover
 from tidelog_pump.closed import ClosedStarts
 from tidelog_pump.config import StorageConfig
 from tidelog_pump.index import Pointer, newest_transaction
-from tidelog_pump.indexer import IndexerMessage, Written
 from tidelog_pump.intake import Intake
 from tidelog_pump.metrics import BATCH_BYTES, NOTED, REFUSED, WRITE_SECONDS, WRITTEN
 from tidelog_pump.segments import Segments
-from tidelog_pump.sorter_actor import Entered, SorterMessage
 from tidelog_pump.space import POLL_S, Space
 
 log = structlog.get_logger()
@@ -65,8 +64,7 @@ class Writer(Actor[WriterMessage]):
         disk: Disk,
         segments: Segments,
         store: IndexStore,
-        sorter: Ref[SorterMessage],
-        indexer: Ref[IndexerMessage],
+        handover: Handover,
         *,
         cluster_id: int,
         storage: StorageConfig,
@@ -75,8 +73,8 @@ class Writer(Actor[WriterMessage]):
         self._segments = segments
         self._index = store
         self._closed: ClosedStarts
-        self._sorter = sorter
-        self._indexer = indexer
+        self._handover = handover
+        self._was_chased = False
         self._cluster_id = cluster_id
         self._state = JOINING
         self._space = Space(disk, storage)
@@ -93,6 +91,7 @@ class Writer(Actor[WriterMessage]):
         # The indexer has read the log to its end, and nobody but us adds to it from now on.
         newest = newest_transaction(self._index.scan)
         self._closed = ClosedStarts(self._index.get, newest)
+        self._handover.reset()
         self._space.look()
 
     async def on_tick(self) -> None:
@@ -121,6 +120,15 @@ class Writer(Actor[WriterMessage]):
     async def _write(self, group: list[Append]) -> None:
         if not group:
             return
+        async with self._handover.lock:
+            await self._write_held(group)
+        await answers_first()
+
+    async def _write_held(self, group: list[Append]) -> None:
+        """The chaser ends, or doesn't, before or after this, never meanwhile."""
+        if self._was_chased and not self._handover.chased:
+            self._closed.ask_again()
+        self._was_chased = self._handover.chased
         intake = Intake(self._closed, self._state, room=self._space.room)
         outcomes = [self._judge(message, intake) for message in group]
         for note in intake.notes:
@@ -128,14 +136,12 @@ class Writer(Actor[WriterMessage]):
         if not intake.chunks:
             self._answer(group, outcomes)
             return
-        if intake.entered:
-            await self._sorter.tell(Entered(intake.entered))
+        await self._handover.enter(intake.entered)
         written = await self._store(intake)
         hit("pump.writer.before_ack")
         self._answer(group, outcomes)
         WRITTEN.inc(len(intake))
-        await self._indexer.tell(Written(intake.placed(*written)))
-        await answers_first()
+        await self._handover.give(lambda: intake.placed(*written), written)
 
     def _judge(self, message: Append, intake: Intake) -> list[Outcome]:
         if message.cluster_id != self._cluster_id:

@@ -21,6 +21,10 @@ BATCH_BYTES = 1 << 20
 MEMTABLE_BYTES = 16 << 20
 MEMTABLES = 16
 """Writes wait only when this many memtables are full: 256 MiB behind the flush."""
+BEHIND = 12
+"""So many that wait for the flush, and the caller is told to wait."""
+FAILED = "failed"
+"""A file in the directory: a call failed, so the next `open` must not trust what is there."""
 NEVER = 1 << 30
 
 
@@ -46,17 +50,39 @@ class RocksIndex:
 
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)
+        self._failed = ""
+        if (Path(path) / FAILED).exists():
+            raise self._corrupt("a call of it failed before the last restart")
         try:
             self._db = Rdict(self._path, _options())
         except Exception as error:
-            raise Corrupt(
-                f"the index {self._path} can't be opened: {error}",
-                hint="it is derived: delete this directory, it is rebuilt from the segments",
-            ) from error
+            raise self._corrupt(str(error)) from error
         self._unsynced = WriteOptions()
         # Not synced, but in the page cache: a killed process loses nothing, a dead machine a tail.
         self._unsynced.sync = False
         self._closed = False
+
+    def _corrupt(self, why: str) -> Corrupt:
+        return Corrupt(
+            f"the index {self._path} can't be opened: {why}",
+            hint="it is derived: delete this directory, it is rebuilt from the segments",
+        )
+
+    def _fail(self, error: Exception) -> IoFailed:
+        """What RocksDB says in a call is not told apart: damaged blocks, a full disk, a bug. It is
+        derived, so whatever it was, the next start builds it again."""
+        self._failed = f"{self._path}: {error}"
+        try:
+            (Path(self._path) / FAILED).write_text(f"{error}\n")
+        except OSError as second:
+            self._failed += f" (and it can't be marked: {second})"
+        return IoFailed(self._failed)
+
+    def behind(self) -> bool:
+        if self._failed:
+            raise IoFailed(self._failed)
+        waiting = self._db.property_int_value("rocksdb.num-immutable-mem-table")
+        return waiting is not None and waiting >= BEHIND
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
         """Atomic up to BATCH_ENTRIES entries and BATCH_BYTES; a larger one goes in pieces, in
@@ -81,10 +107,13 @@ class RocksIndex:
         try:
             self._db.write(batch, self._unsynced)
         except Exception as error:
-            raise IoFailed(f"{self._path}: {error}") from error
+            raise self._fail(error) from error
 
     def get(self, key: bytes) -> bytes | None:
-        found: bytes | None = self._db.get(key)
+        try:
+            found: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise self._fail(error) from error
         return found
 
     def scan(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
@@ -92,15 +121,39 @@ class RocksIndex:
             return []
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(stop)
+        try:
+            found = self._first(start, bounds, limit)
+            if len(found) < limit:
+                self._check_end(found[-1][0] + b"\x00" if found else start, bounds)
+        except Exception as error:
+            raise self._fail(error) from error
+        return found
+
+    def _first(self, start: bytes, bounds: ReadOptions, limit: int) -> list[tuple[bytes, bytes]]:
         items = self._db.items(from_key=start, read_opt=bounds)
         try:
             return list(islice(iter(items), limit))  # type: ignore[arg-type]
         finally:
             del items  # an iterator that lives pins memory and the lock
 
+    def _check_end(self, key: bytes, bounds: ReadOptions) -> None:
+        """An iteration that meets a damaged block ends there as if nothing followed: what is not
+        found would be taken for nothing. Raises if there is more, or it can't be known."""
+        rest = self._db.iter(bounds)
+        try:
+            rest.seek(key)
+            if rest.valid():
+                raise IoFailed("a scan ended too early")
+            rest.status()
+        finally:
+            del rest
+
     def delete_range(self, start: bytes, stop: bytes) -> None:
         if start < stop:
-            self._db.delete_range(start, stop, self._unsynced)
+            try:
+                self._db.delete_range(start, stop, self._unsynced)
+            except Exception as error:
+                raise self._fail(error) from error
 
     def close(self) -> None:
         """Flush, so that the next start finds everything; closing twice is no error."""

@@ -28,6 +28,10 @@ class SimIndexFile:
         self.keys: list[bytes] = []
         self.broken = False
         """Set by a test: what a power loss left can't be opened any more."""
+        self.slow = False
+        """Set by a test: its own work doesn't keep up, a write would wait."""
+        self.failing = False
+        """Set by a test: what is read or written now fails, and won't be opened again."""
         self._undo: deque[Undo] = deque(maxlen=WINDOW)
         self.writes = 0
         self.fail_at = 0
@@ -102,16 +106,28 @@ class SimIndex:
         self._life = life
         self._trace = trace
 
-    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
+    def _usable(self) -> None:
         self._life.check()
+        if self._file.failing:
+            self._file.broken = True
+            raise IoFailed("the index fails (injected)")
+
+    def behind(self) -> bool:
+        self._life.check()
+        if self._file.broken:
+            raise IoFailed("an earlier call of the index failed")
+        return self._file.slow
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
+        self._usable()
         self._file.apply(puts, deletes)
 
     def get(self, key: bytes) -> bytes | None:
-        self._life.check()
+        self._usable()
         return self._file.entries.get(key)
 
     def scan(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        self._life.check()
+        self._usable()
         self._trace.glimpse(self._life.name, "index.scan", start[:1].decode("latin-1"))
         keys, entries = self._file.keys, self._file.entries
         first = bisect_left(keys, start)
@@ -119,7 +135,7 @@ class SimIndex:
         return [(key, entries[key]) for key in keys[first:last]]
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
-        self._life.check()
+        self._usable()
         keys = self._file.keys
         self._file.apply((), keys[bisect_left(keys, start) : bisect_left(keys, stop)])
 
