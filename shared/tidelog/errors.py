@@ -53,6 +53,10 @@ class MessageTooLarge(BadInput):
     """A message is above the limit of the way it came; another way may take it."""
 
 
+class NotFound(BadInput):
+    """What was asked about is not known here."""
+
+
 class Refused(TidelogError):
     """The service works, and says no for now."""
 

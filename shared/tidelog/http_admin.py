@@ -1,24 +1,36 @@
-"""The admin HTTP server of a service: /metrics, /livez, /readyz, /status. An edge: no state."""
+"""The admin HTTP server of a service: /metrics, /livez, /readyz, /status, and what the service adds
+(`tidelog.routes`). An edge: no state; statuses are real ones, an error's body is an ErrorReply."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from tidelog import metrics
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, DeadlineExceeded, NotFound, TidelogError
+from tidelog.messages import encode_error
+from tidelog.routes import Answer, Route, find, status_of
+
+log = structlog.get_logger()
 
 Status = Callable[[], dict[str, object]]
+DEADLINE_S = 30.0
+BODY_BYTES = 64 << 10
 
 
 class HttpAdmin:
-    """`status()` is what /status shows; its keys "ready" and "why" decide /readyz."""
+    """`status()` is what /status shows; its keys "ready" and "why" decide /readyz. `routes()` are
+    those of the service, once it is built."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: Status, routes: Callable[[], list[Route]] = list) -> None:
         self._status = status
+        self._routes = routes
+        self._own: frozenset[str] = frozenset()
         self._runner: web.AppRunner | None = None
 
     async def start(self, addr: str) -> str:
@@ -27,15 +39,16 @@ class HttpAdmin:
         host, colon, port = addr.rpartition(":")
         if not colon or not port.isdigit():
             raise ConfigError(f"http-addr {addr!r} is not HOST:PORT")
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get("/metrics", self._metrics),
-                web.get("/livez", self._livez),
-                web.get("/readyz", self._readyz),
-                web.get("/status", self._show),
-            ]
-        )
+        app = web.Application(client_max_size=BODY_BYTES)
+        own = {
+            "/metrics": self._metrics,
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/status": self._show,
+        }
+        app.add_routes([web.get(path, handler) for path, handler in own.items()])
+        app.router.add_route("*", "/{path:.*}", self._other)
+        self._own = frozenset(own)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await self._runner.setup()
         try:
@@ -67,8 +80,40 @@ class HttpAdmin:
         return web.Response(text=f"not ready: {status.get('why', '')}\n", status=503)
 
     async def _show(self, _request: web.Request) -> web.Response:
-        body = msgspec.json.encode(self._status(), enc_hook=str)
-        return web.Response(body=msgspec.json.format(body), content_type="application/json")
+        return _json(self._status())
+
+    async def _other(self, request: web.Request) -> web.Response:
+        found = find(self._routes(), request.method, request.rel_url.raw_path)
+        methods = ("GET", "HEAD") if request.path in self._own else found.methods
+        if found.route is None:
+            error = NotFound(f"{request.method} {request.path} is nothing that is served here")
+            if not methods:
+                return _error(error, 404)
+            return _error(error, 405, {"Allow": ", ".join(methods)})
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                answer = await found.route.handler(found.given)
+        except TimeoutError:
+            return _error(DeadlineExceeded(f"no answer within {DEADLINE_S:.0f} s"), 504)
+        except TidelogError as error:
+            return _error(error, status_of(error))
+        except Exception as raised:
+            log.error("a request failed unforeseen", path=request.path, exc_info=raised)
+            return _error(TidelogError(f"{type(raised).__name__}: {raised}"), 500)
+        if isinstance(answer, Answer):
+            return _json(answer.body, answer.status)
+        return _json(answer)
+
+
+def _json(body: object, status: int = 200) -> web.Response:
+    text = msgspec.json.format(msgspec.json.encode(body, enc_hook=str))
+    return web.Response(body=text, status=status, content_type="application/json")
+
+
+def _error(error: TidelogError, status: int, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(
+        body=encode_error(error), status=status, headers=headers, content_type="application/json"
+    )
 
 
 def reachable(host: str) -> str:

@@ -34,6 +34,7 @@ from tidelog.ports import Ports
 from tidelog.real.bus import NatsBus
 from tidelog.real.disk import RealDisk
 from tidelog.real.ports import OpenDownstream, no_downstream, real_ports
+from tidelog.routes import Route
 from tidelog.supervisor import Supervisor
 
 C = TypeVar("C", bound=ServiceConfig)
@@ -130,7 +131,7 @@ class Runner:
             loop.add_signal_handler(number, self._on_signal, number)
         self._stall = metrics.StallWatch()
         self._stall.start()
-        admin = HttpAdmin(self.status)
+        admin = HttpAdmin(self.status, self.routes)
         try:
             await self._run(admin)
         except asyncio.CancelledError:
@@ -196,6 +197,9 @@ class Runner:
         self._failure = Stopped("the NATS client gave up", hint="the service starts again")
         if self._main is not None:
             self._main.cancel()
+
+    def routes(self) -> list[Route]:
+        return [] if self._supervisor is None else self._supervisor.routes
 
     def status(self) -> dict[str, object]:
         supervisor, bus = self._supervisor, self._bus

@@ -16,6 +16,7 @@ import structlog
 
 from tidelog.actor import Actor, Cell, Ref
 from tidelog.errors import Fatal, TidelogError
+from tidelog.routes import Handler, Route
 
 M = TypeVar("M")
 log = structlog.get_logger()
@@ -46,6 +47,8 @@ class Supervisor:
         self.ready = False
         self._max_restarts = max_restarts
         self._window_s = window_s
+        self.routes: list[Route] = []
+        """What the service adds to its admin HTTP server."""
         self._children: list[Child] = []
         self._restarts: deque[float] = deque()
         self.restarts_total = 0
@@ -64,6 +67,10 @@ class Supervisor:
         restart_at = self._children[owners[0]].restart_at if owners else len(self._children)
         self._children.append(Child(ref, factory, restart_at))
         return ref
+
+    def route(self, method: str, path: str, handler: Handler) -> None:
+        """Serve a path of the admin HTTP server by calling actors (`tidelog.routes`)."""
+        self.routes.append(Route(method, path, handler))
 
     def status(self) -> dict[str, dict[str, object]]:
         """What each living actor says of itself, by its name."""

@@ -19,6 +19,7 @@ from tidelog_pump.chaser import Chaser, Handover
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.control import Controller
 from tidelog_pump.faker import Faker
+from tidelog_pump.http_edge import HttpEdge
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
 from tidelog_pump.indexer import Indexer, IndexerMessage, locate
 from tidelog_pump.metrics import INDEX_DROPPED
@@ -194,6 +195,10 @@ class Parts:
         )
         cluster = self._config.cluster
         return NatsEdge(self._ports.bus, cluster, self._identity, controller, writer, puller)
+
+    def http_edge(self, puller: PullerRef) -> HttpEdge:
+        cluster = self._config.cluster
+        return HttpEdge(self._ports.bus, cluster, self._segments, self._store, puller)
 
     def membership(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
+from tidelog_pump.http_edge import binlog, drainers
 from tidelog_pump.parts import Parts
 
 
@@ -37,6 +38,10 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     if parts.grpc_addresses:
         tree.actor("grpc", lambda: parts.grpc_edge(sorter, writer))
     tree.actor("nats", lambda: parts.nats_edge(sorter, writer, verifier, puller))
+    # What people ask over HTTP.
+    http = tree.actor("http", lambda: parts.http_edge(puller))
+    tree.route("GET", "/drainers", drainers(http))
+    tree.route("GET", "/debug/binlog/{ts}", binlog(http))
     # Joins the cluster once all of it serves; says good-bye first.
     tree.actor("membership", lambda: parts.membership(sorter, resolver, verifier, writer, puller))
     return tree
