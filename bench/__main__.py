@@ -1,6 +1,6 @@
 """`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
 
-Names: limits, pump, backlog, latency.
+Names: limits, pump, pull, rebuild, backlog, latency; memory, which takes minutes, only by name.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import backlog, chart, latency, limits, limits_sql, pump, report
+from bench import backlog, chart, latency, limits, limits_sql, memory, pull, pump, rebuild, report
 from bench.figure import Figure, Limit
 from bench.stage import OUT
 from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
 
-NAMES = ("limits", "pump", "backlog", "latency")
+NAMES = ("limits", "pump", "pull", "rebuild", "backlog", "latency")
+BY_NAME = ("memory",)
 WIDTH = 170
 """Of the tables in a log."""
 MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
@@ -29,7 +30,9 @@ MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
 
 def arguments(argv: list[str]) -> Namespace:
     parser = ArgumentParser("python -m bench", formatter_class=ArgumentDefaultsHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all; or memory"
+    )
     parser.add_argument("--quick", action="store_true", help="a quarter of the time")
     parser.add_argument("--json", type=Path, default=OUT / "bench.json", help="where to")
     parser.add_argument("--svg", type=Path, default=OUT / "bench.svg", help="where to")
@@ -38,9 +41,9 @@ def arguments(argv: list[str]) -> Namespace:
         "--profile", default="", metavar="SERVICE", help="watch pump, drainer or applier by py-spy"
     )
     chosen = parser.parse_args(argv)
-    unknown = [name for name in chosen.names if name not in NAMES]
+    unknown = [name for name in chosen.names if name not in NAMES + BY_NAME]
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(NAMES)}")
+        parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(NAMES + BY_NAME)}")
     if chosen.profile and shutil.which("py-spy") is None:
         parser.error("--profile needs py-spy in PATH (pip install py-spy)")
     return chosen
@@ -76,11 +79,16 @@ class Bench:
     async def run(self) -> None:
         with self._servers:
             await self._measure_limits()
-            if self._wants("pump"):
-                self._say("pump")
-                self.figures += await pump.measure(
-                    self._directory / "pump", self.limits, 3 * self._share, self._profile
-                )
+            for name, measure, share in (
+                ("pump", pump.measure, 3 * self._share),
+                ("pull", pull.measure, self._share),
+                ("rebuild", rebuild.measure, self._share),
+                ("memory", memory.measure, self._share),
+            ):
+                if self._wants(name):
+                    self._say(name)
+                    place = self._directory / name
+                    self.figures += await measure(place, self.limits, share, self._profile)
             if self._wants("backlog"):
                 self._say("backlog")
                 self.figures += await backlog.measure(
