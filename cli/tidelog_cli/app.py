@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,15 +19,15 @@ from rich.text import Text
 
 from tidelog import logs
 from tidelog.actor import first_error
-from tidelog.errors import TidelogError, exit_code
-from tidelog_cli import capture, demo, state_file, status, tail, up, wait
+from tidelog.errors import EXIT_RESTART, BadInput, Refused, TidelogError, exit_code
+from tidelog_cli import capture, demo, inspect, resolve, state_file, status, tail, up, wait
 from tidelog_cli.connect import connected, nodes
 from tidelog_cli.state_file import TopologyState
 
 app = typer.Typer(
     help="Change streams from a TiDB-style database.",
     epilog="Exit codes: 0 done; 64 input that can't be used, or a directory in use; 69 no topology "
-    "answers, or the time is over; 70 a typed stop; 78 a wrong configuration.",
+    "answers, or the time is over; 70 a typed stop, or damage found; 78 a wrong configuration.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -221,6 +222,67 @@ def wait_command(
         if as_json:
             emit({"applied_ts": reached})
         return 0
+
+    run(work())
+
+
+@app.command("resolve")
+def resolve_command(
+    start_ts: Annotated[int, typer.Argument(help="The transaction.", min=1)],
+    commit: Annotated[int | None, typer.Option(help="It committed at this timestamp.")] = None,
+    rollback: Annotated[bool, typer.Option("--rollback", help="It never committed.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="It came late: readers past it may miss it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    as_json: Json = False,
+) -> None:
+    """Say what became of a transaction that `status` shows as open or late."""
+
+    def confirm(question: str) -> None:
+        if not yes and not sys.stdin.isatty():
+            raise BadInput("nobody is there to confirm", hint="--yes")
+        if not yes and not typer.confirm(question, err=True):
+            raise Refused("left as it is")
+
+    async def work() -> int:
+        verdict = resolve.choose(commit, rollback=rollback, accept=accept)
+        state = state_file.find(directory, nats, cluster, "")
+        async with connected(state) as bus:
+            done = await resolve.resolve(
+                bus, state.cluster, start_ts, verdict, commit or 0, confirm
+            )
+        if as_json:
+            emit(done)
+        for node, said in sorted(done.pumps.items()):
+            say(Text(f"{node}: transaction {start_ts} {resolve.became(said)}"))
+        return 0
+
+    run(work())
+
+
+@app.command("inspect")
+def inspect_command(
+    path: Annotated[
+        Path | None, typer.Argument(help="A segment file, or a Pump's data directory.")
+    ] = None,
+    directory: Dir = None,
+    ts: Annotated[int, typer.Option(help="Show the records of this timestamp.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Read segment files, of a Pump that runs too: what is in them, and the first bad record."""
+
+    async def work() -> int:
+        found = inspect.inspect(path or directory or Path("tidelog-data"), ts)
+        if as_json:
+            emit(found)
+        else:
+            for line in inspect.lines(found):
+                console.print(line, highlight=False, soft_wrap=True)
+        return EXIT_RESTART if found.bad else 0
 
     run(work())
 

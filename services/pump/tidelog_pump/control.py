@@ -7,9 +7,9 @@ import msgspec
 from tidelog.actor import Ref
 from tidelog.errors import BadInput, Conflict, Refused, Unavailable
 from tidelog.ports import Clock, IndexStore, Oracle
+from tidelog.pump_control import ControlRequest, Inspected, PumpStatus, WhoHas
 from tidelog.timestamps import physical_ms
 from tidelog_pump import index, payload
-from tidelog_pump.asking import ControlRequest, Inspected, PumpStatus, WhoHas
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import Pointer, State, Transaction
 from tidelog_pump.indexer import look_up

@@ -13,8 +13,8 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
 from tidelog.messages import decode, encode_error
 from tidelog.ports import Buffer, Bus, Request, Subscription
+from tidelog.pump_control import ControlRequest
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
-from tidelog_pump.asking import ControlRequest
 from tidelog_pump.control import Controller
 from tidelog_pump.identity import Identity
 from tidelog_pump.puller import Pull, PullerMessage

@@ -20,9 +20,9 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, BadInput, Corrupt, TidelogError
 from tidelog.messages import PUMP, Empty, Nodes, decode_reply, encode
 from tidelog.ports import Bus, Clock, Disk, IndexStore
+from tidelog.pump_control import ControlRequest, WhoHas
 from tidelog.timestamps import TS_MAX
 from tidelog_pump import index
-from tidelog_pump.asking import ControlRequest, WhoHas
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import Pointer, State
 from tidelog_pump.indexer import IndexerMessage, Note, look_up

@@ -1,0 +1,284 @@
+"""`tidelog inspect`: what segment files hold, and the first bad record. Only reads, a window at a
+time, so that a Pump may run on them and a record may be of any size."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+from crc32c import crc32c
+from google.protobuf.message import DecodeError
+from rich.text import Text
+
+from tidelog import record
+from tidelog.errors import BadInput
+from tidelog_proto.binlog_pb2 import Binlog
+
+WINDOW_BYTES = 1 << 20
+HEAD_BYTES = 64
+FOUND = 64
+_NAME = re.compile(r"\d{6,10}\.vlog")
+_SYNCED = (struct.Struct("<IQQ"), struct.Struct("<IQ"))
+"""`value/synced` as the Pump writes it, now and before: segment, offset, … and a crc."""
+_CLOSED = struct.Struct("<IQQ")
+"""An entry of `value/closed`: segment, largest timestamp, bytes; a crc ends the file."""
+_CRC = struct.Struct("<I")
+KINDS = ("prewrite", "commit", "rollback", "fake")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A record of the timestamp asked for."""
+
+    offset: int
+    bytes: int
+    kind: str
+    start_ts: int
+    commit_ts: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One file. `footer`: the largest timestamp it states; null while it is not closed. `bad`: why
+    the record at `bad_offset` can't be read, or what else is wrong with the file. `torn` bytes at
+    the end of the last segment lie beyond what is synced: they are being written, or were when the
+    Pump stopped, and nobody was acked for them."""
+
+    file: str
+    bytes: int = 0
+    records: int = 0
+    kinds: dict[str, int] = {}
+    first_ts: int = 0
+    last_ts: int = 0
+    max_ts: int = 0
+    footer: int | None = None
+    torn: int = 0
+    bad: str = ""
+    bad_offset: int = 0
+    found: list[Found] = []
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    files: list[Report]
+    bad: bool
+
+
+class _Record(NamedTuple):
+    """`head` are the payload's first bytes; `bad` says why it can't be read."""
+
+    offset: int
+    end: int
+    head: bytes
+    bad: str
+
+
+def inspect(path: Path, ts: int = 0) -> Inspection:
+    """A segment, a Pump's data directory, or a topology's. Raises BadInput if there is none."""
+    files = [_file(file, ts) for file in _segments(path)]
+    lost = [
+        report
+        for folder in sorted({Path(f.file).parent for f in files})
+        for report in _lost(folder)
+    ]
+    reports = files + (lost if path.is_dir() else [])
+    return Inspection(reports, any(report.bad for report in reports))
+
+
+def _segments(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    for pattern in ("*.vlog", "value/*.vlog", "*/value/*.vlog", "*/*/value/*.vlog"):
+        found = sorted(p for p in path.glob(pattern) if _NAME.fullmatch(p.name))
+        if found:
+            return found
+    raise BadInput(
+        f"no segment files in {path}", hint="name a .vlog file, or a data directory of a Pump"
+    )
+
+
+def _synced(folder: Path) -> tuple[int, int] | None:
+    """(segment, offset) up to which the last one is synced; None if nothing says it."""
+    file = folder / "synced"
+    data = file.read_bytes() if file.is_file() else b""
+    for layout in _SYNCED:
+        body, crc = data[: layout.size], data[layout.size :]
+        if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == crc32c(body):
+            fid, offset, *_ = layout.unpack(body)
+            return fid, offset
+    return None
+
+
+def _lost(folder: Path) -> Iterator[Report]:
+    """Closed segments that are gone, or are not as long as when they were closed."""
+    file = folder / "closed"
+    data = file.read_bytes() if file.is_file() else b""
+    body, crc = data[: -_CRC.size], data[-_CRC.size :]
+    if not data:
+        return
+    if len(body) % _CLOSED.size or _CRC.unpack(crc)[0] != crc32c(body):
+        yield Report(str(file), bytes=len(data), bad="its checksum does not match")
+        return
+    for fid, max_ts, size in _CLOSED.iter_unpack(body):
+        segment = folder / f"{fid:06d}.vlog"
+        if not segment.is_file():
+            yield Report(str(segment), max_ts=max_ts, bad="it was written and is gone")
+        elif segment.stat().st_size != size:
+            why = f"it was closed with {size} bytes"
+            yield Report(str(segment), bytes=segment.stat().st_size, bad=why)
+
+
+def _file(path: Path, ts: int) -> Report:
+    synced = _synced(path.parent)
+    size = path.stat().st_size
+    kinds = dict.fromkeys(KINDS, 0)
+    count = first = last = largest = 0
+    end, bad = 0, ""
+    found: list[Found] = []
+    with path.open("rb") as file:
+        for at in _records(file, size):
+            bad = at.bad
+            if bad:
+                break
+            facts = _facts(at.head)
+            if facts is None:
+                bad = "the payload is no Binlog of a known type"
+                break
+            kind, start_ts, commit_ts = facts
+            end = at.end
+            kinds[kind] += 1
+            last = commit_ts or start_ts
+            first, largest, count = first or last, max(largest, last), count + 1
+            if ts in (start_ts, commit_ts) and ts and len(found) < FOUND:
+                found.append(Found(at.offset, at.end - at.offset, kind, start_ts, commit_ts))
+        footer, bad, torn = _end(file, path, size, end, bad, largest, synced)
+    bad_offset = end if bad else 0
+    return Report(
+        str(path), size, count, kinds, first, last, largest, footer, torn, bad, bad_offset, found
+    )
+
+
+def _end(
+    file: BinaryIO,
+    path: Path,
+    size: int,
+    end: int,
+    bad: str,
+    largest: int,
+    synced: tuple[int, int] | None,
+) -> tuple[int | None, str, int]:
+    """Of what follows the last good record: the footer, what is wrong, how much is a torn tail."""
+    rest = size - end
+    if rest == record.FOOTER_BYTES:
+        file.seek(end)
+        footer = record.parse_footer(file.read(record.FOOTER_BYTES))
+        if footer is not None:
+            wrong = f"its footer says {footer}, the largest timestamp is {largest}"
+            return footer, "" if footer == largest else wrong, 0
+    if not rest:
+        return None, "", 0
+    fid = int(path.stem) if _NAME.fullmatch(path.name) else -1
+    if synced is not None and fid >= synced[0] and (fid, end) >= synced:
+        return None, "", rest
+    return None, bad, 0
+
+
+def _records(file: BinaryIO, size: int) -> Iterator[_Record]:
+    """One after the other up to the first bad one, which is told too; up to a footer."""
+    at = 0
+    while at < size:
+        file.seek(at)
+        window = file.read(min(WINDOW_BYTES, size - at))
+        found = record.split(window, at)
+        for offset, payload in found.records:
+            end = offset + record.HEADER_BYTES + len(payload)
+            yield _Record(offset, end, _head(payload), "")
+        at += found.consumed
+        if found.bad:
+            yield _Record(at, at, b"", _WHY[found.bad])
+            return
+        if found.consumed and at < size:
+            continue
+        if found.wanted and at + found.wanted <= size:
+            one = _large(file, at, found.wanted)
+            yield one
+            at = one.end
+            if one.bad:
+                return
+        elif at < size:
+            yield _Record(at, at, b"", "the file ends within the record")
+            return
+
+
+_WHY = {
+    "magic": "no record starts here",
+    "length": "its length is none of a record",
+    "crc": "its checksum does not match",
+}
+
+
+def _large(file: BinaryIO, at: int, length: int) -> _Record:
+    """A record longer than a window, read in windows."""
+    file.seek(at)
+    header = record.parse_header(file.read(record.HEADER_BYTES))
+    head, crc, left = b"", 0, length - record.HEADER_BYTES
+    while left:
+        piece = file.read(min(WINDOW_BYTES, left))
+        if not piece:
+            return _Record(at, at, b"", "the file ends within the record")
+        head = head or piece[:HEAD_BYTES]
+        crc = crc32c(piece, crc)
+        left -= len(piece)
+    if header is None or header.crc != crc:
+        return _Record(at, at, b"", _WHY["crc"])
+    return _Record(at, at + length, head, "")
+
+
+def _head(payload: memoryview) -> bytes:
+    """Its first bytes; all of it where the timestamps don't stand first."""
+    head = bytes(payload[:HEAD_BYTES])
+    return head if head[:1] == b"\x08" else bytes(payload)
+
+
+def _facts(head: bytes) -> tuple[str, int, int] | None:
+    """Kind, start_ts, commit_ts of a payload's first bytes: tp, start_ts, commit_ts as varints."""
+    values, at = {1: 0, 2: 0, 3: 0}, 0
+    while at < len(head) and head[at] & 7 == 0 and head[at] >> 3 in values:
+        number, value, shift, at = head[at] >> 3, 0, 0, at + 1
+        while at < len(head):
+            byte = head[at]
+            value |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                break
+        values[number] = value
+    if not values[2]:
+        try:
+            whole = Binlog.FromString(head)
+        except DecodeError:
+            return None
+        values = {1: int(whole.tp), 2: whole.start_ts, 3: whole.commit_ts}
+    tp, start_ts, commit_ts = values.values()
+    if tp > 2 or not start_ts:
+        return None
+    return KINDS[3 if tp == 2 and start_ts == commit_ts else tp], start_ts, commit_ts
+
+
+def lines(found: Inspection) -> Iterator[Text]:
+    """For a person: a line a file, and one for each record that was asked for."""
+    for report in found.files:
+        state, colour = ("open" if report.footer is None else "closed"), "green"
+        if report.torn:
+            state, colour = f"{report.torn} bytes beyond what is synced", "yellow"
+        if report.bad:
+            state, colour = f"BAD at offset {report.bad_offset}: {report.bad}", "red"
+        kinds = ", ".join(f"{count} {kind}s" for kind, count in report.kinds.items() if count)
+        yield Text.assemble(
+            f"{report.file}: {report.records} records ({kinds or 'none'}), {report.bytes} bytes, "
+            f"from {report.first_ts} to {report.last_ts}, largest {report.max_ts}, ",
+            (state, colour),
+        )
+        for one in report.found:
+            commit = f" at {one.commit_ts}" if one.commit_ts else ""
+            yield Text(f"  offset {one.offset}: {one.kind} of {one.start_ts}{commit}")
