@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.actor import Ref
 from tidelog.messages import PUMP, Heartbeat, NodeStatus
 from tidelog.ports import IndexStore
+from tidelog_pump.gc_actor import GcMessage, ReadBehind
 from tidelog_pump.identity import Identity
 from tidelog_pump.indexer import unpaired
 from tidelog_pump.puller import PullerMessage, ReadFeeds
@@ -25,6 +26,7 @@ class Announcer:
         verifier: Ref[VerifierMessage],
         writer: Ref[WriterMessage],
         puller: Ref[PullerMessage],
+        gc: Ref[GcMessage],
     ) -> None:
         self._identity = identity
         self._host = host
@@ -34,11 +36,13 @@ class Announcer:
         self._verifier = verifier
         self._writer = writer
         self._puller = puller
+        self._gc = gc
 
     async def describe(self) -> Heartbeat:
         now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
         late: Shown = await self._verifier.ask(lambda reply: ReadSuspects(1, reply))
         waiting: list[Waiting] = await self._resolver.ask(lambda reply: ReadWaiting(1, reply))
+        retention: list[str] = await self._gc.ask(ReadBehind)
         node = NodeStatus(
             nodeId=self._identity.node,
             host=self._host or self._identity.address,
@@ -47,11 +51,12 @@ class Announcer:
             epoch=self._identity.epoch,
             highTS=now.high_ts,
             resolvedTS=now.resolved_ts,
-            detail=complaints(self._store, late, waiting),
+            detail=complaints(self._store, late, waiting) | retained(retention),
         )
         return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds))
 
     async def on_state(self, state: str, safe_point: int) -> None:
+        """The gc asks for the safe point itself: what was heard before may be out of date."""
         await self._writer.tell(SetState(state))
 
 
@@ -82,6 +87,11 @@ def complaints(store: IndexStore, late: Shown, waiting: list[Waiting]) -> dict[s
             f"{_last(prewrite.answer)}; an operator may say `tidelog resolve {prewrite.start_ts}`"
         )
     return found
+
+
+def retained(texts: list[str]) -> dict[str, str]:
+    """Readers who may lose something, or have."""
+    return {"retention": "; ".join(texts)} if texts else {}
 
 
 def _last(answer: str) -> str:

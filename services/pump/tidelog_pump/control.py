@@ -10,10 +10,12 @@ from tidelog.ports import Clock, IndexStore, Oracle
 from tidelog.pump_control import ControlRequest, Inspected, PumpStatus, WhoHas
 from tidelog.timestamps import physical_ms
 from tidelog_pump import index, payload
+from tidelog_pump.gc_actor import Collect, GcMessage
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import Pointer, State, Transaction
 from tidelog_pump.indexer import look_up
-from tidelog_pump.late import HAVE, NO, PENDING
+from tidelog_pump.late import HAVE, NO, PENDING, PURGED
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.resolver import key_of
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter import OpenPrewrite
@@ -21,7 +23,7 @@ from tidelog_pump.sorter_actor import AwaitResolved, ReadOpen, Resolved, SorterM
 from tidelog_pump.verifier import Accept, VerifierMessage
 from tidelog_pump.writer import Append, Outcome, WriterMessage
 
-VERBS = "status, inspect, who-has, resolve, accept"
+VERBS = "status, inspect, who-has, resolve, accept, gc"
 INDEX_WAIT_S = 2.0
 LOOK_S = 0.02
 
@@ -39,6 +41,8 @@ class Controller:
         sorter: Ref[SorterMessage],
         writer: Ref[WriterMessage],
         verifier: Ref[VerifierMessage],
+        gc: Ref[GcMessage],
+        purge: PurgePoint,
         *,
         cluster_id: int,
         clock_skew_s: float,
@@ -51,6 +55,8 @@ class Controller:
         self._sorter = sorter
         self._writer = writer
         self._verifier = verifier
+        self._gc = gc
+        self._purge = purge
         self._cluster_id = cluster_id
         self._skew_ms = int(clock_skew_s * 1000)
 
@@ -65,6 +71,8 @@ class Controller:
                 return WhoHas(await self._who_has(asked.ts, asked.commit_ts))
             case "resolve":
                 return await self._resolve(asked.ts, asked.commit_ts)
+            case "gc":
+                return await self._gc.ask(Collect)
             case "accept":
                 await self._verifier.ask(lambda reply: Accept(asked.ts, reply))
                 return self._inspect(asked.ts)
@@ -98,6 +106,8 @@ class Controller:
     async def _who_has(self, start_ts: int, commit_ts: int) -> str:
         """For the verifier of another Pump. A copy that is late here too vouches for nothing."""
         known = await self._known(start_ts)
+        if known is None and commit_ts <= self._purge.ts:
+            return PURGED
         if known is None:
             return NO if await self._indexed() else PENDING
         if known.state is State.OPEN:

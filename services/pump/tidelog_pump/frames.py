@@ -11,6 +11,7 @@ from crc32c import crc32c
 from tidelog.errors import Purged
 from tidelog.ports import Clock, IndexStore
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.scan import CommitScan, Committed
 from tidelog_pump.segments import Segments
 
@@ -24,8 +25,10 @@ REMEMBERED_CHECKSUMS = 16
 
 
 class Framer:
-    def __init__(self, segments: Segments, store: IndexStore, clock: Clock) -> None:
-        self._scan = CommitScan(segments, store)
+    def __init__(
+        self, segments: Segments, store: IndexStore, purge: PurgePoint, clock: Clock
+    ) -> None:
+        self._scan = CommitScan(segments, store, purge)
         self._clock = clock
         self._checksums: dict[tuple[int, int], int] = {}
 

@@ -38,6 +38,7 @@ from tidelog_pump.grpc_status import status_code
 from tidelog_pump.identity import Identity
 from tidelog_pump.late import Reader
 from tidelog_pump.metrics import PULLED, REFUSED
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.scan import CommitScan
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
@@ -75,6 +76,7 @@ class GrpcEdge(Actor[Nothing]):
         clock: Clock,
         segments: Segments,
         store: IndexStore,
+        purge: PurgePoint,
         sorter: Ref[SorterMessage],
         writer: Ref[WriterMessage],
         identity: Identity,
@@ -84,6 +86,7 @@ class GrpcEdge(Actor[Nothing]):
     ) -> None:
         self._segments = segments
         self._store = store
+        self._purge = purge
         self._sorter = sorter
         self._gatherer = Gatherer(clock, writer, cluster_id, self.spawn)
         self._identity = identity
@@ -181,7 +184,7 @@ class GrpcEdge(Actor[Nothing]):
         At resolved_ts a fake stands where no transaction has it: that moves an original Drainer's
         merge when this Pump is idle (B.5).
         """
-        scan, position = CommitScan(self._segments, self._store), after_ts
+        scan, position = CommitScan(self._segments, self._store, self._purge), after_ts
         reader = Reader(after_ts)
         while not self._ending:
             resolved = await self._resolved(position)

@@ -6,6 +6,9 @@
     u start_ts   -> commit_ts, where the Commit is              Commits without their Prewrite
     l commit_ts start_ts -> where the Prewrite is               readable too late for some readers
     x commit_ts start_ts -> where the Prewrite is               the same, if no other Pump has it
+    s fid        -> the largest commit_ts of a pair whose Prewrite lies in that segment
+    g fid start_ts -> commit_ts, 0 = rolled back                Prewrites that came after their end
+    f            -> the format of all this; an index of another one is built again
     h            -> head: the next record to index, and W there
 
 Timestamps in keys are big-endian, so that the order of bytes is the order of time.
@@ -69,7 +72,11 @@ _TRANSACTION = struct.Struct("<BQIQIB")
 _OPEN = struct.Struct("<QIQIB")
 _UNPAIRED = struct.Struct("<QIQ")
 _HEAD = struct.Struct("<IQQ")
+_SEGMENT_KEY = struct.Struct(">cQ")
+_ENDED_KEY = struct.Struct(">cQQ")
+_TS = struct.Struct("<Q")
 HEAD_KEY = b"h"
+FORMAT_KEY, FORMAT = b"f", b"2"
 NOWHERE = Place(0, 0, 0, 0)
 
 
@@ -191,6 +198,38 @@ def unpack_late(key: bytes, value: bytes) -> tuple[int, int, Pointer]:
     """Of an `l` or `x`: (start_ts, commit_ts, where the Prewrite is)."""
     _, commit_ts, start_ts = _COMMIT_KEY.unpack(key)
     return start_ts, commit_ts, unpack_pointer(value)
+
+
+def pointed_key(fid: int) -> bytes:
+    return _SEGMENT_KEY.pack(b"s", fid)
+
+
+def pointed_range(before: int) -> tuple[bytes, bytes]:
+    """Keys of the segments before that one, as [start, stop)."""
+    return b"s", pointed_key(before)
+
+
+def pack_ts(ts: int) -> bytes:
+    return _TS.pack(ts)
+
+
+def unpack_ts(value: bytes | None) -> int:
+    """0 for a key that is not there."""
+    return 0 if value is None else int(_TS.unpack(value)[0])
+
+
+def ended_key(fid: int, start_ts: int) -> bytes:
+    return _ENDED_KEY.pack(b"g", fid, start_ts)
+
+
+def ended_range(first: int, before: int) -> tuple[bytes, bytes]:
+    """Keys of the segments first <= fid < before, as [start, stop)."""
+    return _SEGMENT_KEY.pack(b"g", first), _SEGMENT_KEY.pack(b"g", before)
+
+
+def unpack_ended(key: bytes, value: bytes) -> tuple[int, int]:
+    """(start_ts, commit_ts, 0 = rolled back)."""
+    return int(_ENDED_KEY.unpack(key)[2]), unpack_ts(value)
 
 
 def pack_head(head: Head) -> bytes:

@@ -6,6 +6,8 @@ else runs. An index that claims more than the log holds is thrown away and built
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import structlog
 
@@ -15,11 +17,12 @@ from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump import index
 from tidelog_pump.answers import answers_first
 from tidelog_pump.high_ts import HighTs
-from tidelog_pump.index import Head, Place, Pointer, Transaction
+from tidelog_pump.index import NOWHERE, Head, Place, Pointer, State, Transaction
 from tidelog_pump.intake import Stored
 from tidelog_pump.metrics import LOSS
 from tidelog_pump.pairing import Pairing
 from tidelog_pump.payload import Kind, classify
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.segments import Segments, name
 from tidelog_pump.sorter_actor import Indexed, Recovered, SorterMessage
 
@@ -90,6 +93,7 @@ class Indexer(Actor[IndexerMessage]):
         segments: Segments,
         store: IndexStore,
         sorter: Ref[SorterMessage],
+        purge: PurgePoint,
         *,
         follow: bool,
         clock_skew_s: float,
@@ -100,6 +104,7 @@ class Indexer(Actor[IndexerMessage]):
         self._segments = segments
         self._store = store
         self._sorter = sorter
+        self._purge = purge
         self._follow = follow
         self._skew_ms = int(clock_skew_s * 1000)
         self._pairing: Pairing
@@ -115,6 +120,7 @@ class Indexer(Actor[IndexerMessage]):
 
     async def on_start(self) -> None:
         await self._segments.open()
+        await self._segments.remove(range(self._purge.record.first))
         self._pairing = self._load()
         async for records in self._segments.scan(Pointer(*self._pairing.head[:2])):
             wall_ms = self._clock.wall_ms()
@@ -133,18 +139,30 @@ class Indexer(Actor[IndexerMessage]):
     def _load(self) -> Pairing:
         """The state at the index's head; from the first record on if there is no usable index."""
         start = self._segments.start
-        head = Head(*start, 0)
+        # The purge point was allocated once: whoever has nothing else begins with W there.
+        anew = head = Head(*start, self._purge.ts)
         value = self._store.get(index.HEAD_KEY)
         if value is not None:
             head = index.unpack_head(value)
-            if Pointer(*head[:2]) > self._segments.end or head.fid < start.fid:
+            fits = start.fid <= head.fid and Pointer(*head[:2]) <= self._segments.end
+            if not fits or self._store.get(index.FORMAT_KEY) != index.FORMAT:
                 log.warning("the index does not fit the log, building it again", head=head)
                 self._store.delete_range(b"\x00", b"\xff")
-                head = Head(*start, 0)
+                head = anew
+        self._store.write([(index.FORMAT_KEY, index.FORMAT), *self._ended_before()])
         opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
         high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
         newest = index.newest_transaction(self._store.scan)
-        return Pairing(self._store.get, head, opened, high, newest)
+        purged_ts = lambda: self._purge.ts  # noqa: E731
+        return Pairing(self._store.get, head, opened, high, newest, purged_ts)
+
+    def _ended_before(self) -> Iterator[tuple[bytes, bytes]]:
+        """Transactions that ended in a segment that is gone (see `purge`)."""
+        for start_ts, commit_ts in self._purge.record.ended:
+            key = index.transaction_key(start_ts)
+            if self._store.get(key) is None:
+                state = State.COMMITTED if commit_ts else State.ROLLED_BACK
+                yield key, index.pack_transaction(state, commit_ts, NOWHERE)
 
     def _open_prewrites(self) -> list[tuple[int, int, Place]]:
         start, stop = index.open_range()
@@ -241,4 +259,5 @@ class Indexer(Actor[IndexerMessage]):
             ],
             "late_pairs": pairing.late_pairs,
             "conflicts": pairing.conflicts,
+            "purged_commits": pairing.purged,
         }

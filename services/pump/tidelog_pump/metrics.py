@@ -58,6 +58,25 @@ CATCH_UP_SECONDS = Histogram(
     "seconds of one catch-up beside the writer",
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
 )
+GC_TS = Gauge("binlog_pump_storage_gc_ts", "the purge point: pulls from below it are refused")
+DONE_GC_TS = Gauge("binlog_pump_storage_done_gc_ts", "up to where the index was swept, too")
+GC_SECONDS = Histogram("tidelog_pump_gc_seconds", "one run, without the sweep", buckets=SECONDS)
+DELETED_SEGMENTS = Counter("tidelog_pump_deleted_segments", "segments purged")
+DELETED_BYTES = Counter("tidelog_pump_deleted_bytes", "their bytes")
+DELETED_KEYS = Counter(
+    "binlog_pump_storage_deleted_kv", "index entries of purged transactions deleted one by one"
+)
+HARD_CAP_LOST = Counter(
+    "tidelog_pump_hard_cap_lost",
+    "what gc-hard-cap took: open_prewrite, and unread transactions for each reader without them",
+    ["what"],
+)
+EARLY_ALERTS = Counter(
+    "binlog_pump_detected_drainer_binlog_purge_count",
+    "times that a reader was found to be behind nearly as far as gc reaches",
+    ["id"],
+)
+BEHIND = Gauge("tidelog_pump_readers_behind", "readers behind nearly as far as gc reaches")
 QUERIES = Counter("binlog_pump_storage_query_tikv_count", "questions what became of a transaction")
 LATE_VERDICTS = Counter(
     "tidelog_pump_late_copies",

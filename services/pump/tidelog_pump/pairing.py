@@ -28,6 +28,7 @@ class Odd(NamedTuple):
 UNPAIRED = "a Commit came without its Prewrite"
 LATE_PAIR = "a Prewrite came after its Commit"
 CONFLICT = "a second Commit differs from the first"
+PURGED = "a Commit came whose transaction, if it was here, is purged"
 
 
 class Changes(NamedTuple):
@@ -40,7 +41,8 @@ class Changes(NamedTuple):
 
 
 class Pairing:
-    """`look_up` reads a key of the index, `newest` is the largest start_ts it knows."""
+    """`look_up` reads a key of the index, `newest` is the largest start_ts it knows, `purged_ts`
+    the purge point."""
 
     def __init__(
         self,
@@ -49,12 +51,17 @@ class Pairing:
         opened: list[tuple[int, int, Place]],
         high: HighTs,
         newest: int,
+        purged_ts: Callable[[], int] = lambda: 0,
     ) -> None:
         self.head = head
         self.high = high
         self.unpaired = 0
         self.late_pairs = 0
         self.conflicts = 0
+        self.purged = 0
+        self._purged_ts = purged_ts
+        self._pointed: dict[int, int] = {}
+        self._pointed_now: set[int] = set()
         self._look_up = look_up
         self._newest = newest
         self._open = {start: (bound, place) for start, bound, place in opened}
@@ -101,6 +108,9 @@ class Pairing:
             self.head = Head(fid, offset + record.HEADER_BYTES + length, self.high.value)
             self._last = None
         self._puts[index.HEAD_KEY] = index.pack_head(self.head)
+        for fid in sorted(self._pointed_now):
+            self._puts[index.pointed_key(fid)] = index.pack_ts(self._pointed[fid])
+        self._pointed_now.clear()
         changes = Changes(list(self._puts.items()), list(self._deletes), self._closed, self._odd)
         self._puts, self._deletes, self._closed, self._odd = {}, {}, [], []
         return changes
@@ -135,7 +145,10 @@ class Pairing:
             self._open[start_ts] = (bound, place)
             self._set(start_ts, State.OPEN, 0, place)
             self._put(index.open_key(start_ts), index.pack_open(bound, place))
-        elif known.state is State.UNPAIRED:
+            return
+        if known.state is not State.OPEN:
+            self._put(index.ended_key(place.fid, start_ts), index.pack_ts(known.commit_ts))
+        if known.state is State.UNPAIRED:
             self.late_pairs += 1
             self._odd.append(Odd(LATE_PAIR, start_ts, known.commit_ts, place))
             self._delete(index.unpaired_key(start_ts))
@@ -144,7 +157,17 @@ class Pairing:
             self._put(index.suspect_key(known.commit_ts, start_ts), pointer)
             self._pair(start_ts, known.commit_ts, place)
 
+    def _point(self, fid: int, commit_ts: int) -> None:
+        """A pair's Prewrite lies in that segment."""
+        if fid not in self._pointed:
+            self._pointed[fid] = index.unpack_ts(self._look_up(index.pointed_key(fid)))
+        if commit_ts > self._pointed[fid]:
+            self._pointed[fid] = commit_ts
+            self._pointed_now.add(fid)
+
     def _pair(self, start_ts: int, commit_ts: int, place: Place) -> None:
+        if commit_ts > self._pointed.get(place.fid, -1):
+            self._point(place.fid, commit_ts)
         self._set(start_ts, State.COMMITTED, commit_ts, place)
         self._put(index.commit_key(commit_ts, start_ts), index.pack_place(place))
         self._closed.append((start_ts, commit_ts))
@@ -162,7 +185,11 @@ class Pairing:
             self._pair(start_ts, commit_ts, prewrite)
             return
         known = self._known(start_ts)
-        if known is None:
+        if known is None and commit_ts <= self._purged_ts():
+            # An open Prewrite's is above it: this one is over, and no reader may ask for it.
+            self.purged += 1
+            self._odd.append(Odd(PURGED, start_ts, commit_ts, place))
+        elif known is None:
             self.unpaired += 1
             self._odd.append(Odd(UNPAIRED, start_ts, commit_ts, place))
             self._set(start_ts, State.UNPAIRED, commit_ts, NOWHERE)

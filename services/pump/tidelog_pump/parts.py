@@ -19,12 +19,14 @@ from tidelog_pump.chaser import Chaser, Handover
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.control import Controller
 from tidelog_pump.faker import Faker
+from tidelog_pump.gc_actor import Gc, GcMessage
 from tidelog_pump.http_edge import HttpEdge
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
 from tidelog_pump.indexer import Indexer, IndexerMessage, locate
 from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.nats_edge import NatsEdge
 from tidelog_pump.puller import Puller, PullerMessage
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.resolver import Resolver, ResolverMessage
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import SorterActor, SorterMessage
@@ -42,6 +44,7 @@ SorterRef: TypeAlias = Ref[SorterMessage]
 IndexerRef: TypeAlias = Ref[IndexerMessage]
 WriterRef: TypeAlias = Ref[WriterMessage]
 PullerRef: TypeAlias = Ref[PullerMessage]
+GcRef: TypeAlias = Ref[GcMessage]
 ResolverRef: TypeAlias = Ref[ResolverMessage]
 VerifierRef: TypeAlias = Ref[VerifierMessage]
 
@@ -62,6 +65,7 @@ class Parts:
         follow = config.oracle == "follow"
         self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
         self._lock = disk.lock(LOCK_FILE)
+        self._purge = PurgePoint(disk)
         self._store = open_index(ports)
         self._chase = Chase()
         self._write_lock = asyncio.Lock()
@@ -91,6 +95,7 @@ class Parts:
             self._segments,
             self._store,
             sorter,
+            self._purge,
             follow=self.oracle is None,
             clock_skew_s=self._config.clock_skew_s,
             buffer_bytes=self._config.index_buffer_bytes,
@@ -149,7 +154,21 @@ class Parts:
 
     def puller(self, sorter: SorterRef) -> Puller:
         ports = self._ports
-        return Puller(ports.clock, ports.disk, ports.bus, self._segments, self._store, sorter)
+        return Puller(
+            ports.clock, ports.disk, ports.bus, self._segments, self._store, self._purge, sorter
+        )
+
+    def gc(self, sorter: SorterRef, puller: PullerRef) -> Gc:
+        return Gc(
+            self._ports,
+            self._config.cluster,
+            self._segments,
+            self._store,
+            self._purge,
+            sorter,
+            puller,
+            retention=self._config.retention,
+        )
 
     def grpc_edge(self, sorter: SorterRef, writer: WriterRef) -> GrpcEdge:
         from tidelog_pump.grpc_edge import GrpcEdge  # not where gRPC is off: it need not be there
@@ -158,6 +177,7 @@ class Parts:
             self._ports.clock,
             self._segments,
             self._store,
+            self._purge,
             sorter,
             writer,
             self._identity,
@@ -179,7 +199,12 @@ class Parts:
         )
 
     def nats_edge(
-        self, sorter: SorterRef, writer: WriterRef, verifier: VerifierRef, puller: PullerRef
+        self,
+        sorter: SorterRef,
+        writer: WriterRef,
+        verifier: VerifierRef,
+        puller: PullerRef,
+        gc: GcRef,
     ) -> NatsEdge:
         controller = Controller(
             self._ports.clock,
@@ -190,6 +215,8 @@ class Parts:
             sorter,
             writer,
             verifier,
+            gc,
+            self._purge,
             cluster_id=self._config.cluster_id,
             clock_skew_s=self._config.clock_skew_s,
         )
@@ -207,6 +234,7 @@ class Parts:
         verifier: VerifierRef,
         writer: WriterRef,
         puller: PullerRef,
+        gc: GcRef,
     ) -> Membership:
         announcer = Announcer(
             self._identity,
@@ -217,6 +245,7 @@ class Parts:
             verifier,
             writer,
             puller,
+            gc,
         )
         return Membership(
             self._ports,

@@ -19,6 +19,7 @@ from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 from tidelog_pump.frames import FRAME_BYTES, Framer
 from tidelog_pump.late import Reader
 from tidelog_pump.metrics import NOTED, PULLED
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
 from tidelog_pump.unforeseen import check_ts, typed
@@ -59,13 +60,14 @@ class Puller(Actor[PullerMessage]):
         bus: Bus,
         segments: Segments,
         store: IndexStore,
+        purge: PurgePoint,
         sorter: Ref[SorterMessage],
     ) -> None:
         self._clock = clock
         self._disk = disk
         self._bus = bus
         self._store = store
-        self._framer = Framer(segments, store, clock)
+        self._framer = Framer(segments, store, purge, clock)
         self._sorter = sorter
         self._polls = 0
         self._feeds: dict[str, int] = {}

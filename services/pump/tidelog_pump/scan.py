@@ -16,6 +16,7 @@ from tidelog.ports import IndexStore
 from tidelog_pump import index
 from tidelog_pump.index import Place, Pointer
 from tidelog_pump.payload import commit_head
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.segments import Segments
 
 WINDOW_BYTES = 128 << 10
@@ -38,9 +39,10 @@ class Committed(NamedTuple):
 class CommitScan:
     """One reader's view; keep one a reader, it caches a window."""
 
-    def __init__(self, segments: Segments, store: IndexStore) -> None:
+    def __init__(self, segments: Segments, store: IndexStore, purge: PurgePoint) -> None:
         self._segments = segments
         self._store = store
+        self._purge = purge
         self._window = memoryview(b"")
         self._window_fid = -1
         self._window_at = 0
@@ -48,9 +50,11 @@ class CommitScan:
     def entries(self, after_ts: int, up_to: int, limit: int) -> list[Committed]:
         """Transactions with after_ts < commit_ts <= up_to, ascending, at most `limit`.
 
-        Raises InvariantBroken if two have one commit_ts (I3). One more key is read than is given
-        out: whoever goes on behind the last one would never see its twin.
+        Raises Purged below the purge point, InvariantBroken if two have one commit_ts (I3). One
+        more key is read than is given out: whoever goes on behind the last one would never see its
+        twin.
         """
+        self._purge.check(after_ts)
         start, stop = index.commit_range(after_ts, up_to)
         found: list[Committed] = []
         before = before_start = -1

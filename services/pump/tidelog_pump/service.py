@@ -34,14 +34,18 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
         tree.actor("faker", lambda: parts.faker(oracle, sorter, writer))
     # The Drainers' long polls.
     puller = tree.actor("puller", lambda: parts.puller(sorter))
+    # Deletes what is old and read by everybody who is registered.
+    gc = tree.actor("gc", lambda: parts.gc(sorter, puller))
     # The ways in: bytes become messages to writer, puller and sorter.
     if parts.grpc_addresses:
         tree.actor("grpc", lambda: parts.grpc_edge(sorter, writer))
-    tree.actor("nats", lambda: parts.nats_edge(sorter, writer, verifier, puller))
+    tree.actor("nats", lambda: parts.nats_edge(sorter, writer, verifier, puller, gc))
     # What people ask over HTTP.
     http = tree.actor("http", lambda: parts.http_edge(puller))
     tree.route("GET", "/drainers", drainers(http))
     tree.route("GET", "/debug/binlog/{ts}", binlog(http))
     # Joins the cluster once all of it serves; says good-bye first.
-    tree.actor("membership", lambda: parts.membership(sorter, resolver, verifier, writer, puller))
+    tree.actor(
+        "membership", lambda: parts.membership(sorter, resolver, verifier, writer, puller, gc)
+    )
     return tree

@@ -220,7 +220,7 @@ class Context:
 
 def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        edge = GrpcEdge(Mock(), Mock(), Mock(), Mock(), Mock(), Mock(), cluster_id=7, addresses=[])
+        edge = GrpcEdge(*(Mock() for _ in range(7)), cluster_id=7, addresses=[])
         written, contexts = asyncio.Event(), [Context() for _ in range(4)]
 
         async def write(cluster_id: int, binlog: bytes) -> None:
