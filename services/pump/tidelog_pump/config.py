@@ -60,14 +60,6 @@ class Retention(NamedTuple):
     interval_s: float
 
 
-class Retention(NamedTuple):
-    """`gc`, `gc-hard-cap` and `gc-interval` in seconds."""
-
-    age_s: float
-    hard_cap_s: float
-    interval_s: float
-
-
 class StorageConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The table `[storage]`, as the original has it."""
 
@@ -156,6 +148,5 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
         ):
             if not 0 < value < 86400:
                 raise ConfigError(f"{name} is {value}", hint="seconds, above 0 and below a day")
-        _ = self.retention
         _ = self.retention
         self.storage.kept_free(0)
