@@ -5,8 +5,9 @@ PYTEST := $(PY) -m pytest -q
 SOURCES := shared services cli tests bench
 SEED ?= 1
 SEEDS ?= 0:300
+STATES ?= 10000
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled bench proto planted sim full mariadb unit simulation fixtures integration
+.PHONY: help demo test check compiled bench proto planted sim full mariadb unit crash simulation fixtures integration
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,7 +29,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb check unit compiled simulation fixtures integration ## everything CI runs
+test: $(VENV)/.dev mariadb check unit compiled crash simulation fixtures integration ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need_mariadb.sh
@@ -49,6 +50,10 @@ compiled: $(VENV)/.dev ## the row codecs compiled by mypyc, as a wheel has them,
 		-w build/compiled . 2>&1 | { grep -v -i warning || true; }
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/compiled/site build/compiled/*.whl
 	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/fixtures/test_decode_golden.py
+
+crash: $(VENV)/.dev ## what a power loss or a failing disk may leave a Pump, 10,000 states
+	@$(PY) -m tests.crash.run --states $(STATES) --jobs 2
+	@$(PYTEST) tests/crash
 
 simulation: $(VENV)/.dev ## seeded histories of whole clusters, and the planted bugs replayed
 	@$(PY) -m tests.simulation.run --seeds $(SEEDS) --jobs 2
@@ -72,6 +77,7 @@ bench: $(VENV)/.dev mariadb ## figures beside the limits of this machine
 
 full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.simulation.run --seeds 0:3000 --jobs 2
+	@$(PY) -m tests.crash.run --states 100000 --jobs 2
 
 proto: $(VENV)/.dev ## regenerate shared/tidelog_proto from proto/
 	@cd proto && ../$(PY) -m grpc_tools.protoc -I. --python_out=../shared --mypy_out=quiet:../shared \

@@ -3,7 +3,9 @@
     record := magic u32 | payload length u64 | crc32c of the payload u32 | payload
     footer := max ts u64 | end magic u32          only at the end of a closed segment
 
-All little-endian. The Pump's segments and the Applier's relay files use it. Pure: bytes in and out.
+All little-endian. No payload is empty: of a torn write the magic alone may be on the disk, and the
+zeros behind it would be a whole record, length 0 with the right checksum. The Pump's segments and
+the Applier's relay files use it. Pure: bytes in and out.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def parse_header(data: Buffer, offset: int = 0) -> Header | None:
     if len(data) - offset < HEADER_BYTES:
         return None
     magic, length, crc = _HEADER.unpack_from(data, offset)
-    if magic != MAGIC or length > MAX_PAYLOAD:
+    if magic != MAGIC or not 0 < length <= MAX_PAYLOAD:
         return None
     return Header(length, crc)
 
@@ -92,7 +94,7 @@ def split(data: Buffer, base: int = 0) -> Split:
         magic, length, crc = unpack(view, position)
         if magic != MAGIC:
             return Split(records, position, "magic", 0)
-        if length > MAX_PAYLOAD:
+        if not 0 < length <= MAX_PAYLOAD:
             return Split(records, position, "length", 0)
         start = position + HEADER_BYTES
         if size - start < length:

@@ -43,6 +43,12 @@ class SimIndexFile:
         """How many of the last writes a power loss may take."""
         return len(self._undo)
 
+    def copied(self) -> SimIndexFile:
+        """As it is, with what can be lost of it."""
+        copy = self.without_last(0)
+        copy._undo.extend(self._undo)
+        return copy
+
     def without_last(self, lost: int) -> SimIndexFile:
         """A copy that lost so many of the last writes; nothing more of it can be lost."""
         copy = SimIndexFile()

@@ -1,0 +1,170 @@
+"""What a Pump does while the power may go: short lives that take every path to its disk.
+
+Each is played once with a recorder; every instant between two of its I/O operations is a moment to
+lose power in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
+
+from tests.crash.check import look
+from tests.crash.pump import CONFIG, Machine, Pump, play
+from tests.crash.recorder import Moment, Promise, Recorder
+from tests.unit.pump.rig import commit, prewrite, rollback
+from tidelog import record
+from tidelog.timestamps import compose
+from tidelog_pump.config import PumpConfig, StorageConfig
+
+FIRST_MS = 1_795_219_000_000
+NOTHING = Promise((), 0)
+ODD = record.footer(1) + record.header(b"no record") + record.footer((1 << 64) - 1)
+"""Bytes in rows that look like the framing around them."""
+
+
+class Scenario(NamedTuple):
+    name: str
+    config: PumpConfig
+    live: Callable[[Machine, Recorder], Awaitable[None]]
+    weight: int = 1
+    """Its share of the states."""
+
+
+def binlogs(seed: int, count: int, most: int = 900) -> Iterator[bytes]:
+    """About `count` payloads of interleaved transactions: some commit at once, some late, some
+    roll back or come twice, some stay open; rows of 0 to `most` bytes."""
+    rng = random.Random(seed)
+    ts, waiting = compose(FIRST_MS), list[int]()
+    for _ in range(count):
+        ts += rng.randrange(1, 5)
+        fate = rng.random()
+        if waiting and fate < 0.42:
+            start = waiting.pop(rng.randrange(len(waiting)))
+            yield rollback(start) if fate < 0.06 else commit(start, ts)
+        elif waiting and fate < 0.48:
+            yield prewrite(rng.choice(waiting), b"a second copy")
+        else:
+            size = rng.choice((0, 7, 60, rng.randrange(most), most))
+            rows = (rng.randbytes(size // 3) + ODD * 30)[:size]
+            waiting.append(ts)
+            yield prewrite(ts, rows)
+
+
+async def load(pump: Pump, recorder: Recorder, payloads: list[bytes], groups: list[int]) -> None:
+    """Batches of these sizes, one after the other."""
+    at = 0
+    for size in groups:
+        batch = payloads[at : at + size]
+        at += size
+        if batch:
+            await recorder.append(pump, batch)
+    await pump.idle()
+
+
+async def running(machine: Machine, recorder: Recorder) -> Pump:
+    pump = Pump(machine)
+    await pump.started()
+    recorder.readable(await pump.log())
+    return pump
+
+
+async def _append(machine: Machine, recorder: Recorder) -> None:
+    pump = await running(machine, recorder)
+    await load(pump, recorder, list(binlogs(1, 60)), [1, 1, 2, 5, 1, 12, 3, 20, 1, 9])
+    await load(pump, recorder, list(binlogs(2, 2, 6000)), [2])
+    await pump.kill()
+
+
+async def _rotate(machine: Machine, recorder: Recorder) -> None:
+    pump = await running(machine, recorder)
+    await load(pump, recorder, list(binlogs(3, 48)), [1, 3, 2, 6, 1, 2, 8, 1, 4, 2, 1, 1, 6, 10])
+    await pump.kill()
+
+
+async def _seal(machine: Machine, recorder: Recorder) -> None:
+    """Clean ends, of a segment that is small and of one that is large enough for a footer."""
+    for life, most in enumerate((200, 30_000, 900)):
+        pump = await running(machine, recorder)
+        await load(pump, recorder, _own(life, list(binlogs(4 + life, 10, most))), [1, 4, 2, 3])
+        await pump.stop()
+        recorder.note()
+    pump = await running(machine, recorder)
+    await pump.kill()
+
+
+def _own(life: int, payloads: list[bytes]) -> list[bytes]:
+    """Of one life: no timestamp of another."""
+    from tidelog_proto.binlog_pb2 import Binlog
+
+    moved = []
+    for payload in payloads:
+        binlog = Binlog.FromString(payload)
+        binlog.start_ts += life << 30
+        binlog.commit_ts += (life << 30) if binlog.commit_ts else 0
+        moved.append(binlog.SerializeToString())
+    return moved
+
+
+async def _index(machine: Machine, recorder: Recorder) -> None:
+    """Many small writes to the index over two lives, the second killed process's restart too."""
+    for life in range(2):
+        pump = await running(machine, recorder)
+        await load(pump, recorder, _own(life, list(binlogs(8 + life, 40, 40))), [1, 2] * 14)
+        await pump.kill()
+    pump = await running(machine, recorder)
+    await look(pump, recorder.promise)
+    await pump.kill()
+
+
+async def _first_start(machine: Machine, recorder: Recorder) -> None:
+    recorder.note()
+    pump = await running(machine, recorder)
+    await load(pump, recorder, list(binlogs(11, 4, 100)), [1, 3])
+    await pump.stop()
+    recorder.note()
+
+
+async def _unsynced(machine: Machine, recorder: Recorder) -> None:
+    """sync-log off: an ack promises nothing, but a start never fails, and never serves what the
+    index remembers of a log that is gone."""
+    pump = await running(machine, recorder)
+    await load(pump, recorder, list(binlogs(12, 30, 500)), [1, 3, 2, 6, 1, 2, 8, 4, 3])
+    await pump.kill()
+    pump = await running(machine, recorder)
+    await load(pump, recorder, _own(1, list(binlogs(13, 12, 500))), [1, 3, 2, 6])
+    await pump.kill()
+
+
+def _small(segment_bytes: int, *, sync_log: bool = True) -> PumpConfig:
+    fields = {"segment_bytes": segment_bytes, "storage": StorageConfig(sync_log=sync_log)}
+    return PumpConfig(
+        node_id=CONFIG.node_id,
+        cluster_id=CONFIG.cluster_id,
+        oracle="follow",
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+SCENARIOS = (
+    Scenario("append", CONFIG, _append, 3),
+    Scenario("rotate", _small(1500), _rotate, 3),
+    Scenario("seal", CONFIG, _seal, 2),
+    Scenario("index", CONFIG, _index, 2),
+    Scenario("first start", CONFIG, _first_start, 1),
+    Scenario("unsynced", _small(2500, sync_log=False), _unsynced, 2),
+)
+
+
+def record_moments(scenario: Scenario) -> list[Moment]:
+    """Play it once; the moments in which the power may go."""
+
+    async def main() -> list[Moment]:
+        machine = Machine(scenario.config)
+        recorder = Recorder(machine, NOTHING)
+        await scenario.live(machine, recorder)
+        return recorder.moments
+
+    moments: list[Moment] = play(main)
+    return moments
