@@ -49,9 +49,8 @@ class Reader(msgspec.Struct):
             if commit_ts not in self.given:
                 raise LatePair(
                     f"transaction {start_ts} with commit_ts {commit_ts} (segment {at.fid} at "
-                    f"{at.offset}) became readable only when this reader was past it",
-                    hint="fill the feed again from below that commit_ts, begin a new feed above "
-                    f"it, or accept that readers miss it: `tidelog resolve {start_ts} --accept`",
+                    f"{at.offset}) became readable only when this reader was past it; "
+                    f"`tidelog resolve {start_ts} --accept` lets readers miss it"
                 )
 
     def took(self, store: IndexStore, commit_ts: Iterable[int], up_to: int) -> bool:

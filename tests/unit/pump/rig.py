@@ -10,7 +10,16 @@ import msgspec
 
 from tidelog import messages, subjects
 from tidelog.errors import TidelogError
-from tidelog.messages import ONLINE, Beat, Registered, TsoReply, TxnStatusReply, TxnStatusRequest
+from tidelog.messages import (
+    ONLINE,
+    Beat,
+    Nodes,
+    NodeStatus,
+    Registered,
+    TsoReply,
+    TxnStatusReply,
+    TxnStatusRequest,
+)
 from tidelog.ports import Bus, Request
 from tidelog.sim import World
 from tidelog.timestamps import compose
@@ -54,12 +63,15 @@ class Registry:
         self.beats: list[messages.Heartbeat] = []
         self.verdicts: dict[int, TxnStatusReply] = {}
         self.asked: list[TxnStatusRequest] = []
+        self.pumps: list[str] | None = None
+        """The Pumps that `nodes` tells of; None: nobody answers."""
         self._wall_ms = wall_ms
         self._last = 0
 
     async def start(self, bus: Bus) -> None:
         await bus.serve(subjects.registry(CLUSTER, "register"), self._register)
         await bus.serve(subjects.registry(CLUSTER, "heartbeat"), self._beat)
+        await bus.serve(subjects.registry(CLUSTER, "nodes"), self._nodes)
         await bus.serve(subjects.registry(CLUSTER, "tso"), self._tso)
         await bus.serve(subjects.txnstatus(CLUSTER), self._status)
 
@@ -73,6 +85,11 @@ class Registry:
     async def _beat(self, request: Request) -> None:
         self.beats.append(messages.decode(request.data, messages.Heartbeat))
         request.respond(messages.encode(Beat(known=True, state=self.state)))
+
+    async def _nodes(self, request: Request) -> None:
+        if self.pumps is not None:
+            nodes = [NodeStatus(node, state=ONLINE, isAlive=True) for node in self.pumps]
+            request.respond(messages.encode(Nodes(nodes)))
 
     async def _tso(self, request: Request) -> None:
         if self.oracle_answers:
@@ -172,6 +189,14 @@ async def start(world: World, config: PumpConfig = CONFIG) -> tuple[Registry, Cl
     client = Client(ports.bus, config.node_id)
     await client.until_online()
     return registry, client
+
+
+async def join(world: World, config: PumpConfig) -> Client:
+    """One more Pump."""
+    world.node(config.node_id).start(build, config)
+    client = Client(world.ports("registry").bus, config.node_id)
+    await client.until_online()
+    return client
 
 
 def ts_now(world: World, logical: int = 0) -> int:
