@@ -140,14 +140,16 @@ SCHEDULES = (
     ),
     Schedule(
         "sorter-behind-the-index-buffer",
-        "the indexer gets no processor from a Prewrite's arrival on, while the other Pump goes on",
+        "the indexer gets no processor from a Prewrite's arrival on, when nothing else is open, and"
+        " what the other Pump then takes moves this one's W",
         "loss",
-        partial(calm, pumps=2, transactions=120),
+        partial(calm, pumps=2, clients=1, rate=20.0),
         (
             Step(
                 When("workload", "request", ".pump-1.write", binlog="Prewrite"),
                 (Stall("pump-1", "pump.indexer", 0.5),),
-                nth=5,
+                nth=4,
+                times=2,
             ),
         ),
     ),
@@ -167,8 +169,7 @@ SCHEDULES = (
             Step(
                 When("applier", "commit"),
                 (PowerLoss("applier", back_s=0.1),),
-                nth=3,
-                times=4,
+                times=8,
             ),
         ),
     ),
