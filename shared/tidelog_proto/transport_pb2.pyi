@@ -104,6 +104,7 @@ class PullRequest(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     FEED_FIELD_NUMBER: _builtins.int
     TABLE_IDS_FIELD_NUMBER: _builtins.int
+    COMPRESSION_FIELD_NUMBER: _builtins.int
     after_ts: _builtins.int
     """exclusive; with offset > 0 the cut transaction's predecessor"""
     want_ts: _builtins.int
@@ -118,6 +119,8 @@ class PullRequest(_message.Message):
     """continuation: bytes of it already received"""
     feed: _builtins.str
     """who pulls: the Pump keeps each feed's last after_ts"""
+    compression: _builtins.str
+    """the frame may come compressed: zstd or gzip; one unknown here is none"""
     @_builtins.property
     def table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """only these tables (empty = all)"""
@@ -133,10 +136,11 @@ class PullRequest(_message.Message):
         offset: _builtins.int = ...,
         feed: _builtins.str = ...,
         table_ids: _abc.Iterable[_builtins.int] | None = ...,
+        compression: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ts", b"after_ts", "commit_ts", b"commit_ts", "feed", b"feed", "max_bytes", b"max_bytes", "offset", b"offset", "table_ids", b"table_ids", "wait_ms", b"wait_ms", "want_ts", b"want_ts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ts", b"after_ts", "commit_ts", b"commit_ts", "compression", b"compression", "feed", b"feed", "max_bytes", b"max_bytes", "offset", b"offset", "table_ids", b"table_ids", "wait_ms", b"wait_ms", "want_ts", b"want_ts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -192,6 +196,8 @@ class PullFrame(_message.Message):
     HIGH_TS_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    COMPRESSION_FIELD_NUMBER: _builtins.int
+    PACKED_FIELD_NUMBER: _builtins.int
     resolved_ts: _builtins.int
     """everything with commit_ts <= this is in this or earlier frames"""
     number: _builtins.int
@@ -201,6 +207,10 @@ class PullFrame(_message.Message):
     code: _builtins.str
     """a typed error's class name instead of data"""
     message: _builtins.str
+    compression: _builtins.str
+    """not empty: nothing else but `packed` is set"""
+    packed: _builtins.bytes
+    """the frame itself, compressed"""
     @_builtins.property
     def txns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PulledTxn]: ...
     def __init__(
@@ -212,10 +222,12 @@ class PullFrame(_message.Message):
         high_ts: _builtins.int = ...,
         code: _builtins.str = ...,
         message: _builtins.str = ...,
+        compression: _builtins.str = ...,
+        packed: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "high_ts", b"high_ts", "message", b"message", "number", b"number", "resolved_ts", b"resolved_ts", "txns", b"txns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "compression", b"compression", "high_ts", b"high_ts", "message", b"message", "number", b"number", "packed", b"packed", "resolved_ts", b"resolved_ts", "txns", b"txns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

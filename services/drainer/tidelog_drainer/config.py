@@ -38,6 +38,8 @@ class DrainerConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     source_buffer_bytes: int = 16 << 20
     pull_bytes: int = 4 << 20
     """Asked of a Pump in one pull; it answers with frames of at most 512 KiB."""
+    pull_compression: Literal["none", "zstd", "gzip"] = "none"
+    """How the Pumps' frames may come; worth it where the network is slower than a disk."""
     lease_s: float = 6.0
     """How long an untrusted membership bucket is waited for (I3)."""
     changes_max_age_s: float = 7 * 86400.0

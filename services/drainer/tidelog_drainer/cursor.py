@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import structlog
-from google.protobuf.message import DecodeError
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import Fatal, TidelogError, Unavailable, UnparsablePayload, error_class
+from tidelog.compression import unpack
+from tidelog.errors import Fatal, TidelogError, Unavailable, error_class
 from tidelog.ports import Ports
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.inbound import Inbound
@@ -88,13 +88,11 @@ class Cursor(Actor[Nudge]):
 
     async def _pull(self) -> PullFrame:
         request = self._inbound.ask(self._config.feed, self._config.pull_bytes, WAIT_MS)
+        request.compression = self._config.pull_compression
         answer = await self._ports.bus.request(
             self._subject, request.SerializeToString(), timeout_s=TIMEOUT_S
         )
-        try:
-            frame = PullFrame.FromString(answer.data)
-        except DecodeError as error:
-            raise UnparsablePayload(f"{self._node} sent a frame that can't be read") from error
+        frame = unpack(answer.data)
         if frame.code:
             raise error_class(frame.code)(frame.message)
         return frame

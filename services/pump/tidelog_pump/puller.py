@@ -13,6 +13,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from tidelog.actor import Actor, Ref, Reply
+from tidelog.compression import pack
 from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
@@ -111,7 +112,7 @@ class Puller(Actor[PullerMessage]):
             frame = await self._answer(wanted)
             frame.number = self._next_number(wanted.feed)
             PULLED.labels("nats").inc(len(frame.txns))
-            request.respond(frame.SerializeToString())
+            request.respond(pack(frame, wanted.compression))
             self._errors.pop(wanted.feed, None)
         except Exception as raised:  # noqa: BLE001 (a bug that one request meets ends that one)
             error = typed(raised, "pull")

@@ -72,3 +72,28 @@ def test_a_wrong_crc_is_corruption() -> None:
     bad.crc ^= 1
     with pytest.raises(Corrupt):
         Inbound("p", 0).take(PullFrame(resolved_ts=5, txns=[bad]))
+
+
+@given(st.binary(min_size=1, max_size=60), st.integers(1, 30), st.data())
+def test_a_bit_flipped_under_way_is_corruption_and_then_nothing_is_missing(
+    payload: bytes, size: int, data: st.DataObject
+) -> None:
+    txn = (7, 5, payload)
+    bit = data.draw(st.integers(0, len(payload) * 8 - 1))
+    inbound = Inbound("p", 0)
+    got: list[Txn] = []
+    corrupt = 0
+    while not got:
+        frame = serve([txn], inbound.ask("f", 1000, 10), size)
+        cut = frame.txns[0]
+        at = bit // 8 - cut.offset
+        if not corrupt and 0 <= at < len(cut.payload):
+            flipped = bytearray(cut.payload)
+            flipped[at] ^= 1 << bit % 8
+            cut.payload = bytes(flipped)
+        try:
+            got, _ = inbound.take(frame)
+        except Corrupt:
+            corrupt += 1
+            inbound.reset()
+    assert (got, corrupt) == ([txn], 1)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tidelog import messages, subjects
+from tidelog.compression import unpack
 from tidelog.errors import TidelogError
 from tidelog.messages import (
     ONLINE,
@@ -130,7 +131,7 @@ class Client:
         body = PullRequest(after_ts=after_ts, **wanted).SerializeToString()
         subject = subjects.pump(CLUSTER, self.node, "pull")
         answer = await self.bus.request(subject, body, timeout_s=self.timeout_s)
-        return PullFrame.FromString(answer.data)
+        return unpack(answer.data)
 
     async def pull_up_to(self, commit_ts: int, after_ts: int = 0, **fields: Any) -> list[PulledTxn]:
         """Pull until resolved_ts reaches `commit_ts`; whole transactions, pieces joined."""

@@ -1,0 +1,71 @@
+"""Pulls by NATS: frames within their bound, from anywhere, compressed if asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
+from tidelog import subjects
+from tidelog.compression import unpack
+from tidelog.sim import World, run
+from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
+from tidelog_pump.frames import FRAME_BYTES
+
+ROW = b"id=%08d,name=customer,city=somewhere;"
+
+
+async def written(world: World, client: Client) -> tuple[int, int]:
+    """Transactions of many sizes, one far larger than a frame: (before all, the last commit_ts)."""
+    base = ts_now(world)
+    for number, rows in enumerate((1, 3, 20_000, 7, 400, 9000, 24_000, 2)):
+        value = b"".join(ROW % row for row in range(rows))
+        at = base + 10 * number
+        await client.done(prewrite(at, value), commit(at, at + 5))
+    return base - 1, base + 75
+
+
+def test_every_way_of_compression_gives_the_same() -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        before, last = await written(world, client)
+        plain = await client.pull_up_to(last, before)
+        assert len(plain) == 8
+        for way in ("zstd", "gzip", "none", "unknown"):
+            assert await client.pull_up_to(last, before, compression=way) == plain
+
+    run(main, 3)
+
+
+@pytest.mark.parametrize("way", ["", "zstd", "gzip"])
+def test_no_frame_is_larger_than_asked_or_than_the_limit(way: str) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        before, last = await written(world, client)
+        subject = subjects.pump(CLUSTER, NODE, "pull")
+        sizes: dict[int, list[int]] = {}
+        for most in (1, 1000, 64 << 10, FRAME_BYTES, 1 << 30):
+            after, cut, sizes[most] = before, None, []
+            for _ in range(400):
+                asked = PullRequest(
+                    after_ts=after, max_bytes=most, wait_ms=100, feed="f", compression=way
+                )
+                if cut is not None:
+                    asked.commit_ts, asked.offset = cut.commit_ts, cut.offset + len(cut.payload)
+                answer = await client.bus.request(subject, asked.SerializeToString(), timeout_s=5.0)
+                sizes[most].append(len(answer.data))
+                frame = unpack(answer.data)
+                assert not frame.code
+                cut = unfinished(frame)
+                after = frame.resolved_ts
+                if after >= last:
+                    break
+            assert max(sizes[most]) <= max(1000, min(most, FRAME_BYTES))
+        assert sum(sizes[FRAME_BYTES]) < (3 << 20 if not way else 1 << 20)
+
+    run(main, 4)
+
+
+def unfinished(frame: PullFrame) -> PulledTxn | None:
+    last = frame.txns[-1] if frame.txns else None
+    done = last is None or last.offset + len(last.payload) == last.total
+    return None if done else last
