@@ -116,8 +116,9 @@ def test_a_start_after_a_clean_stop_reads_footers_only(monkeypatch: pytest.Monke
     assert scanned(again) == (records, None)
     assert [c.max_ts for c in again.closed()] == [1, 2, 3, 4, 5]
     # Nobody wrote anything: nothing grows from stops and starts.
+    fids = again.fids
     drive(again.finish())
-    assert machine.opened().fids == again.fids
+    assert machine.opened().fids == fids
 
 
 def test_a_small_last_segment_stays_open_over_clean_stops(monkeypatch: pytest.MonkeyPatch) -> None:
