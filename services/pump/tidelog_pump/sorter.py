@@ -61,14 +61,14 @@ class Sorter:
         self._open[start_ts] = OpenPrewrite(start_ts, bound, at_s)
         heapq.heappush(self._bounds, (bound, start_ts))
 
-    def enter_chased(self, start_ts: int, bound: int, now_ms: int) -> None:
+    def enter_chased(self, start_ts: int, bound: int, now_ms: int, at_s: float = 0.0) -> None:
         """A Prewrite that the chaser read, with its bound by the log; perhaps entered before."""
         if self.high.follow:
             self.high.claim(start_ts, now_ms)
         if start_ts in self._open:
             return
         bound = max(bound, self.cap or 0)
-        self._open[start_ts] = OpenPrewrite(start_ts, bound, now_ms)
+        self._open[start_ts] = OpenPrewrite(start_ts, bound, at_s)
         heapq.heappush(self._bounds, (bound, start_ts))
 
     def set_cap(self) -> None:

@@ -189,12 +189,7 @@ class SorterActor(Actor[SorterMessage]):
                 for start_ts in message.start_ts:
                     sorter.enter(start_ts, now_ms, now_s)
             case Indexed():
-                for start_ts, bound in message.opened:
-                    sorter.enter_chased(start_ts, bound, now_ms)
-                sorter.raise_cap(message.high_ts)
-                for start_ts, commit_ts in message.closed:
-                    if not sorter.close(start_ts, commit_ts, now_ms):
-                        self._note_late(start_ts, commit_ts)
+                self._take_indexed(message, now_ms, now_s)
             case AwaitResolved():
                 if message.want_ts:
                     sorter.high.claim(message.want_ts, now_ms)
@@ -203,8 +198,7 @@ class SorterActor(Actor[SorterMessage]):
                 sorter.set_cap()
             case CaughtUp():
                 sorter.raise_cap(message.high_ts)
-                if message.off:
-                    sorter.cap = None
+                sorter.cap = None if message.off else sorter.cap
             case Answered():
                 sorter.high.answer(message.ts, message.asked)
                 self._asking = False
@@ -216,6 +210,15 @@ class SorterActor(Actor[SorterMessage]):
                 sorter.reset(message.high_ts, message.opened, now_s)
                 # Nothing vouches for W yet: ask the oracle once at start.
                 sorter.high.wanted = max(sorter.high.wanted, 1) if self._oracle else 0
+
+    def _take_indexed(self, message: Indexed, now_ms: int, now_s: float) -> None:
+        sorter = self._sorter
+        for start_ts, bound in message.opened:
+            sorter.enter_chased(start_ts, bound, now_ms, now_s)
+        sorter.raise_cap(message.high_ts)
+        for start_ts, commit_ts in message.closed:
+            if not sorter.close(start_ts, commit_ts, now_ms):
+                self._note_late(start_ts, commit_ts)
 
     def _look(self, message: ListOpen | ReadOpen | AwaitLate, now_s: float) -> None:
         match message:
