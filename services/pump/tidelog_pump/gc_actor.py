@@ -2,9 +2,10 @@
 which it goes, and what a crash leaves of it, `purge`; what goes from the index, `sweep`.
 
 Who still needs what is asked anew for each run: of the registry the safe point and the consumers
-behind it, of the puller what each feed was last asked for. A safe point that was heard of earlier
-may be above one that has been registered since. No answer, or the registry doesn't know yet: nothing
-goes but by the hard cap. Nobody registered: age decides, and what the feeds known here have pulled.
+behind it, of the puller what each feed was last asked for. (A safe point that was heard of earlier
+may be above a consumer that has been registered since.) No answer, or the registry doesn't know
+yet: nothing goes but by the hard cap. Nobody registered: age decides, and what the feeds known here
+have pulled.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ MAX_ENDED = 1 << 16
 anew shows some transactions as open, and the resolver asks about them."""
 MAX_LOST = 16
 COUNTED = 100_000
+BEHIND_S = 0.05
+"""Between two pages while the index is busy with its own work."""
 PAGE = 1024
 
 
@@ -284,7 +287,7 @@ class Gc(Actor[GcMessage]):
         record = self._purge.record
         sweep = Sweep(self._store, record.ts, record.first, remembered)
         while not self._stopping and not sweep.step():
-            await self._clock.sleep(0)
+            await self._clock.sleep(BEHIND_S if self._store.behind() else 0)
         metrics.DELETED_KEYS.inc(sweep.deleted)
         if not self._stopping:
             metrics.DONE_GC_TS.set(record.ts)

@@ -60,7 +60,7 @@ class PurgePoint:
             raise Purged(
                 f"what was committed up to {self.record.ts} is no longer stored here, and the "
                 f"reader has it up to {after_ts} only",
-                hint=f"begin at {self.record.ts} or later, and fill what lies before from elsewhere",
+                hint=f"begin at {self.record.ts} or later, fill what lies before from elsewhere",
             )
 
     async def move(self, record: PurgeRecord) -> None:

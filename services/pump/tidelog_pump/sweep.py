@@ -1,4 +1,4 @@
-"""Takes out of the index what the purge point has passed, a little at a time (section 7, Retention).
+"""Takes out of the index what the purge point has passed, a little at a time (design section 7).
 
 Every sweep begins at the start of each range: what a crash brought back goes with the next one.
 Pure but for the index.
@@ -28,6 +28,7 @@ class Sweep:
             (b"u", index.unpaired_key(TS_MAX)),
             (b"p", index.transaction_key(min(purge_ts, remembered_ts) + 1)),
         ]
+        self._begins = b""
         self.deleted = 0
         for span in (
             index.commit_range(-1, purge_ts),
@@ -39,30 +40,29 @@ class Sweep:
             store.delete_range(*span)
 
     def step(self) -> bool:
-        """One page; True when all is done."""
+        """One page; True when all is done. What is contiguous goes as one range, whatever its
+        length: a store reads the slower the more ranges it has to remember."""
         if not self._pages:
             return True
         start, stop = self._pages[0]
         page = self._store.scan(start, stop, PAGE)
-        begins = b""
         for key, value in page:
-            if not self._over(key, value):
-                self._delete(begins, key)
-                begins = b""
-                continue
-            begins = begins or key
-            self.deleted += 1
-        if page:
-            after = page[-1][0] + b"\x00"
-            self._delete(begins, after)
-            self._pages[0] = after, stop
+            if self._over(key, value):
+                self._begins = self._begins or key
+                self.deleted += 1
+            else:
+                self._delete_up_to(key)
+        after = page[-1][0] + b"\x00" if page else start
+        self._pages[0] = after, stop
         if len(page) < PAGE:
+            self._delete_up_to(after)
             del self._pages[0]
         return not self._pages
 
-    def _delete(self, start: bytes, stop: bytes) -> None:
-        if start:
-            self._store.delete_range(start, stop)
+    def _delete_up_to(self, stop: bytes) -> None:
+        if self._begins:
+            self._store.delete_range(self._begins, stop)
+            self._begins = b""
 
     def _over(self, key: bytes, value: bytes) -> bool:
         """May this `u` or `p` go? (An open Prewrite may be older than the purge point.)"""
