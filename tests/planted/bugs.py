@@ -51,27 +51,21 @@ BUGS = (
         "section 7: a Prewrite is open until its Commit is synced AND indexed",
         (
             Edit(
-                f"{PUMP}/writer.py",
-                "        self._answer(group, outcomes)\n"
-                "        WRITTEN.inc(len(intake))\n"
-                "        await self._indexer.tell(Written(intake.placed(*written)))\n",
-                "        self._answer(group, outcomes)\n"
-                "        WRITTEN.inc(len(intake))\n"
-                "        placed = intake.placed(*written)\n"
-                "        done = [(s.start_ts, s.commit_ts) for s in placed if s.kind.value]\n"
-                "        await self._sorter.tell(Indexed(done))\n"
-                "        await self._indexer.tell(Written(placed))\n",
+                f"{PUMP}/chaser.py",
+                "        message = Written(placed())\n",
+                "        message = Written(placed())\n"
+                "        ended = [s for s in message.stored if s.kind.value]\n"
+                "        closed = [(s.start_ts, s.commit_ts) for s in ended]\n"
+                "        await self._sorter.tell(Indexed(closed))\n",
             ),
             Edit(
                 f"{PUMP}/indexer.py",
-                "        if closed:\n            await self._sorter.tell(Indexed(closed))\n",
-                "",
+                "        if closed and not chased:\n"
+                "            await self._sorter.tell(Indexed(closed))\n"
+                "        elif chased:\n",
+                "        if chased:\n",
             ),
-            Edit(
-                f"{PUMP}/writer.py",
-                "import Entered, SorterMessage",
-                "import Entered, Indexed, SorterMessage",
-            ),
+            Edit(f"{PUMP}/chaser.py", "CaughtUp, Entered, Res", "CaughtUp, Entered, Indexed, Res"),
         ),
     ),
     Bug(
@@ -113,18 +107,20 @@ BUGS = (
         "section 7: the writer enters a Prewrite on arrival, never behind the index buffer",
         (
             Edit(
-                f"{PUMP}/writer.py",
-                "        if intake.entered:\n"
-                "            await self._sorter.tell(Entered(intake.entered))\n",
+                f"{PUMP}/chaser.py",
+                "        if start_ts and not self._chase.on:\n"
+                "            await self._sorter.tell(Entered(start_ts))\n",
                 "",
             ),
             Edit(
                 f"{PUMP}/indexer.py",
-                "        for message in batch:\n            for stored in message.stored:\n",
-                "        started = [s.start_ts for m in batch for s in m.stored"
-                " if s.kind.value == 0]\n"
+                "        for message in batch:\n"
+                "            match message:\n                case Written",
+                "        stored = [s for m in batch if isinstance(m, Written) for s in m.stored]\n"
+                "        started = [s.start_ts for s in stored if s.kind is Kind.PREWRITE]\n"
                 "        await self._sorter.tell(Entered(started))\n"
-                "        for message in batch:\n            for stored in message.stored:\n",
+                "        for message in batch:\n"
+                "            match message:\n                case Written",
             ),
             Edit(
                 f"{PUMP}/indexer.py",

@@ -53,8 +53,11 @@ def replay() -> int:
     seeds = [(bug.name, BY_BUG[bug.name].seed) for bug in BUGS]
 
     def play(bug: Bug) -> tuple[Told, float]:
-        began = time.monotonic()
-        (told,) = directed(bug, [(bug.name, BY_BUG[bug.name].seed)])
+        began, seed = time.monotonic(), BY_BUG[bug.name].seed
+        try:
+            (told,) = directed(bug, [(bug.name, seed)])
+        except LookupError as error:
+            told = {"bug": bug.name, "seed": seed, "found": [str(error)]}
         return told, time.monotonic() - began
 
     caught = 0
@@ -79,7 +82,11 @@ def search(names: list[str]) -> int:
     print(row("", "bug", "its schedule", "without it", "hunted by random histories"))
     caught = 0
     for bug in chosen:
-        does, is_clean = _robustness(bug)
+        try:
+            does, is_clean = _robustness(bug)
+        except LookupError as error:
+            print(row("NOT CAUGHT", bug.name, str(error), "", ""))
+            continue
         if is_clean < len(SEEDS):
             print(row("NOT CLEAN", bug.name, "", f"{is_clean} of {len(SEEDS)} clean", "not hunted"))
             continue
