@@ -19,7 +19,7 @@ WORTH_BYTES = 512
 """A smaller frame goes as it is."""
 MAX_BYTES = 8 << 20
 """More than any frame has; what opens to more is refused before it is in memory."""
-_ZSTD = {
+_ZSTD: dict[int, int] = {
     zstd.CompressionParameter.compression_level: LEVEL,
     zstd.CompressionParameter.checksum_flag: 1,
 }

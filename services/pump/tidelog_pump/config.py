@@ -107,6 +107,8 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """HOST:PORT of the gRPC service; empty = none."""
     socket: str = ""
     """The gRPC service's unix socket (TiDB's binlog-socket), PATH or unix://PATH; empty = none."""
+    grpc_compression: Literal["none", "gzip"] = "none"
+    """Of PullBinlogs answers, for callers that accept it."""
     advertise_addr: str = ""
     """The gRPC address others use; empty = the bound one."""
     segment_bytes: int = 500 << 20

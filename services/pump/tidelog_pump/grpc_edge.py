@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import grpc
 import msgspec
@@ -24,32 +25,21 @@ from tidelog import record
 from tidelog.actor import Actor, Ref
 from tidelog.errors import ConfigError, ForeignCluster, Overloaded, UnparsablePayload
 from tidelog.ports import Buffer, Clock, IndexStore
-from tidelog_proto.pump_pb2 import (
-    Entity,
-    Meta,
-    PullBinlogReq,
-    PullBinlogResp,
-    WriteBinlogReq,
-    WriteBinlogResp,
-)
+from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
 from tidelog_pump import payload
 from tidelog_pump.gatherer import Gatherer
+from tidelog_pump.grpc_pull import PullStreams
 from tidelog_pump.grpc_status import status_code
 from tidelog_pump.identity import Identity
-from tidelog_pump.late import Reader
-from tidelog_pump.metrics import PULLED, REFUSED
+from tidelog_pump.metrics import REFUSED, RPC_SECONDS
 from tidelog_pump.purge import PurgePoint
-from tidelog_pump.scan import CommitScan
 from tidelog_pump.segments import Segments
-from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
-from tidelog_pump.unforeseen import check_ts, typed
+from tidelog_pump.sorter_actor import SorterMessage
+from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 from tidelog_pump.writer import Outcome, WriterMessage
 
 log = structlog.get_logger()
 
-PAGE = 256
-IDLE_S = 1.0
-"""How long a PullBinlogs waits before it looks whether it should end."""
 GRACE_S = 5.0
 SHALLOW_ABOVE = 64 << 10
 OPTIONS = (
@@ -60,7 +50,10 @@ OPTIONS = (
 STREAMS = 1024
 CALLS = 8192
 WAITING_BYTES = 256 << 20
+"""See above; the payload of a WriteBinlog is never copied by us on its way to the disk."""
 SERVER_OPTIONS = (*OPTIONS, ("grpc.max_concurrent_streams", STREAMS))
+COMPRESSED = (("grpc.default_compression_level", 1),)
+"""Of the algorithms a caller accepts; naming one would send it to those who don't, too."""
 _OK = WriteBinlogResp().SerializeToString()
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -83,21 +76,22 @@ class GrpcEdge(Actor[Nothing]):
         *,
         cluster_id: int,
         addresses: list[str],
+        compress: bool,
     ) -> None:
-        self._segments = segments
-        self._store = store
-        self._purge = purge
-        self._sorter = sorter
+        self._clock = clock
+        self._pulls = PullStreams(clock, segments, store, purge, sorter, lambda: self._ending)
         self._gatherer = Gatherer(clock, writer, cluster_id, self.spawn)
         self._identity = identity
         self._cluster_id = cluster_id
         self._addresses = addresses
+        self._compress = compress
         self._ending = False
         self._streams = 0
         self._waiting_bytes = 0
 
     async def on_start(self) -> None:
-        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS)
+        options = (*SERVER_OPTIONS, *(COMPRESSED if self._compress else ()))
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
         server.add_generic_rpc_handlers((self._handlers(),))
         for address in self._addresses:
             try:
@@ -132,13 +126,16 @@ class GrpcEdge(Actor[Nothing]):
             "bound": self._identity.address,
             "streams": self._streams,
             "bytes": self._waiting_bytes,
+            "sending_bytes": self._pulls.sending_bytes,
         }
 
     async def _write_binlog(self, request: bytes, context: Context) -> bytes:
+        began = self._clock.monotonic()
         try:
             error = await self._write(request)
         except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
             error = typed(raised, "grpc")
+        RPC_SECONDS["succ" if error is None else "fail"].observe(self._clock.monotonic() - began)
         if error is None:
             return _OK
         context.set_code(status_code(error))
@@ -166,55 +163,19 @@ class GrpcEdge(Actor[Nothing]):
                     f"cluster id {wanted.clusterID}, this Pump serves {self._cluster_id}"
                 )
             check_ts("the position", wanted.startFrom.offset)
-            async for response in self._responses(wanted.startFrom.offset):
-                yield response
+            async with aclosing(self._pulls.responses(wanted.startFrom.offset)) as responses:
+                async for response in responses:
+                    yield response
         except DecodeError:
             context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
         except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
             error = typed(raised, "grpc")
+            count_fatal(error)
             log.warning("a PullBinlogs ended", error=str(error))
             context.set_code(status_code(error))
             context.set_details(str(error))
         finally:
             self._streams -= 1
-
-    async def _responses(self, after_ts: int) -> AsyncIterator[bytes]:
-        """Everything after `after_ts`, strictly ascending, until the edge ends.
-
-        At resolved_ts a fake stands where no transaction has it: that moves an original Drainer's
-        merge when this Pump is idle (B.5).
-        """
-        scan, position = CommitScan(self._segments, self._store, self._purge), after_ts
-        reader = Reader(after_ts)
-        while not self._ending:
-            resolved = await self._resolved(position)
-            reader.goes_on(self._store, position)
-            if resolved <= position:
-                continue
-            page = scan.entries(position, resolved, PAGE)
-            for committed in page:
-                yield _entity(committed.start_ts, committed.commit_ts, scan.payload(committed))
-                position = committed.commit_ts
-            PULLED.labels("grpc").inc(len(page))
-            reader.took(self._store, (committed.commit_ts for committed in page), position)
-            if len(page) < PAGE and position < resolved:
-                yield _entity(resolved, resolved, payload.fake(resolved))
-                position = resolved
-
-    async def _resolved(self, above: int) -> int:
-        try:
-            async with asyncio.timeout(IDLE_S):
-                answer: Resolved = await self._sorter.ask(
-                    lambda reply: AwaitResolved(above, 0, reply)
-                )
-                return answer.resolved_ts
-        except TimeoutError:
-            return 0
-
-
-def _entity(start_ts: int, commit_ts: int, binlog: bytes) -> bytes:
-    meta = Meta(startTs=start_ts, commitTs=commit_ts)
-    return PullBinlogResp(entity=Entity(payload=binlog, meta=meta)).SerializeToString()
 
 
 def parse_write(request: bytes) -> tuple[int, Buffer]:

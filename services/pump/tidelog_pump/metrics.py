@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from tidelog.metrics import Count
+
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-LOSS = Counter("binlog_pump_loss_binlog_count", "Commits whose Prewrite this Pump does not hold")
+LOSS = Count("binlog_pump_loss_binlog_count", "Commits whose Prewrite this Pump does not hold")
 REFUSED = Counter("tidelog_pump_refused", "payloads not taken, by error class", ["error"])
 WRITTEN = Counter("tidelog_pump_written", "binlogs fdatasynced")
 SYNC_LOG = Gauge(
@@ -21,20 +23,30 @@ NOTED = Counter(
     "conflict, stray_rollback, refused_ts, feed_not_kept",
     ["what"],
 )
+RPC_TIME = Histogram(
+    "binlog_pump_rpc_duration_seconds",
+    "of gRPC calls (label succ or fail)",
+    ["method", "label"],
+    buckets=SECONDS,
+)
+RPC_SECONDS = {label: RPC_TIME.labels("WriteBinlog", label) for label in ("succ", "fail")}
+ERRORS = Count("binlog_pump_storage_error_count", "pulls that met a Fatal, by class", ["type"])
 WRITE_SIZE = Histogram(
     "binlog_pump_storage_write_binlog_size",
-    "bytes of one binlog, and of one write of many",
+    "bytes of one write of what waited together (batch)",
     ["type"],
     buckets=[1 << n for n in range(8, 28, 2)],
 )
 BATCH_BYTES = WRITE_SIZE.labels("batch")
 WRITE_TIME = Histogram(
     "binlog_pump_storage_write_binlog_duration_time",
-    "seconds of one write with its sync (batch)",
+    "of one write: in all (batch), beginning a segment (rotate), appending and syncing (to_disk)",
     ["type"],
     buckets=SECONDS,
 )
-WRITE_SECONDS = WRITE_TIME.labels("batch")
+BATCH_SECONDS = WRITE_TIME.labels("batch")
+ROTATE_SECONDS = WRITE_TIME.labels("rotate")
+TO_DISK_SECONDS = WRITE_TIME.labels("to_disk")
 MAX_COMMIT_TS = Gauge("binlog_pump_storage_max_commit_ts", "resolved_ts of this Pump")
 STORAGE_SIZE = Gauge(
     "binlog_pump_storage_storage_size_bytes", "capacity and available bytes of the disk", ["type"]
@@ -46,7 +58,7 @@ UNFORESEEN = Counter(
 INDEX_DROPPED = Counter(
     "tidelog_pump_index_dropped", "indexes that could not be opened, deleted to be built again"
 )
-CHASER = Counter(
+CHASER = Count(
     "binlog_pump_storage_slow_chaser_count",
     "turned_on, turned_off, catch_up, recovery (a try that holds the writer), given_up",
     ["type"],
@@ -71,13 +83,13 @@ HARD_CAP_LOST = Counter(
     "what gc-hard-cap took: open_prewrite, and unread transactions for each reader without them",
     ["what"],
 )
-EARLY_ALERTS = Counter(
+EARLY_ALERTS = Count(
     "binlog_pump_detected_drainer_binlog_purge_count",
     "times that a reader was found to be behind nearly as far as gc reaches",
     ["id"],
 )
 BEHIND = Gauge("tidelog_pump_readers_behind", "readers behind nearly as far as gc reaches")
-QUERIES = Counter("binlog_pump_storage_query_tikv_count", "questions what became of a transaction")
+QUERIES = Count("binlog_pump_storage_query_tikv_count", "questions what became of a transaction")
 LATE_VERDICTS = Counter(
     "tidelog_pump_late_copies",
     "Commits at or below resolved_ts by what became of them: settled, missing, accepted",

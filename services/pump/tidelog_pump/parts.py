@@ -183,6 +183,7 @@ class Parts:
             self._identity,
             cluster_id=self._config.cluster_id,
             addresses=self.grpc_addresses,
+            compress=self._config.grpc_compression == "gzip",
         )
 
     def verifier(self, sorter: SorterRef, indexer: IndexerRef) -> Verifier:

@@ -23,7 +23,7 @@ from tidelog_pump.metrics import NOTED, PULLED
 from tidelog_pump.purge import PurgePoint
 from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
-from tidelog_pump.unforeseen import check_ts, typed
+from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 
 log = structlog.get_logger()
 
@@ -116,6 +116,7 @@ class Puller(Actor[PullerMessage]):
             self._errors.pop(wanted.feed, None)
         except Exception as raised:  # noqa: BLE001 (a bug that one request meets ends that one)
             error = typed(raised, "pull")
+            count_fatal(error)
             self._remember(wanted.feed, error)
             log.warning("a pull failed", feed=wanted.feed, after=wanted.after_ts, error=str(error))
             _refuse(request, error)

@@ -6,6 +6,7 @@ the reads; nothing here waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -20,6 +21,7 @@ from tidelog_pump.purge import PurgePoint
 from tidelog_pump.segments import Segments
 
 WINDOW_BYTES = 128 << 10
+Take = Callable[[memoryview], object]
 
 
 class Committed(NamedTuple):
@@ -112,17 +114,22 @@ class CommitScan:
         wanted = min(length - len(head), place.length - at)
         return head + self._segments.read(Pointer(place.fid, place.offset), at, wanted)
 
-    def checksum(self, committed: Committed, step: int) -> Checksum:
-        return Checksum(self._segments, committed, step)
+    def checksum(self, committed: Committed, step: int, take: Take | None = None) -> Checksum:
+        """`take` gets every step's bytes of the rewritten Commit, those of its head excepted: they
+        are not known to be right before the last step is done."""
+        return Checksum(self._segments, committed, step, take)
 
 
 class Checksum:
     """The crc32c of a large rewritten Commit, read once in steps; checks the record meanwhile."""
 
-    def __init__(self, segments: Segments, committed: Committed, step: int) -> None:
+    def __init__(
+        self, segments: Segments, committed: Committed, step: int, take: Take | None
+    ) -> None:
         self._segments = segments
         self._committed = committed
         self._step = step
+        self._take = take
         self._at = 0
         self._stored = 0
         self.value = crc32c(committed.head)
@@ -135,7 +142,10 @@ class Checksum:
             self._segments.read(pointer, self._at, min(self._step, place.length - self._at))
         )
         self._stored = crc32c(data, self._stored)
-        self.value = crc32c(data[max(0, place.body - self._at) :], self.value)
+        rest = data[max(0, place.body - self._at) :]
+        self.value = crc32c(rest, self.value)
+        if self._take is not None:
+            self._take(rest)
         self._at += len(data)
         if self._at < place.length:
             return False

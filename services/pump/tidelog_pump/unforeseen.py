@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import structlog
 
-from tidelog.errors import InvariantBroken, TidelogError, UnparsablePayload
+from tidelog.errors import Fatal, InvariantBroken, TidelogError, UnparsablePayload
 from tidelog.timestamps import TS_MAX
-from tidelog_pump.metrics import UNFORESEEN
+from tidelog_pump.metrics import ERRORS, UNFORESEEN
 
 log = structlog.get_logger()
 
@@ -19,6 +19,12 @@ def typed(error: Exception, edge: str) -> TidelogError:
     UNFORESEEN.labels(edge).inc()
     log.error("a request met an unforeseen error", edge=edge, exc_info=error)
     return InvariantBroken(f"unforeseen at the Pump's {edge} edge: {error!r}")
+
+
+def count_fatal(error: TidelogError) -> None:
+    """What the original's alert "pump storage error" is for."""
+    if isinstance(error, Fatal):
+        ERRORS.labels(type(error).__name__).inc()
 
 
 def check_ts(what: str, ts: int) -> None:

@@ -22,7 +22,15 @@ from tidelog_pump.closed import ClosedStarts
 from tidelog_pump.config import StorageConfig
 from tidelog_pump.index import Pointer, newest_transaction
 from tidelog_pump.intake import Intake
-from tidelog_pump.metrics import BATCH_BYTES, NOTED, REFUSED, WRITE_SECONDS, WRITTEN
+from tidelog_pump.metrics import (
+    BATCH_BYTES,
+    BATCH_SECONDS,
+    NOTED,
+    REFUSED,
+    ROTATE_SECONDS,
+    TO_DISK_SECONDS,
+    WRITTEN,
+)
 from tidelog_pump.segments import Segments
 from tidelog_pump.space import POLL_S, Space
 
@@ -157,6 +165,7 @@ class Writer(Actor[WriterMessage]):
         began = self._clock.monotonic()
         try:
             await self._segments.rotate(intake.size)
+            rotated = self._clock.monotonic()
             written = await self._segments.append(intake.chunks, intake.max_ts)
         except Fatal:
             raise
@@ -165,14 +174,16 @@ class Writer(Actor[WriterMessage]):
         except Exception as error:
             raise InvariantBroken(f"writing failed unexpectedly: {error!r}") from error
         self._space.wrote(intake.size)
-        self._observe(intake, self._clock.monotonic() - began)
+        self._observe(intake.size, began, rotated, self._clock.monotonic())
         return written
 
-    def _observe(self, intake: Intake, seconds: float) -> None:
-        BATCH_BYTES.observe(intake.size)
-        WRITE_SECONDS.observe(seconds)
-        if seconds > self._slow_s:
-            log.warning("a slow write", seconds=round(seconds, 3), bytes=intake.size)
+    def _observe(self, size: int, began: float, rotated: float, done: float) -> None:
+        BATCH_BYTES.observe(size)
+        BATCH_SECONDS.observe(done - began)
+        ROTATE_SECONDS.observe(rotated - began)
+        TO_DISK_SECONDS.observe(done - rotated)
+        if done - began > self._slow_s:
+            log.warning("a slow write", seconds=round(done - began, 3), bytes=size)
 
     def _answer(self, group: list[Append], outcomes: list[list[Outcome]]) -> None:
         for message, outcome in zip(group, outcomes, strict=True):

@@ -1,0 +1,108 @@
+"""gRPC's own message compression: to callers that accept it, and the same to those that don't."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import msgspec
+import pytest
+
+from tests.integration.pump.rig import registry_and_client, running
+from tests.integration.pump.test_pump_http import CONFIG
+from tests.servers import nats_server
+from tests.unit.pump.rig import CLUSTER_ID, NODE, commit, prewrite
+from tidelog.real.clock import RealClock
+from tidelog.timestamps import compose
+from tidelog_proto.pump_pb2 import PullBinlogReq, PullBinlogResp, WriteBinlogReq, WriteBinlogResp
+from tidelog_pump.grpc_edge import OPTIONS
+
+IDENTITY_ONLY = ("grpc.compression_enabled_algorithms_bitset", 1)
+ROWS = b"".join(b"row %06d of the table of the customers;" % n for n in range(60_000))
+
+
+class Counted:
+    """A proxy that counts what the server sends."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.sent = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: str
+    ) -> None:
+        there, back = await asyncio.open_connection(*to.split(":"))
+        upward = asyncio.create_task(self._pump(reader, back, counts=False))
+        self._tasks.add(upward)
+        await self._pump(there, writer, counts=True)
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool
+    ) -> None:
+        while data := await reader.read(1 << 16):
+            self.sent += len(data) if counts else 0
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def counted(to: str) -> AsyncIterator[Counted]:
+    proxy = Counted()
+    server = await asyncio.start_server(lambda r, w: proxy.serve(r, w, to), "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("setting", ["gzip", "none"])
+def test_pulls_are_compressed_for_those_who_accept_it(tmp_path: Path, setting: str) -> None:
+    async def pulled(port: int, last: int, *options: tuple[str, int]) -> list[bytes]:
+        found = []
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=(*OPTIONS, *options))
+        async with channel:
+            pull = channel.unary_stream("/binlog.Pump/PullBinlogs", None, None)
+            call = pull(PullBinlogReq(clusterID=CLUSTER_ID).SerializeToString())
+            async for answer in call:
+                entity = PullBinlogResp.FromString(answer).entity
+                if entity.meta.startTs != entity.meta.commitTs:
+                    found.append(entity.payload)
+                if entity.meta.commitTs >= last:
+                    break
+        return found
+
+    async def main(url: str) -> None:
+        base = compose(RealClock().wall_ms())
+        config = msgspec.structs.replace(CONFIG, grpc_addr="127.0.0.1:0", grpc_compression=setting)
+        async with (
+            registry_and_client(url, NODE) as (_, client),
+            running(config, tmp_path / "data", url) as tree,
+        ):
+            await client.until_online()
+            address = str(tree.status()["grpc"]["bound"])
+            gzipped = grpc.Compression.Gzip
+            async with grpc.aio.insecure_channel(
+                address, options=OPTIONS, compression=gzipped
+            ) as channel:
+                write = channel.unary_unary("/binlog.Pump/WriteBinlog", None, None)
+                for payload in (prewrite(base, ROWS), commit(base, base + 1)):
+                    body = WriteBinlogReq(clusterID=CLUSTER_ID, payload=payload)
+                    answer = WriteBinlogResp.FromString(await write(body.SerializeToString()))
+                    assert answer.errmsg == ""
+            async with counted(address) as accepting, counted(address) as plain:
+                first = await pulled(accepting.port, base + 1)
+                second = await pulled(plain.port, base + 1, IDENTITY_ONLY)
+                assert first == second
+                assert len(first) == 1
+                assert len(first[0]) > len(ROWS)
+                assert plain.sent > len(ROWS)
+                assert (accepting.sent < len(ROWS) // 4) == (setting == "gzip")
+
+    with nats_server(tmp_path) as server:
+        asyncio.run(main(server.url))

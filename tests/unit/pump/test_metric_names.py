@@ -1,0 +1,39 @@
+"""The Pump's metrics as a dashboard of the original asks for them (original.md A.8)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tidelog import metrics
+from tidelog_pump import metrics as pump
+
+NAMES = (
+    'binlog_pump_rpc_duration_seconds_bucket{label="succ",le="1.0",method="WriteBinlog"}',
+    "binlog_pump_loss_binlog_count",
+    'binlog_pump_detected_drainer_binlog_purge_count{id="x"}',
+    "binlog_pump_storage_gc_ts",
+    "binlog_pump_storage_done_gc_ts",
+    "binlog_pump_storage_deleted_kv_total",
+    'binlog_pump_storage_storage_size_bytes{type="capacity"}',
+    'binlog_pump_storage_storage_size_bytes{type="available"}',
+    "binlog_pump_storage_max_commit_ts",
+    "binlog_pump_storage_query_tikv_count",
+    'binlog_pump_storage_error_count{type="Corrupt"}',
+    'binlog_pump_storage_write_binlog_size_sum{type="batch"}',
+    'binlog_pump_storage_write_binlog_duration_time_bucket{le="1.0",type="batch"}',
+    'binlog_pump_storage_write_binlog_duration_time_count{type="rotate"}',
+    'binlog_pump_storage_write_binlog_duration_time_count{type="to_disk"}',
+    'binlog_pump_storage_slow_chaser_count{type="turned_on"}',
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_is_the_originals(name: str) -> None:
+    for kind in ("capacity", "available"):
+        pump.STORAGE_SIZE.labels(kind)
+    pump.ERRORS.labels("Corrupt")
+    pump.CHASER.labels("turned_on")
+    pump.EARLY_ALERTS.labels("x")
+    assert re.search(f"^{re.escape(name)} ", metrics.exposition().decode(), re.MULTILINE)
