@@ -16,6 +16,7 @@ from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
 from tidelog_pump.chase import COOLDOWN_S, LOCKED_S, POLL_S, Chase
 from tidelog_pump.chaser import Chaser, Handover
+from tidelog_pump.index import Pointer
 from tidelog_pump.indexer import IndexerMessage, Written, read_back
 from tidelog_pump.segments import Segments, name
 from tidelog_pump.sorter_actor import (
@@ -58,13 +59,19 @@ class Index(Actor[IndexerMessage]):
 class Sorter(Actor[SorterMessage]):
     def __init__(self) -> None:
         self.told: list[SorterMessage] = []
+        self.before_answer: Callable[[], Awaitable[None]] | None = None
+        self.on_caught_up: Callable[[], object] = int
 
     async def on_batch(self, batch: list[SorterMessage]) -> None:
         for message in batch:
             if isinstance(message, AwaitResolved):
+                if self.before_answer is not None:
+                    await self.before_answer()
                 message.reply.set(Resolved(0, 77, 0))
             else:
                 self.told.append(message)
+                if isinstance(message, CaughtUp):
+                    self.on_caught_up()
 
 
 class Rig:
@@ -265,5 +272,31 @@ def test_what_is_not_synced_is_not_read() -> None:
         assert looks > 6
         assert rig.segments.readable > before
         await rig.until(lambda: len(rig.index.taken) == taken + 1)
+
+    play(scenario)
+
+
+def test_what_was_acked_before_the_sorter_said_w_is_read_before_the_cap_moves_there() -> None:
+    """Of what is written between the two, the commit_ts may be below that W."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.turn_on()
+        rig.index.delay_s = 0.0
+        ends: list[Pointer] = []
+
+        async def write_once_more() -> None:
+            if not rig.lock.locked():
+                start_ts = len(rig.written) + 1
+                await rig.segments.append([record.frame(prewrite(start_ts))], start_ts)
+                rig.written.append(start_ts)
+            ends.append(rig.segments.readable)
+
+        def compare() -> None:
+            assert rig.chase.unread >= ends[-1]
+
+        rig.sorter.before_answer, rig.sorter.on_caught_up = write_once_more, compare
+        await rig.until(lambda: not rig.chase.on)
+        assert len(ends) >= 2, "beside the writer, and holding him"
+        assert rig.index.taken == rig.written
 
     play(scenario)

@@ -63,7 +63,8 @@ class Play:
         reader = Client(self.world.ports("reader").bus)
         while True:
             try:
-                frame = await reader.pull(self.position, want_ts=0, feed="reader")
+                now = self.registry.allocate()
+                frame = await reader.pull(self.position, want_ts=now, feed="reader")
             except TidelogError:
                 await asyncio.sleep(0.05)
                 continue
@@ -74,6 +75,7 @@ class Play:
             assert not [t for t in frame.txns if t.commit_ts <= self.position]
             self.read += frame.txns
             self.position = max(self.position, frame.resolved_ts)
+            await asyncio.sleep(0.02)
 
     def all_read(self) -> bool:
         return self.position >= max(self.acked.values(), default=0)
