@@ -104,6 +104,9 @@ class IndexStore(Protocol):
         """Entries with start <= key < stop in key order, at most `limit`."""
 
     def delete_range(self, start: bytes, stop: bytes) -> None: ...
+    def clear(self) -> None:
+        """Delete everything, durably: no power loss brings any of it back."""
+
     def behind(self) -> bool:
         """Would a write now wait for the store's own work, and hold the process meanwhile?
 

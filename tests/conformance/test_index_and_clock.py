@@ -51,6 +51,22 @@ def test_deletes_come_after_puts_and_empty_ranges_are_empty(place: Place) -> Non
     place.run(scenario)
 
 
+def test_a_cleared_index_is_empty_and_takes_more(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        index = place.index()
+        index.write([(b"\x00", b"1"), (b"k", b"2"), (b"\xff" * 20, b"3")])
+        index.clear()
+        assert index.scan(b"", b"\xff" * 40, 10) == []
+        index.clear()
+        index.write([(b"k", b"4")])
+        index.close()
+        again = place.index()
+        assert again.scan(b"", b"\xff" * 40, 10) == [(b"k", b"4")]
+        again.close()
+
+    place.run(scenario)
+
+
 def test_a_closed_index_is_there_when_opened_again(place: Place) -> None:
     async def scenario(place: Place) -> None:
         index = place.index()

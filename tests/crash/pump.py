@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from tidelog.errors import TidelogError
-from tidelog.messages import ONLINE
-from tidelog.ports import Bus, IndexStore, Ports
+from tidelog.messages import ONLINE, Nodes, encode
+from tidelog.ports import Bus, IndexStore, Message, Ports
 from tidelog.sim.clock import SimClock
-from tidelog.sim.disk import DiskFaults, SimDisk
+from tidelog.sim.disk import FOLDER, DiskFaults, SimDisk
 from tidelog.sim.index import SimIndex, SimIndexFile
 from tidelog.sim.life import Life, current_life
 from tidelog.sim.loop import SimLoop, run_loop
@@ -21,6 +21,8 @@ from tidelog.sim.trace import Trace
 from tidelog.supervisor import Supervisor
 from tidelog_pump import index
 from tidelog_pump.config import PumpConfig
+from tidelog_pump.gc_actor import Collect, Collected
+from tidelog_pump.purge import PurgeRecord
 from tidelog_pump.segments import Segments
 from tidelog_pump.service import build
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved
@@ -30,6 +32,13 @@ CLUSTER_ID = 7
 EDGES = ("resolver", "faker", "grpc", "nats", "membership", "http")
 """What reaches for others: a crash state is about this Pump's own files."""
 CONFIG = PumpConfig(node_id="pump-1", cluster_id=CLUSTER_ID, oracle="follow")
+
+
+class Registry:
+    """All of the bus that a Pump without its edges asks: of the registry, what everybody has."""
+
+    async def request(self, *_: object, **__: object) -> Message:
+        return Message("", encode(Nodes([], safe_point=1 << 62)))
 
 
 class Machine:
@@ -56,7 +65,7 @@ class Machine:
             clock=SimClock(self.loop),
             rng=SimRng(0, f"rng/{life.number}"),
             disk=self.disk.mount(life),
-            bus=cast(Bus, None),
+            bus=cast(Bus, Registry()),
             open_index=lambda path: self._open_index(path, life),
             drop_index=self._drop_index,
             open_downstream=nowhere,
@@ -154,11 +163,22 @@ class Pump:
             for _, payload in records
         ]
 
+    @property
+    def purged(self) -> PurgeRecord:
+        return cast(PurgeRecord, self.actor("gc")._purge.record)
+
+    async def collect(self) -> Collected:
+        """What an operator's gc does, the index included."""
+        gc = self.actor("gc")
+        done: Collected = await self._ref("gc").ask(Collect)
+        await asyncio.wait([gc._running])
+        return done
+
     def commits(self) -> dict[tuple[int, int], bytes]:
         """What a pull would find, with the Prewrite's payload read by its pointer."""
         store: IndexStore = self.actor("indexer")._store
         found: dict[tuple[int, int], bytes] = {}
-        for key, value in store.scan(*index.commit_range(0, 1 << 62), 1 << 20):
+        for key, value in store.scan(*index.commit_range(self.purged.ts, 1 << 62), 1 << 20):
             commit_ts, start_ts, place = index.unpack_commit(key, value)
             found[commit_ts, start_ts] = self.segments.payload(index.Pointer(*place[:2]))
         return found
@@ -199,3 +219,9 @@ def play(main: Callable[[], Any], seed: int | str = 0) -> Any:
 
 def refused(outcomes: list[Outcome]) -> list[TidelogError]:
     return [outcome for outcome in outcomes if outcome is not None]
+
+
+def files_of(machine: Machine) -> dict[str, bytes | None]:
+    """What its disk shows, synced or not."""
+    names = machine.disk._names
+    return {p: None if inode is FOLDER else bytes(inode.data) for p, inode in names.items()}

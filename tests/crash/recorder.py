@@ -20,12 +20,11 @@ MISSING, BROKEN = -1, -2
 
 
 class Promise(NamedTuple):
-    """What the log must hold: of `handed`, in this order, a part from at most `purgeable` up to at
-    least `acked`."""
+    """What the log must hold: of `handed`, in this order, a part from the first on, or from where
+    its purge point says, up to at least `acked`."""
 
     handed: tuple[bytes, ...]
     acked: int
-    purgeable: int = 0
 
 
 class Moment(NamedTuple):
@@ -71,16 +70,15 @@ class Recorder:
         self.moments: list[Moment] = []
         self.handed = list(promise.handed)
         self.acked = promise.acked
-        self.purgeable = promise.purgeable
         self._machine = machine
-        self._index: SimIndexFile | None = None
-        self._index_writes = -1
+        self._kv: SimIndexFile | None = None
+        self._version = (-1, -1)
         machine.disk.on_change = self.note
         machine.on_index = self.note
 
     @property
     def promise(self) -> Promise:
-        return Promise(tuple(self.handed), self.acked, self.purgeable)
+        return Promise(tuple(self.handed), self.acked)
 
     def note(self) -> None:
         self.moments.append(Moment(self._machine.disk.image(), self._index_now(), self.promise))
@@ -89,9 +87,10 @@ class Recorder:
         file = self._machine.indexes.get(INDEX)
         if file is None:
             return None
-        if file.writes != self._index_writes or self._index is None:
-            self._index, self._index_writes = file.copied(), file.writes
-        return self._index
+        version = file.writes, file.unsynced
+        if version != self._version or self._kv is None:
+            self._kv, self._version = file.copied(), version
+        return self._kv
 
     async def append(self, pump: Pump, payloads: Sequence[bytes]) -> None:
         """Every payload must be taken, and is promised from the instant of the ack."""
@@ -105,10 +104,11 @@ class Recorder:
         outcomes = await pump.append(payloads, acked)
         assert not any(outcomes), outcomes
 
-    def readable(self, log: Sequence[bytes]) -> None:
-        """A Pump started: all that it found is read from now on, and may not vanish any more."""
-        self.handed = list(log)
-        self.acked = len(self.handed)
+    def readable(self, end: int) -> None:
+        """A Pump started: so much of what was handed in it found, and that is read from now on, and
+        may not vanish any more."""
+        del self.handed[end:]
+        self.acked = end
         self.note()
 
 

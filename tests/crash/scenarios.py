@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 from tests.crash.check import look
+from tests.crash.model import meaning
 from tests.crash.pump import CONFIG, Machine, Pump, play
 from tests.crash.recorder import Moment, Promise, Recorder
 from tests.unit.pump.rig import commit, prewrite, rollback
@@ -66,7 +67,7 @@ async def load(pump: Pump, recorder: Recorder, payloads: list[bytes], groups: li
 async def running(machine: Machine, recorder: Recorder) -> Pump:
     pump = Pump(machine)
     await pump.started()
-    recorder.readable(await pump.log())
+    recorder.readable(await look(pump, recorder.promise))
     return pump
 
 
@@ -137,13 +138,39 @@ async def _unsynced(machine: Machine, recorder: Recorder) -> None:
     await pump.kill()
 
 
+async def _gc(machine: Machine, recorder: Recorder) -> None:
+    """Segments go twice; of what is written in between some is open."""
+    pump = await running(machine, recorder)
+    payloads = list(binlogs(14, 40, 300))
+    await load(pump, recorder, payloads, [3] * 14)
+    await load(pump, recorder, _closing(payloads), [4] * 9)
+    went = await pump.collect()
+    assert went.segments, went
+    recorder.note()
+    await load(pump, recorder, _own(1, payloads), [3] * 14)
+    await load(pump, recorder, _own(1, _closing(payloads))[:-2], [4] * 9)
+    went = await pump.collect()
+    assert went.segments, went
+    recorder.note()
+    await pump.stop()
+    recorder.note()
+
+
+def _closing(payloads: list[bytes]) -> list[bytes]:
+    """Commits of what is open after these."""
+    ts = compose(FIRST_MS) + (1 << 20)
+    return [commit(start, ts + at) for at, start in enumerate(meaning(payloads).bounds)]
+
+
 def _small(segment_bytes: int, *, sync_log: bool = True) -> PumpConfig:
-    fields = {"segment_bytes": segment_bytes, "storage": StorageConfig(sync_log=sync_log)}
     return PumpConfig(
         node_id=CONFIG.node_id,
         cluster_id=CONFIG.cluster_id,
         oracle="follow",
-        **fields,  # type: ignore[arg-type]
+        segment_bytes=segment_bytes,
+        storage=StorageConfig(sync_log=sync_log),
+        gc="60s",
+        gc_hard_cap="1h",
     )
 
 
@@ -151,6 +178,7 @@ SCENARIOS = (
     Scenario("append", CONFIG, _append, 3),
     Scenario("rotate", _small(1500), _rotate, 3),
     Scenario("seal", CONFIG, _seal, 2),
+    Scenario("gc", _small(1000), _gc, 3),
     Scenario("index", CONFIG, _index, 2),
     Scenario("first start", CONFIG, _first_start, 1),
     Scenario("unsynced", _small(2500, sync_log=False), _unsynced, 2),

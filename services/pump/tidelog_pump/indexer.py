@@ -147,7 +147,7 @@ class Indexer(Actor[IndexerMessage]):
             fits = start.fid <= head.fid and Pointer(*head[:2]) <= self._segments.end
             if not fits or self._store.get(index.FORMAT_KEY) != index.FORMAT:
                 log.warning("the index does not fit the log, building it again", head=head)
-                self._store.delete_range(b"\x00", b"\xff")
+                self._store.clear()
                 head = anew
         self._store.write([(index.FORMAT_KEY, index.FORMAT), *self._ended_before()])
         opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])

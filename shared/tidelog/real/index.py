@@ -26,6 +26,7 @@ BEHIND = 12
 FAILED = "failed"
 """A file in the directory: a call failed, so the next `open` must not trust what is there."""
 NEVER = 1 << 30
+MAX_KEY = 32
 
 
 def _options() -> Options:
@@ -60,6 +61,8 @@ class RocksIndex:
         self._unsynced = WriteOptions()
         # Not synced, but in the page cache: a killed process loses nothing, a dead machine a tail.
         self._unsynced.sync = False
+        self._synced = WriteOptions()
+        self._synced.sync = True
         self._closed = False
 
     def _corrupt(self, why: str) -> Corrupt:
@@ -154,6 +157,12 @@ class RocksIndex:
                 self._db.delete_range(start, stop, self._unsynced)
             except Exception as error:
                 raise self._fail(error) from error
+
+    def clear(self) -> None:
+        try:
+            self._db.delete_range(b"", b"\xff" * MAX_KEY, self._synced)
+        except Exception as error:
+            raise self._fail(error) from error
 
     def close(self) -> None:
         """Flush, so that the next start finds everything; closing twice is no error."""

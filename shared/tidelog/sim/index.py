@@ -43,6 +43,10 @@ class SimIndexFile:
         """How many of the last writes a power loss may take."""
         return len(self._undo)
 
+    def settle(self) -> None:
+        """All of it is durable."""
+        self._undo.clear()
+
     def copied(self) -> SimIndexFile:
         """As it is, with what can be lost of it."""
         copy = self.without_last(0)
@@ -60,6 +64,7 @@ class SimIndexFile:
     def apply(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes]) -> None:
         self.writes += 1
         if self.writes == self.fail_at:
+            self.broken = True
             raise IoFailed("the index could not be written (injected)")
         undo: Undo = []
         for key, value in puts:
@@ -144,6 +149,11 @@ class SimIndex:
         self._usable()
         keys = self._file.keys
         self._file.apply((), keys[bisect_left(keys, start) : bisect_left(keys, stop)])
+
+    def clear(self) -> None:
+        self._usable()
+        self._file.apply((), list(self._file.keys))
+        self._file.settle()
 
     def close(self) -> None:
         """The map stays with the node."""

@@ -39,6 +39,9 @@ class Store(Map):
         for key in [key for key in self.data if start <= key < stop]:
             del self.data[key]
 
+    def clear(self) -> None:
+        self.data.clear()
+
     def behind(self) -> bool:
         return False
 
