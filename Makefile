@@ -6,8 +6,10 @@ SOURCES := shared services cli tests bench
 SEED ?= 1
 SEEDS ?= 0:300
 STATES ?= 10000
+# What setuptools says is of interest only when it fails.
+LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled bench proto planted sim full mariadb unit crash simulation fixtures integration
+.PHONY: help demo test check compiled bench proto planted sim full mariadb compiler unit crash simulation fixtures integration
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -18,7 +20,7 @@ $(PY):
 $(VENV)/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml | $(PY)
 	@echo "Setting up: runtime packages"
 	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/build.txt -r requirements/runtime.txt
-	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . 2>&1 | { grep -v -i warning || true; }
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . $(LOUD_IF_FAILED)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
@@ -29,10 +31,13 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb check unit compiled crash simulation fixtures integration ## everything CI runs
+test: $(VENV)/.dev mariadb compiler check unit compiled crash simulation fixtures integration ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
-	@tests/need_mariadb.sh
+	@tests/need.sh mariadbd mariadb-server
+
+compiler: ## a C compiler for the compiled codecs (the same)
+	@tests/need.sh cc gcc libc6-dev python3-dev
 
 check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 	@$(PY) -m ruff format --check $(SOURCES) setup.py
@@ -44,10 +49,10 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
 	@$(PYTEST) -n 2 tests/unit tests/conformance
 
-compiled: $(VENV)/.dev ## the row codecs compiled by mypyc, as a wheel has them, under the same tests
+compiled: $(VENV)/.dev compiler ## the row codecs compiled by mypyc, as a wheel has them, under the same tests
 	@rm -rf build/compiled
 	@TIDELOG_COMPILE=1 $(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
-		-w build/compiled . 2>&1 | { grep -v -i warning || true; }
+		-w build/compiled . $(LOUD_IF_FAILED)
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/compiled/site build/compiled/*.whl
 	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/fixtures/test_decode_golden.py
 

@@ -21,23 +21,26 @@ from tidelog import logs
 from tidelog.actor import first_error
 from tidelog.errors import EXIT_RESTART, BadInput, Refused, TidelogError, exit_code
 from tidelog_cli import capture, demo, inspect, resolve, state_file, status, tail, up, wait
-from tidelog_cli.connect import connected, nodes
+from tidelog_cli.connect import connected, nodes, pump_addresses
 from tidelog_cli.state_file import TopologyState
+
+WATCH_S = 1.0
+PIPED_WIDTH = 200
+"""Of a table that goes into a file or another program."""
 
 app = typer.Typer(
     help="Change streams from a TiDB-style database.",
-    epilog="Exit codes: 0 done; 64 input that can't be used, or a directory in use; 69 no topology "
-    "answers, or the time is over; 70 a typed stop, or damage found; 78 a wrong configuration.",
+    epilog="Exit codes: 0 done; 2 an unknown option; 64 input that can't be used, or a directory "
+    "in use; 69 no topology answers, or the time is over; 70 a typed stop, or damage found; "
+    "78 a wrong configuration.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 capture_app = typer.Typer(help="Recorded streams of binlogs.", no_args_is_help=True)
 app.add_typer(capture_app, name="capture")
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 errors = Console(stderr=True)
-WATCH_S = 1.0
-
 Dir = Annotated[Path | None, typer.Option("--dir", help="Directory of the topology.")]
 Nats = Annotated[str, typer.Option("--nats", help="NATS URL of the topology, instead of --dir.")]
 Cluster = Annotated[str, typer.Option(help="Cluster name, with --nats.")]
@@ -189,7 +192,7 @@ def tail_command(
                 if as_json:
                     emit(line)
                 else:
-                    console.print(tail.as_text(line), highlight=False, markup=False)
+                    console.print(tail.as_text(line), highlight=False, markup=False, soft_wrap=True)
         return 0
 
     run(work())
@@ -291,6 +294,8 @@ def inspect_command(
 def replay_command(
     file: Annotated[Path, typer.Argument(help="tidb_to_pump.bin or .bin.xz", exists=True)],
     directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
     grpc: Annotated[
         list[str] | None, typer.Option(help="A Pump's gRPC address, instead of --dir.")
     ] = None,
@@ -301,23 +306,20 @@ def replay_command(
 
     async def work() -> int:
         payloads = list(capture.records(file))
-        pumps = grpc or [p.grpc for p in state_file.find(directory, "", "", "").pumps]
-        replayer = capture.Replayer(pumps, cluster_id or capture.cluster_id(file))
+        of = cluster_id or capture.cluster_id(file)
+        pumps = grpc or await _grpc_addresses(directory, nats, cluster)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        try:
-            await replayer.reach()
+        async with capture.Replayer(pumps, of) as replayer:
             with Progress(*columns, console=errors) as progress:
                 bar = progress.add_task("replaying", total=len(payloads))
                 for payload in payloads:
                     await replayer.send(payload)
                     progress.advance(bar)
-        finally:
-            await replayer.close()
         done = replayer.result()
         if as_json:
             emit(done)
@@ -328,6 +330,15 @@ def replay_command(
         return 0
 
     run(work())
+
+
+async def _grpc_addresses(directory: Path | None, nats: str, cluster: str) -> list[str]:
+    """Of the topology's Pumps: as `up` wrote them down, or as the registry knows them."""
+    state = state_file.find(directory, nats, cluster, "")
+    if state.pumps:
+        return [pump.grpc for pump in state.pumps]
+    async with connected(state) as bus:
+        return pump_addresses(await nodes(bus, cluster))
 
 
 @app.command("demo")

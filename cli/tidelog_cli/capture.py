@@ -13,6 +13,7 @@ import lzma
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import grpc
 import msgspec
@@ -43,12 +44,20 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def _bytes(path: Path) -> bytes:
-    return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    data = path.read_bytes()
+    if path.suffix != ".xz":
+        return data
+    try:
+        return lzma.decompress(data)
+    except lzma.LZMAError as error:
+        raise BadInput(f"{path} is no xz file, or a damaged one: {error}") from error
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The payloads of a capture. Raises BadInput if it is cut."""
+    """The payloads of a capture. Raises BadInput if it is empty, damaged or cut."""
     data = memoryview(_bytes(path))
+    if not data:
+        raise BadInput(f"{path} is empty")
     offset = 0
     while offset < len(data):
         if offset + 4 > len(data):
@@ -66,7 +75,13 @@ def cluster_id(path: Path) -> int:
     for name in (f"{base}.meta.jsonl.xz", f"{base}.meta.jsonl"):
         if (path.parent / name).exists():
             first = _bytes(path.parent / name).split(b"\n", 1)[0]
-            return int(json.loads(first)["cluster_id"])
+            try:
+                return int(json.loads(first)["cluster_id"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadInput(
+                    f"{path.parent / name} names no cluster_id in its first line",
+                    hint="--cluster-id says it instead",
+                ) from error
     return 0
 
 
@@ -92,8 +107,19 @@ class Replayer:
         self.transactions = 0
         self.max_commit_ts = 0
 
-    async def reach(self) -> None:
+    async def __aenter__(self) -> Self:
         """Raises Unavailable if a Pump can't be connected to: nothing was sent then."""
+        try:
+            await self._reach()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def _reach(self) -> None:
         for pump, channel in zip(self._pumps, self._channels, strict=True):
             try:
                 async with asyncio.timeout(REACH_S):
@@ -141,6 +167,6 @@ class Replayer:
     def result(self) -> Replayed:
         return Replayed(self.sent, self.transactions, self.max_commit_ts)
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         for channel in self._channels:
             await channel.close(None)

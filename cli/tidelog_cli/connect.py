@@ -52,6 +52,14 @@ def of_kind(found: Nodes, kind: str) -> list[NodeStatus]:
     return sorted((n for n in found.nodes if n.kind == kind), key=lambda n: n.nodeId)
 
 
+def pump_addresses(found: Nodes) -> list[str]:
+    """Where the Pumps serve gRPC. Raises Unavailable if none does."""
+    here = [n.host for n in of_kind(found, messages.PUMP) if n.isAlive and n.host]
+    if not here:
+        raise Unavailable("no Pump that is alive serves gRPC", hint="see `tidelog status`")
+    return here
+
+
 def applied_ts(found: Nodes, feed: str) -> int:
     """Everything with commit_ts <= this is in the downstream; 0 while nobody says so."""
     here = [n.resolvedTS for n in of_kind(found, messages.APPLIER) if n.feed == feed]

@@ -30,7 +30,7 @@ MISSING_S = 0.2
 class Gap(TidelogError):
     """The stream goes on after something this reader never got: prev_commit_ts > its position."""
 
-    default_hint = "ask the Drainer for a rewind, or start again from a backfill"
+    default_hint = "begin again from a copy of the source, at its commit_ts"
 
     def __init__(self, position: int, prev_commit_ts: int) -> None:
         super().__init__(f"changes after {position} up to {prev_commit_ts} are not in the stream")

@@ -133,13 +133,13 @@ class Stopped(Fatal):
 class PositionUnknown(Stopped):
     """A feed existed, but nothing says up to where it was published."""
 
-    default_hint = "start with --start-ts TS, or --accept-loss"
+    default_hint = "say it by --start-ts TS, or go on with --accept-loss"
 
 
 class Purged(Stopped):
     """The asked position is no longer stored."""
 
-    default_hint = "rewind the feed from the Pumps, or accept the loss"
+    default_hint = "begin again from a copy of the source, with a feed of another name"
 
 
 class LatePair(Stopped):

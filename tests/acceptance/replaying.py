@@ -19,14 +19,11 @@ def replay(
 
     async def send() -> Replayed:
         pumps = [pump["grpc"] for pump in running.ready["pumps"]]
-        replayer = Replayer(pumps, recorded[0].cluster_id)
-        try:
+        async with Replayer(pumps, recorded[0].cluster_id) as replayer:
             for number, record in enumerate(recorded):
                 if disturb and number in disturb:
                     await asyncio.to_thread(disturb[number])
                 await replayer.send(record.payload)
-        finally:
-            await replayer.close()
         return replayer.result()
 
     return asyncio.run(send())

@@ -356,7 +356,7 @@ class Cluster:
         """Raises BadInput (no such node or action), Refused (not in this state)."""
         found = [key for key in sorted(self.nodes) if key[1] == name]
         if not found:
-            raise BadInput(f"no node {name!r} is registered", hint="`tidelog pumps` lists them")
+            raise BadInput(f"no node {name!r} is registered", hint="`tidelog status` lists them")
         key = next((k for k in found if k[0] == PUMP), found[0])
         node = self.nodes[key]
         state = operated(node.state, action, accept_loss=accept_loss)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -120,8 +121,9 @@ class PumpClient:
         Commit or Rollback: goes to the Pump that acked the Prewrite. Returns when it is on its
         way, as TiDB does; it is tried for `finish_timeout_s`, after which the Pump asks
         `txnstatus`. Waits while too many are unacked. With `wait=True` it returns when acked, and
-        raises what it was given up for. Raises NotPrewritten for a transaction this client has no
-        acked Prewrite of.
+        raises what it was given up for. A Commit of a transaction that this client has no acked
+        Prewrite of raises NotPrewritten. A Rollback of one goes to every Pump that was tried with
+        the Prewrite, which may hold it; if none was, there is nothing to roll back.
         """
         if isinstance(binlog, bytes):
             payload, parsed = binlog, _parse(binlog)
@@ -130,7 +132,7 @@ class PumpClient:
         if parsed.tp == Prewrite:
             await self._prewrite(payload, parsed.start_ts)
         elif parsed.tp == Rollback and self._undecided(parsed.start_ts):
-            await self._roll_back_everywhere(payload, parsed.start_ts)
+            await self._roll_back_everywhere(payload, parsed.start_ts, wait)
         else:
             await self._finish(payload, parsed.start_ts, wait)
 
@@ -241,29 +243,37 @@ class PumpClient:
             raise NotPrewritten(f"no Pump acked the Prewrite of {start_ts} to this client")
         await self._backlog.enter()
         self._routes.close(start_ts)
-        acked: asyncio.Future[None] | None = None
-        if wait:
-            acked = asyncio.get_running_loop().create_future()
-        item = Finish(
-            start_ts,
-            payload,
-            route.pump,
-            self._delivery.deadline(),
-            others=route.others(),
-            counted=True,
-            done=None if acked is None else lambda error: _answer(acked, error),
-        )
-        await self._delivery.first(item)
+        acked = await self._deliver(start_ts, payload, route.pump, wait, route.others())
         if acked is not None:
             await acked
 
-    async def _roll_back_everywhere(self, payload: bytes, start_ts: int) -> None:
+    async def _roll_back_everywhere(self, payload: bytes, start_ts: int, wait: bool) -> None:
         """No Pump acked the Prewrite: each that was tried may hold it."""
         route = self._routes.close(start_ts)
+        acks = []
         for node in route.tried if route is not None else []:
             await self._backlog.enter()
-            item = Finish(start_ts, payload, node, self._delivery.deadline(), counted=True)
-            await self._delivery.first(item)
+            acks.append(await self._deliver(start_ts, payload, node, wait))
+        for acked in acks:
+            if acked is not None:
+                await acked
+
+    async def _deliver(
+        self, start_ts: int, payload: bytes, node: str, wait: bool, others: list[str] | None = None
+    ) -> asyncio.Future[None] | None:
+        """Send it on its way, for which there is room; with `wait` the future of its ack."""
+        acked = asyncio.get_running_loop().create_future() if wait else None
+        item = Finish(
+            start_ts,
+            payload,
+            node,
+            self._delivery.deadline(),
+            others=others,
+            counted=True,
+            done=None if acked is None else partial(_answer, acked),
+        )
+        await self._delivery.first(item)
+        return acked
 
     # ---- parts
 

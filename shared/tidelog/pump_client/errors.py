@@ -15,7 +15,7 @@ class OutcomeUnknown(TidelogError):
 class NoPump(Refused):
     """No Pump took the Prewrite in time, and none can hold it."""
 
-    default_hint = "see `tidelog pumps`: one must be online"
+    default_hint = "see `tidelog status`: one must be online"
 
 
 class NotPrewritten(BadInput):

@@ -118,6 +118,8 @@ def test_tail_for_machines_ends_when_idle(running: Running) -> None:
     ]
     positions = [e["commit_ts"] for e in events]
     assert positions == sorted(positions)
+    text = running.command("tail", "--until-idle", "--table", "app.t1").stdout.splitlines()
+    assert len(text) == len(events), "an event is a line for grep, too"
     after = running.command("tail", "--json", "--until-idle", "--after", str(commit_ts))
     assert after.returncode == 0
     assert str(commit_ts) not in after.stdout
@@ -140,10 +142,26 @@ def test_a_capture_is_replayed_and_counted(running: Running, tmp_path: Path) -> 
     assert cut.returncode == EXIT_USAGE
     assert f"{part} is cut within the record at" in cut.stderr
     part.write_bytes(whole[:end])
+    by_nats = tidelog("capture", "replay", str(part), "--json", *cluster, "--nats", running.nats)
+    assert by_nats.returncode == 0, by_nats.stderr
+    assert json.loads(by_nats.stdout) == counted, "the same bytes again are the same transactions"
     foreign = running.command("capture", "replay", str(part), "--cluster-id", "7")
     assert foreign.returncode == EXIT_USAGE
     assert "the Pump refuses record 0 at 127.0.0.1:" in foreign.stderr
     assert "cluster id 7" in foreign.stderr
+
+
+def test_a_capture_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    junk, empty, torn = tmp_path / "junk.bin.xz", tmp_path / "empty.bin", tmp_path / "torn.bin.xz"
+    junk.write_bytes(b"no xz at all")
+    empty.touch()
+    torn.write_bytes(lzma.compress(bytes(4000))[:-20])
+    for path, what in ((junk, "no xz file"), (empty, "is empty"), (torn, "a damaged one")):
+        done = tidelog("capture", "replay", str(path), "--grpc", "127.0.0.1:1")
+        assert done.returncode == EXIT_USAGE, done.stderr
+        assert str(path) in done.stderr
+        assert what in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 NEVER_STARTED = (

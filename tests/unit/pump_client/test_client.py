@@ -193,8 +193,8 @@ def test_an_unknown_outcome_is_said_and_rolled_back_everywhere() -> None:
             await client.write(commit(2))
         for pump in cluster.pumps.values():
             pump.judge = lambda _: None
-        await client.write(Binlog(tp=Rollback, start_ts=2))
-        assert await client.flush(60)
+        await client.write(Binlog(tp=Rollback, start_ts=2), wait=True)
+        assert client.unacked == 0, "it waited for both"
         assert [p.of(2)[-1] for p in cluster.pumps.values()] == ["Rollback", "Rollback"]
 
     play(body, "p1", "p2")

@@ -1,0 +1,17 @@
+#!/bin/sh
+# need.sh COMMAND PACKAGE...: what the tests need and pip can't bring. Installed from Debian when root, else
+# named. A server is started by the tests with a private data directory, never as a service.
+set -eu
+command=$1
+shift
+command -v "$command" >/dev/null 2>&1 && exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+  echo "$command is missing: apt-get install $* (Debian), then run this again." >&2
+  exit 1
+fi
+echo "Setting up: Debian's $*"
+apt-get update -qq
+printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d 2>/dev/null && chmod +x /usr/sbin/policy-rc.d || true
+DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 || true
+rm -f /usr/sbin/policy-rc.d
+command -v "$command" >/dev/null 2>&1 || { echo "apt-get could not install $*" >&2; exit 1; }
