@@ -4,16 +4,13 @@ ten thousand."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from tests.crash.check import look
 from tests.crash.explore import explore, replay
 from tests.crash.model import meaning
 from tests.crash.pump import Machine, Pump, files_of, play
-from tests.crash.quiet import quiet
 from tests.crash.recorder import Promise
 from tests.crash.scenarios import SCENARIOS, Scenario
 from tests.crash.states import content, dimensions, disk, file_ways
@@ -22,14 +19,6 @@ from tidelog import record
 from tidelog.sim.inode import DiskImage, FileImage, Write
 from tidelog_pump.parts import INDEX
 from tidelog_pump.segments import name
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    quiet()
-    yield
-    structlog.configure(**before)
 
 
 def test_the_model_pairs_and_resolves() -> None:

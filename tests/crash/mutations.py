@@ -1,0 +1,133 @@
+"""The Pump with one step of its storage done wrong: each has to be caught by some crash state."""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from typing import Any, NamedTuple
+
+from tidelog import record
+from tidelog_pump.gc_actor import Gc
+from tidelog_pump.indexer import Indexer
+from tidelog_pump.segments import Segments
+from tidelog_pump.writer import Writer
+
+
+class Mutation(NamedTuple):
+    """`old`, which stands once in the source of `owner.function`, becomes `new`."""
+
+    name: str
+    scenario: str
+    owner: Any
+    function: str
+    old: str
+    new: str
+
+    def apply(self) -> Any:
+        """The function with the mistake in it. Raises LookupError if the edit does not fit."""
+        right = vars(self.owner)[self.function]
+        source = textwrap.dedent(inspect.getsource(right))
+        if source.count(self.old) != 1:
+            raise LookupError(f"{self.name}: the edit of {self.function} does not fit any more")
+        code = compile(
+            source.replace(self.old, self.new),
+            f"<{self.name}>",
+            "exec",
+            flags=__future__.annotations.compiler_flag,
+        )
+        found: dict[str, Any] = {}
+        exec(code, right.__globals__, found)
+        return found[self.function]
+
+
+MUTATIONS = (
+    Mutation(
+        "acked without an fsync", "append", Segments, "append", "sync=self._sync", "sync=False"
+    ),
+    Mutation(
+        "acked before the write",
+        "append",
+        Writer,
+        "_write_held",
+        "written = await",
+        "self._answer(group, outcomes); written = await",
+    ),
+    Mutation(
+        "the synced offset before the sync",
+        "append",
+        Segments,
+        "append",
+        "offset = await",
+        "self._synced.note(Synced(fid, self._end + sum(map(len, chunks)), max_ts)); offset = await",
+    ),
+    Mutation(
+        "a new segment's entry not synced",
+        "rotate",
+        Segments,
+        "_create",
+        "await self._disk.sync_dir(DIRECTORY)",
+        "pass",
+    ),
+    Mutation(
+        "the directory's own entry not synced",
+        "first start",
+        Segments,
+        "open",
+        'await self._disk.sync_dir(".")',
+        "pass",
+    ),
+    Mutation("a torn tail kept", "append", Segments, "_mend", "await file.truncate(good)", "pass"),
+    Mutation(
+        "checksums not looked at", "append", record, "split", "check(payload) != crc", "False"
+    ),
+    Mutation(
+        "the magic before zeros taken for a record",
+        "append",
+        record,
+        "split",
+        "not 0 < length <= MAX_PAYLOAD",
+        "length > MAX_PAYLOAD",
+    ),
+    Mutation(
+        "a footer believed in the middle of a torn record",
+        "append",
+        Segments,
+        "_mend",
+        "file.size - good == record.FOOTER_BYTES and footer == self._max_ts",
+        "footer is not None",
+    ),
+    Mutation("a footer not synced", "rotate", Segments, "rotate", "sync=True", "sync=False"),
+    Mutation(
+        "the catalog before the next segment",
+        "rotate",
+        Segments,
+        "rotate",
+        "self._close_last()",
+        "self._close_last(); await self._save_catalog()",
+    ),
+    Mutation(
+        "the index in two writes",
+        "index",
+        Indexer,
+        "_write",
+        "self._store.write(changes.puts, changes.deletes)",
+        "self._store.write(changes.puts, ()); self._store.write((), changes.deletes)",
+    ),
+    Mutation(
+        "an index ahead of the log believed",
+        "unsynced",
+        Indexer,
+        "_load",
+        "and Pointer(*head[:2]) <= self._segments.end",
+        "",
+    ),
+    Mutation(
+        "segments deleted before the purge point",
+        "gc",
+        Gc,
+        "_delete",
+        "await self._purge.move(",
+        "await self._segments.remove(range(first)); await self._purge.move(",
+    ),
+)
