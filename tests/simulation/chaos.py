@@ -95,6 +95,8 @@ class Chaos:
                 await self._lose_membership()
             case ["io", "error"]:
                 self._rng.choice(self._cluster.pumps).disk.fail_nth(self._rng.randrange(1, 20))
+            case ["slow", "index"]:
+                self._slow_down(self._rng.choice([*self._cluster.pumps, None]))
             case ["disk", "full"]:
                 self._fill(self._rng.choice(self._cluster.pumps))
             case other:
@@ -118,6 +120,14 @@ class Chaos:
         node.disk.full = True
         self._full.append(node)
         self._world.loop.call_later(self._rng.random() * 2, setattr, node.disk, "full", False)
+
+    def _slow_down(self, node: Node | None) -> None:
+        """Its index, or everybody's, doesn't keep up with its own work for a while."""
+        for pump in self._cluster.pumps if node is None else [node]:
+            for stored in pump.indexes.values():
+                stored.slow = True
+                after_s = self._rng.random() * self._rng.choice((1.0, 5.0))
+                self._world.loop.call_later(after_s, setattr, stored, "slow", False)
 
     async def _server_down(self, seconds: float, *, delete: bool = False) -> None:
         nats = self._world.nats
@@ -175,6 +185,8 @@ class Chaos:
             node.disk.full = False
         for node in self._cluster.services:
             node.disk.clear_faults()
+            for stored in node.indexes.values():
+                stored.slow = False
             if node.starts:
                 node.restart()
             else:

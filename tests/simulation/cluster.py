@@ -27,7 +27,7 @@ from tidelog_applier.config import ApplierConfig
 from tidelog_applier.service import build as build_applier
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.service import build as build_drainer
-from tidelog_pump.config import PumpConfig
+from tidelog_pump.config import PumpConfig, StorageConfig
 from tidelog_pump.service import build as build_pump
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
@@ -123,7 +123,12 @@ class Cluster:
 
     def start_pump(self, pump: Node) -> None:
         oracle = "follow" if self.plan.follow else "embedded"
-        settings = {"segment_bytes": self.plan.segment_bytes, "oracle": oracle}
+        settings = {
+            "segment_bytes": self.plan.segment_bytes,
+            "oracle": oracle,
+            "index_buffer_bytes": self.plan.index_buffer,
+            "storage": StorageConfig(slow_write_threshold=self.plan.slow_write_s),
+        }
         pump.start(build_pump, _config(PumpConfig, pump.name, data_dir="", **settings))
 
     async def live(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.sim.disk import DiskFaults
 from tidelog.sim.downstream import DatabaseFaults
@@ -23,6 +23,7 @@ ACTIONS = (
     "store deleted",
     "store rolled back",
     "membership lost",
+    "slow index",
 )
 
 
@@ -59,6 +60,9 @@ class Plan:
     """How many of the load's clients die within a transaction."""
     settled: bool = False
     """The load begins when the Drainer trusts the new membership bucket and emits."""
+    index_buffer: int = 16 << 20
+    slow_write_s: float = 1.0
+    """What a Pump keeps for an index that is slow, and when the chaser takes over."""
 
     def __str__(self) -> str:
         mix = ", ".join(f"{name} {weight}" for name, weight in self.faults.items())
@@ -67,14 +71,16 @@ class Plan:
             f" ones at {self.late_s} with the Drainer {self.away or 'there'}, pulls of"
             f" {self.pull_bytes} bytes, steps held {self.hold}, {self.transactions} transactions by"
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
-            f" {self.database}, a fault each {self.pause_s:.2f} s of {mix}"
+            f" {self.database}, {self.index_buffer} bytes for the index and {self.slow_write_s} s,"
+            f" a fault each {self.pause_s:.2f} s of {mix}"
         )
 
 
 def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     """The plan of a seed. Each seed leaves some kinds of faults out, so that others stand out."""
     rng = random.Random(f"plan/{seed}")
-    faults = {name: rng.choice((0, 1, 1, 3)) for name in allowed}
+    drawn = [name for name in allowed if name != "slow index"]
+    faults = {name: rng.choice((0, 1, 1, 3)) for name in drawn}
     # Losing the server's store takes everything else with it for seconds: rarely.
     for rare in ("store deleted", "store rolled back", "membership lost"):
         if rare in faults and rng.random() < 0.7:
@@ -85,7 +91,7 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     if late:
         rate = min(rate, 60.0)
     lasts_s = transactions / rate
-    return Plan(
+    plan = Plan(
         seed=seed,
         pumps=rng.randint(1, 4),
         strategy=rng.choice(("range", "hash")),
@@ -114,6 +120,22 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
         late_s=tuple(rng.random() * lasts_s for _ in range(rng.randint(1, 2) if late else 0)),
         hold=rng.choice((0.0, 0.0, 0.003, 0.02)),
         away=rng.choice(("", "kill", "cut")) if late and not calm else "",
+    )
+    return plan if calm or "slow index" not in allowed else _with_slow_indexes(plan)
+
+
+def _with_slow_indexes(plan: Plan) -> Plan:
+    """In half of the seeds, of a source of its own: the others stay what they were without it. A
+    small buffer, so that the chaser is on where a history is short."""
+    rng = random.Random(f"plan/{plan.seed}/index")
+    weight = rng.choice((0, 0, 3, 15))
+    if not weight:
+        return plan
+    return replace(
+        plan,
+        faults=plan.faults | {"slow index": weight},
+        index_buffer=rng.choice((256, 256, 1024)),
+        slow_write_s=rng.choice((0.02, 0.1, 1.0)),
     )
 
 
