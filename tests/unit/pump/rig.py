@@ -64,8 +64,10 @@ class Registry:
         self.beats: list[messages.Heartbeat] = []
         self.verdicts: dict[int, TxnStatusReply] = {}
         self.asked: list[TxnStatusRequest] = []
+        self.safe_point = 0
+        self.consumers: list[messages.Consumer] = []
         self.pumps: list[str] | None = None
-        """The Pumps that `nodes` tells of; None: nobody answers."""
+        """The Pumps that `nodes` tells of; None and no safe point: nobody answers."""
         self._wall_ms = wall_ms
         self._last = 0
 
@@ -88,9 +90,10 @@ class Registry:
         request.respond(messages.encode(Beat(known=True, state=self.state)))
 
     async def _nodes(self, request: Request) -> None:
-        if self.pumps is not None:
-            nodes = [NodeStatus(node, state=ONLINE, isAlive=True) for node in self.pumps]
-            request.respond(messages.encode(Nodes(nodes)))
+        if self.pumps is not None or self.safe_point:
+            nodes = [NodeStatus(node, state=ONLINE, isAlive=True) for node in self.pumps or ()]
+            known = Nodes(nodes, self.consumers, safe_point=self.safe_point)
+            request.respond(messages.encode(known))
 
     async def _tso(self, request: Request) -> None:
         if self.oracle_answers:

@@ -1,0 +1,363 @@
+"""Retention of a whole Pump on virtual time: under load, over crashes, an index built again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.pump.rig import (
+    CONFIG,
+    NODE,
+    Client,
+    commit,
+    prewrite,
+    rollback,
+    start,
+    ts_now,
+)
+from tidelog import failpoints
+from tidelog.errors import TidelogError
+from tidelog.messages import Consumer, TxnStatusReply
+from tidelog.sim import World, run
+from tidelog.sim.disk import DiskFaults
+from tidelog.timestamps import TS_MAX, compose
+from tidelog_pump.config import StorageConfig
+
+QUICK = msgspec.structs.replace(
+    CONFIG, segment_bytes=2 << 10, gc="20s", gc_hard_cap="1h", gc_interval="5s"
+)
+ON_DEMAND = msgspec.structs.replace(QUICK, gc_interval="1h")
+
+
+class Load:
+    """Transactions one after the other, and what has become of them."""
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self._client = client
+        self.committed: list[int] = []
+
+    async def run(self, seconds: float, *, pause_s: float = 0.2) -> None:
+        until = self._world.loop.time() + seconds
+        while self._world.loop.time() < until:
+            await self.one()
+            await asyncio.sleep(pause_s)
+
+    async def one(self, rows: bytes = b"rows" * 50) -> int:
+        """Its commit_ts."""
+        start_ts = ts_now(self._world)
+        await self._client.done(prewrite(start_ts, rows), commit(start_ts, start_ts + 1))
+        self.committed.append(start_ts + 1)
+        return start_ts + 1
+
+
+class Drainer:
+    """Pulls as a feed does, for ever."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.position = 0
+        self.got: list[int] = []
+
+    async def run(self) -> None:
+        while True:
+            frame = await self._client.pull(self.position, wait_ms=500)
+            assert not frame.code, f"{frame.code}: {frame.message}"
+            self.got += [txn.commit_ts for txn in frame.txns]
+            self.position = frame.resolved_ts
+
+
+def segments(world: World) -> list[str]:
+    disk = world.node(NODE).ports().disk
+    return [name for name in disk.listdir("value") if name.endswith(".vlog")]
+
+
+def status(world: World, actor: str) -> dict[str, Any]:
+    found: Any = world.node(NODE).status()
+    return dict(found[actor])
+
+
+async def restart_without_index(world: World, client: Client) -> None:
+    node = world.node(NODE)
+    await node.stop()
+    node.indexes.clear()
+    node.restart()
+    await client.until_online()
+
+
+async def purged(client: Client, after_ts: int) -> str:
+    frame = await client.pull(after_ts, wait_ms=0)
+    assert frame.code == "Purged", frame
+    return frame.message
+
+
+def test_it_collects_under_load_and_a_drainer_that_keeps_up_gets_everything() -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, QUICK)
+        registry.safe_point = TS_MAX
+        load, drainer = Load(world, client), Drainer(client)
+        reading = asyncio.create_task(drainer.run())
+        await load.run(120)
+        assert len(segments(world)) < 25  # 20 s of 2 KiB each second, and one interval
+        gc = status(world, "gc")
+        assert gc["first_segment"] > 40
+        await world.until(lambda: drainer.position >= load.committed[-1], 10)
+        reading.cancel()
+        assert drainer.got == load.committed
+        assert str(gc["gc_ts"]) in await purged(client, 0)
+        assert str(gc["gc_ts"]) in await purged(client, gc["gc_ts"] - 1)
+        rest = await client.pull_up_to(load.committed[-1], gc["gc_ts"], feed="g")
+        assert [t.commit_ts for t in rest] == [ts for ts in load.committed if ts > gc["gc_ts"]]
+        assert len(rest) < 150
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_index_built_again_after_it_finds_no_loss_and_nothing_open(seed: int) -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        random = world.random("load")
+        ended: list[int] = []
+        for _ in range(150):
+            # Their ends in other segments than their beginnings, some sent once more after it.
+            start_ts = ts_now(world)
+            await client.done(prewrite(start_ts))
+            await asyncio.sleep(random.random() * 0.2)
+            if random.random() < 0.5:
+                await load.one()
+            roll = random.random() < 0.2
+            await client.done(rollback(start_ts) if roll else commit(start_ts, ts_now(world) + 2))
+            ended.append(start_ts)
+            if random.random() < 0.3:
+                await client.done(prewrite(random.choice(ended[-3:])))
+        await load.run(21, pause_s=1)
+        answer = await client.control("gc")
+        assert answer["segments"] > 5
+        assert answer["purge_ts"]
+        before = await client.pull(answer["purge_ts"])
+        await restart_without_index(world, client)
+        indexer = status(world, "indexer")
+        assert (indexer["unpaired"], indexer["open"]) == (0, 0)
+        after = await client.pull_up_to(load.committed[-1], answer["purge_ts"], feed="new")
+        assert [t.commit_ts for t in after] == [t.commit_ts for t in before.txns]
+        await purged(client, answer["purge_ts"] - 1)
+
+    run(main, seed)
+
+
+@pytest.mark.parametrize("index_lost", [False, True])
+@pytest.mark.parametrize("removed", range(4))
+def test_a_crash_in_the_middle_is_finished_at_the_next_start(
+    removed: int, *, index_lost: bool
+) -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        await load.run(30)
+        await asyncio.sleep(20)
+        node = world.node(NODE)
+        node.disk.faults.write_s = 0.1
+        before = segments(world)
+        if removed == 0:
+            failpoints.arm("pump.gc.before_removal", lambda: node.kill(restart_after_s=0.5))
+        client.timeout_s = 1.0
+        asked = asyncio.create_task(client.control("gc"))
+        if removed:
+            await world.until(lambda: len(segments(world)) <= len(before) - removed, 5)
+            node.kill(restart_after_s=0.5)
+        with pytest.raises(TidelogError):
+            await asked
+        if index_lost:
+            node.indexes.clear()
+        client.timeout_s = 5.0
+        await client.until_online()
+        left = segments(world)
+        gc = status(world, "gc")
+        assert gc["gc_ts"] > 0
+        assert int(left[0][:6]) == gc["first_segment"]
+        assert status(world, "indexer")["unpaired"] == 0
+        await purged(client, gc["gc_ts"] - 1)
+        rest = await client.pull_up_to(load.committed[-1], gc["gc_ts"])
+        assert [t.commit_ts for t in rest] == [ts for ts in load.committed if ts > gc["gc_ts"]]
+        assert (await client.control("gc"))["purge_ts"] == gc["gc_ts"]
+
+    try:
+        run(main, removed)
+    finally:
+        failpoints.disarm_all()
+
+
+def test_who_needs_it_holds_it() -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        load = Load(world, client)
+        await load.run(10)
+        middle = load.committed[-1]
+        await load.run(10)
+        await client.pull(load.committed[-1], wait_ms=0)
+        await asyncio.sleep(21)
+        # Nobody says who reads; a consumer is behind; a feed was never asked for more here.
+        client.timeout_s = 10
+        assert (await client.control("gc"))["purge_ts"] == 0
+        registry.safe_point = middle
+        registry.consumers = [Consumer("a1", "f", middle)]
+        answer = await client.control("gc")
+        assert load.committed[0] < answer["purge_ts"] <= middle
+        assert "reader" in answer["stays"]
+        await client.pull(answer["purge_ts"], wait_ms=0, feed="slow")
+        registry.safe_point, registry.consumers = TS_MAX, []
+        assert (await client.control("gc"))["segments"] == 0
+        await client.pull(load.committed[-1], wait_ms=0, feed="slow")
+        assert (await client.control("gc"))["purge_ts"] > middle
+
+    run(main, 2)
+
+
+def test_an_open_prewrite_and_the_rows_of_a_later_commit_stay() -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        await load.run(3)
+        long = ts_now(world)
+        await client.done(prewrite(long, b"a long one"))
+        place = await client.control("inspect", long)
+        await load.run(10)
+        await asyncio.sleep(30)
+        answer = await client.control("gc")
+        assert status(world, "gc")["first_segment"] <= place["segment"]
+        assert "open" in answer["stays"]
+        end = ts_now(world)
+        await client.done(commit(long, end))
+        await client.until_state(long, "committed")
+        assert status(world, "gc")["first_segment"] <= place["segment"]
+        await client.control("gc")
+        found = await client.pull_up_to(end, load.committed[-1])
+        assert [t.start_ts for t in found] == [long]
+        assert b"a long one" in found[0].payload
+        await load.run(22, pause_s=2)
+        await client.pull(load.committed[-1], wait_ms=0)
+        await client.control("gc")
+        assert status(world, "gc")["first_segment"] > place["segment"]
+
+    run(main, 3)
+
+
+def test_the_hard_cap_takes_it_and_says_what_was_lost_to_whom() -> None:
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="1m", txn_timeout_s=1e6)
+        registry, client = await start(world, config)
+        load = Load(world, client)
+        await load.run(5)
+        stuck = ts_now(world)
+        await client.done(prewrite(stuck))
+        registry.safe_point = load.committed[3]
+        registry.consumers = [Consumer("a1", "main", load.committed[3])]
+        await load.run(5)
+        await asyncio.sleep(15)
+        answer = await client.control("gc")
+        assert (answer["purge_ts"], answer["lost"]) == (0, [])
+        beats = len(registry.beats)
+        await world.until(lambda: len(registry.beats) > beats + 1, 10)
+        assert "consumer a1 of feed main has read" in registry.beats[-1].status.detail["retention"]
+        await asyncio.sleep(45)
+        answer = await client.control("gc")
+        lost = [ts for ts in load.committed[4:] if ts <= answer["purge_ts"]]
+        assert lost
+        assert f"{len(lost)} transactions that consumer a1 of feed main" in " ".join(answer["lost"])
+        assert "1 open Prewrites" in answer["lost"]
+        beats = len(registry.beats)
+        await world.until(lambda: len(registry.beats) > beats + 1, 10)
+        assert "1 open Prewrites" in registry.beats[-1].status.detail["retention"]
+        await purged(client, load.committed[3])
+        node = world.node(NODE)
+        await node.stop()
+        node.restart()
+        await client.until_online()
+        assert status(world, "gc")["lost"] == answer["lost"]
+
+    run(main, 4)
+
+
+def test_it_makes_room_for_prewrites_again() -> None:
+    async def main(world: World) -> None:
+        storage = StorageConfig(stop_write_at_available_space=20 << 10)
+        config = msgspec.structs.replace(ON_DEMAND, storage=storage)
+        world.node(NODE, disk=DiskFaults(capacity=60 << 10))
+        registry, client = await start(world, config)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        refused = ""
+        for _ in range(100):
+            start_ts = ts_now(world)
+            refused = (await client.write(prewrite(start_ts, b"r" * 900)))[0].code
+            if refused:
+                break
+            await client.done(commit(start_ts, start_ts + 1))
+            await asyncio.sleep(0.1)
+        assert refused == "DiskFull"
+        await asyncio.sleep(25)
+        assert (await client.control("gc"))["segments"] > 5
+        await asyncio.sleep(3)
+        await load.one(b"r" * 900)
+
+    run(main, 5)
+
+
+def test_what_a_writer_still_sends_of_a_purged_transaction_opens_nothing() -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        first = await load.one()
+        await load.run(10)
+        await asyncio.sleep(25)
+        answer = await client.control("gc")
+        assert answer["purge_ts"] > first
+        # Remembered for ten minutes, though its segment is gone.
+        await client.done(prewrite(first - 1), commit(first - 1, first))
+        assert status(world, "indexer")["open"] == 0
+        await asyncio.sleep(700)
+        await load.run(10)
+        await asyncio.sleep(25)
+        await client.control("gc")
+        await client.until_state(first - 1, "unknown")
+        # Forgotten by then: opened, and what its writer says of it ends it.
+        await restart_without_index(world, client)
+        registry.verdicts[first - 1] = TxnStatusReply("committed", first)
+        await client.done(commit(first - 1, first))
+        assert status(world, "indexer")["unpaired"] == 0
+        await client.done(prewrite(first - 1))
+        await world.until(lambda: status(world, "sorter")["open"] == 0, 20)
+        after = load.committed[-1]
+        assert not (await client.pull(after, wait_ms=0, feed="x")).code
+
+    run(main, 6)
+
+
+def test_a_purge_point_outlives_an_empty_log() -> None:
+    """All that is left is the segment being written: W begins at the purge point."""
+
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        await load.run(20)
+        rotated = len(segments(world))
+        while len(segments(world)) == rotated:
+            await load.one()
+        await asyncio.sleep(25)
+        point = (await client.control("gc"))["purge_ts"]
+        await restart_without_index(world, client)
+        frame = await client.pull(point, wait_ms=0)
+        assert frame.resolved_ts >= point
+        assert compose(0) < point
+
+    run(main, 7)
