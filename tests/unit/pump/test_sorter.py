@@ -38,6 +38,52 @@ def test_the_originals_vectors_come_out_the_same_or_earlier() -> None:
     assert play("P1 P2 C1@10 C2@9 P20 C20@200")[-2:] == [20, 200]
 
 
+def original(events: str) -> list[int]:
+    """The original's rule (B.3) after each event: a queue in log order whose head, if it is a
+    Prewrite, waits for its end; the largest commit_ts that has left it."""
+    queue: list[tuple[str, int, int]] = []
+    ended: set[int] = set()
+    largest, seen = 0, []
+    for event in events.split():
+        start, _, commit = event[1:].partition("@")
+        queue.append((event[0], int(start), int(commit or 0)))
+        if event[0] != "P":
+            ended.add(int(start))
+        while queue and (queue[0][0] != "P" or queue[0][1] in ended):
+            largest = max(largest, queue.pop(0)[2])
+        seen.append(largest)
+    return seen
+
+
+def test_the_original_on_its_own_vectors() -> None:
+    assert original("P1 P2 C2@3 C1@10") == [0, 0, 0, 10]
+    assert original("P1 P2 C1@10 C2@9 P20 C20@200") == [0, 0, 0, 10, 10, 200]
+
+
+@given(
+    script=st.lists(
+        st.tuples(st.integers(0, 5), st.booleans(), st.integers(0, 9)), min_size=1, max_size=60
+    )
+)
+@settings(max_examples=500, deadline=None)
+def test_never_later_than_the_original(script: list[tuple[int, bool, int]]) -> None:
+    """Any log that a TiDB can write: commit_ts above all that was allocated before the ack."""
+    events: list[str] = []
+    oracle, running = 0, dict[int, int]()
+    for who, commits, ahead in script:
+        oracle += 1 + ahead
+        start = running.pop(who, 0)
+        if not start:
+            running[who] = oracle
+            events.append(f"P{oracle}")
+        else:
+            events.append(f"C{start}@{oracle}" if commits else f"R{start}")
+    line = " ".join(events)
+    ours, theirs = play(line), original(line)
+    assert all(a >= b for a, b in zip(ours, theirs, strict=True)), (line, ours, theirs)
+    assert ours == sorted(ours)
+
+
 def test_a_rollback_and_a_commit_without_prewrite_hold_nothing() -> None:
     assert play("P5 R5 C3@9") == [5, 5, 9]
 
@@ -57,6 +103,14 @@ def test_a_first_commit_below_resolved_is_a_late_copy() -> None:
     one.advance()
     assert not one.close(7, 12, NOW_MS)
     assert (one.late, one.resolved) == (1, 20)
+
+
+def test_a_chased_prewrite_ages_by_the_same_clock() -> None:
+    one = sorter()
+    one.enter(3, NOW_MS, 1.0)
+    one.enter_chased(5, 5, NOW_MS, 2.0)
+    assert [p.start_ts for p in one.waiting_since(2.0)] == [3, 5]
+    assert [p.start_ts for p in one.waiting_since(1.5)] == [3]
 
 
 def test_a_timestamp_beyond_the_skew_moves_nothing() -> None:

@@ -6,9 +6,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.unit.pump.rig import CLUSTER, CONFIG, NODE, Client, Registry, commit, join, prewrite
+from tests.unit.pump.rig import (
+    CLUSTER,
+    CONFIG,
+    NODE,
+    Client,
+    Registry,
+    commit,
+    join,
+    prewrite,
+    ts_now,
+)
 from tests.unit.pump.rig import start as start_one
-from tests.unit.pump.rig import ts_now
 from tidelog.errors import BadInput, Refused
 from tidelog.messages import TxnStatusReply
 from tidelog.sim import World, run
