@@ -20,7 +20,7 @@ from rich.text import Text
 from tidelog import logs
 from tidelog.actor import first_error
 from tidelog.errors import EXIT_RESTART, BadInput, Refused, TidelogError, exit_code
-from tidelog_cli import capture, demo, inspect, resolve, state_file, status, tail, up, wait
+from tidelog_cli import capture, demo, inspect, kept, resolve, state_file, status, tail, up, wait
 from tidelog_cli.connect import connected, nodes, pump_addresses
 from tidelog_cli.state_file import TopologyState
 
@@ -175,18 +175,18 @@ def tail_command(
     until_idle: Annotated[bool, typer.Option(help="End when nothing is left to read.")] = False,
     as_json: Json = False,
 ) -> None:
-    """The change stream, a line an event."""
+    """The change stream, a line an event; of a stopped topology, what its directory keeps."""
 
     async def work() -> int:
         state = state_file.find(directory, nats, cluster, feed)
-        async with connected(state) as bus:
+        async with kept.reading(None if nats else directory, state) as (bus, runs):
             found = tail.follow(
                 bus,
                 state.feed,
                 after=None if after < 0 else after,
                 table=table,
                 watermarks=watermarks,
-                until_idle=until_idle,
+                until_idle=until_idle or not runs,
             )
             async for line in found:
                 if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import tempfile
 from collections.abc import Callable
@@ -194,12 +195,11 @@ def _tell(console: Console, verdict: Verdict, directory: Path) -> None:
         console.print("[red]source and downstream differ[/red]")
         for line in verdict.differences:
             console.print(f"  {line}", highlight=False, markup=False)
-    database, topology = directory / "downstream.db", directory / "topology"
+    database = shlex.quote(str(directory / "downstream.db"))
     for line in (
         "",
-        "look around:",
+        f"look around (rm -r {shlex.quote(str(directory))} when done):",
+        f"  {up.program()} tail --dir {shlex.quote(str(directory / 'topology'))}",
         f"  sqlite3 {database} .tables",
-        f"  tidelog up --dir {topology} --downstream sqlite:///{database}",
-        f"  tidelog tail --dir {topology}    # while that runs",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,14 @@ def ready_line(state: TopologyState) -> dict[str, Any]:
     }
 
 
+def program() -> str:
+    """How this program was called, for lines to copy."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m tidelog_cli"
+    return shlex.quote(str(called))
+
+
 def greet(console: Console, directory: Path, state: TopologyState) -> None:
     """What is where and what to do next, for a person; lines to copy are never wrapped."""
 
@@ -82,6 +91,6 @@ def greet(console: Console, directory: Path, state: TopologyState) -> None:
     for pump in state.pumps:
         line(f"  {pump.node}: gRPC {pump.grpc}")
     line("look around, from another terminal:")
-    line(f"  tidelog status --dir {where} --watch")
-    line(f"  tidelog tail --dir {where}")
+    line(f"  {program()} status --dir {where} --watch")
+    line(f"  {program()} tail --dir {where}")
     line("Ctrl-C stops everything in order")

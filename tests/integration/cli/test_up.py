@@ -191,6 +191,9 @@ def test_up_again_goes_on_where_it_was(history: str, tmp_path: Path) -> None:
         written = [pump.transaction(row(n)) for n in range(1, 6)]
         first.wait(written[-1], 30)
         before = first.ready
+    kept = tidelog("tail", "--json", "--table", "t1", "--dir", str(directory))
+    events = [json.loads(line) for line in lines_of(kept.stdout)]
+    assert [e["commit_ts"] for e in events if "op" in e] == written
     # Between the two, every command says in one line that nothing runs.
     for command in (NEVER_STARTED[0], NEVER_STARTED[-1]):
         done = tidelog(*command, "--dir", str(directory))

@@ -1,0 +1,50 @@
+"""The stream that a stopped topology left in its directory, served for as long as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from tidelog.errors import Unavailable
+from tidelog.ports import Bus
+from tidelog.real.disk import RealDisk
+from tidelog.real.nats_server import EmbeddedNats
+from tidelog_cli.connect import connected
+from tidelog_cli.state_file import TopologyState
+from tidelog_cli.topology import LOCK_FILE
+
+STORE = "nats"
+
+
+@asynccontextmanager
+async def reading(directory: Path | None, state: TopologyState) -> AsyncIterator[tuple[Bus, bool]]:
+    """The bus of a topology, and whether it runs. Of one that doesn't, the directory's own server
+    is started for the while; `up` can't begin there meanwhile. Raises Unavailable."""
+    runs = False
+    try:
+        async with connected(state) as bus:
+            runs = True
+            yield bus, True
+    except Unavailable:
+        if runs or directory is None or not _holds_a_store(directory):
+            raise
+    if runs:
+        return
+    assert directory is not None
+    disk = RealDisk(directory)
+    lock = disk.lock(LOCK_FILE)
+    nats = EmbeddedNats(disk.path(STORE))
+    try:
+        await nats.start()
+        async with connected(msgspec.structs.replace(state, nats=nats.url)) as bus:
+            yield bus, False
+    finally:
+        await nats.stop()
+        lock.release()
+
+
+def _holds_a_store(directory: Path) -> bool:
+    return (directory / STORE / "store").exists()
