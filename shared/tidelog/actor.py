@@ -217,6 +217,7 @@ class Cell(Generic[M]):
             self.busy_since = loop.time()
             if batch:
                 await actor.on_batch(batch)
+            del batch  # a message may be large, and the next may be long in coming
             if next_tick is not None and loop.time() >= next_tick:
                 await actor.on_tick()
                 next_tick = loop.time() + actor.tick_s

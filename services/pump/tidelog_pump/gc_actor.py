@@ -120,7 +120,7 @@ class Gc(Actor[GcMessage]):
         self._error = ""
 
     async def on_start(self) -> None:
-        metrics.GC_TS.set(self._purge.ts)
+        metrics.GC_TS.set(physical_ms(self._purge.ts))
         self.spawn(self._each_interval(), "interval")
 
     async def _each_interval(self) -> None:
@@ -242,7 +242,7 @@ class Gc(Actor[GcMessage]):
         kept_lost = [*self._purge.record.lost, *lost][-MAX_LOST:]
         ended = await self._ended(first, decision.purge_ts)
         await self._purge.move(PurgeRecord(decision.purge_ts, first, ended, kept_lost))
-        metrics.GC_TS.set(decision.purge_ts)
+        metrics.GC_TS.set(physical_ms(decision.purge_ts))
         await self._segments.remove(range(first))
         size = sum(segment.bytes for segment in decision.going)
         metrics.DELETED_SEGMENTS.inc(len(decision.going))
@@ -290,7 +290,7 @@ class Gc(Actor[GcMessage]):
             await self._clock.sleep(BEHIND_S if self._store.behind() else 0)
         metrics.DELETED_KEYS.inc(sweep.deleted)
         if not self._stopping:
-            metrics.DONE_GC_TS.set(record.ts)
+            metrics.DONE_GC_TS.set(physical_ms(record.ts))
 
     def _warn(self, known: dict[str, int], below: int, cap_ts: int) -> None:
         """Readers who have yet to read what is about to be too old; logged when they become it."""

@@ -1,4 +1,4 @@
-"""What the Pump adds to its admin HTTP server: /drainers, /debug/binlog/{ts} (original.md A.3).
+"""What the Pump adds to its admin HTTP server (original.md A.3).
 
 Each request is one message: a tree that is being restarted answers 503 by itself.
 """
@@ -16,6 +16,7 @@ from tidelog.messages import Empty, Nodes
 from tidelog.ports import Bus, IndexStore
 from tidelog.routes import Handler
 from tidelog.timestamps import TS_MAX
+from tidelog_pump.gc_actor import Collect, Collected, GcMessage
 from tidelog_pump.lookup import Shown, binlogs_at
 from tidelog_pump.puller import PullerMessage, ReadFeeds
 from tidelog_pump.segments import Segments
@@ -114,6 +115,16 @@ def binlog(edge: Ref[HttpMessage]) -> Handler:
         ts = parse_ts(given["ts"])
         binlogs: Binlogs = await edge.ask(lambda reply: ShowBinlogs(ts, reply))
         return binlogs
+
+    return handle
+
+
+def collect(gc: Ref[GcMessage]) -> Handler:
+    """What is done is done when the answer comes; the index is swept behind it."""
+
+    async def handle(_given: dict[str, str]) -> Any:
+        collected: Collected = await gc.ask(Collect)
+        return collected
 
     return handle
 

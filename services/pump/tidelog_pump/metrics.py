@@ -47,7 +47,8 @@ WRITE_TIME = Histogram(
 BATCH_SECONDS = WRITE_TIME.labels("batch")
 ROTATE_SECONDS = WRITE_TIME.labels("rotate")
 TO_DISK_SECONDS = WRITE_TIME.labels("to_disk")
-MAX_COMMIT_TS = Gauge("binlog_pump_storage_max_commit_ts", "resolved_ts of this Pump")
+# Of timestamps, as the original's: the physical part, milliseconds since 1970.
+MAX_COMMIT_TS = Gauge("binlog_pump_storage_max_commit_ts", "resolved_ts of this Pump, in ms")
 STORAGE_SIZE = Gauge(
     "binlog_pump_storage_storage_size_bytes", "capacity and available bytes of the disk", ["type"]
 )
@@ -70,8 +71,8 @@ CATCH_UP_SECONDS = Histogram(
     "seconds of one catch-up beside the writer",
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
 )
-GC_TS = Gauge("binlog_pump_storage_gc_ts", "the purge point: pulls from below it are refused")
-DONE_GC_TS = Gauge("binlog_pump_storage_done_gc_ts", "up to where the index was swept, too")
+GC_TS = Gauge("binlog_pump_storage_gc_ts", "the purge point in ms: pulls from below it are refused")
+DONE_GC_TS = Gauge("binlog_pump_storage_done_gc_ts", "up to where the index was swept, too, in ms")
 GC_SECONDS = Histogram("tidelog_pump_gc_seconds", "one run, without the sweep", buckets=SECONDS)
 DELETED_SEGMENTS = Counter("tidelog_pump_deleted_segments", "segments purged")
 DELETED_BYTES = Counter("tidelog_pump_deleted_bytes", "their bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
-from tidelog_pump.http_edge import binlog, drainers
+from tidelog_pump.http_edge import binlog, collect, drainers
 from tidelog_pump.parts import Parts
 
 
@@ -44,6 +44,7 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     http = tree.actor("http", lambda: parts.http_edge(puller))
     tree.route("GET", "/drainers", drainers(http))
     tree.route("GET", "/debug/binlog/{ts}", binlog(http))
+    tree.route("POST", "/debug/gc/trigger", collect(gc))
     # Joins the cluster once all of it serves; says good-bye first.
     tree.actor(
         "membership", lambda: parts.membership(sorter, resolver, verifier, writer, puller, gc)

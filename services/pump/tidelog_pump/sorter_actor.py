@@ -16,6 +16,7 @@ import structlog
 from tidelog.actor import Actor, Reply
 from tidelog.errors import TidelogError
 from tidelog.ports import Clock, Oracle, Rng
+from tidelog.timestamps import physical_ms
 from tidelog_pump.high_ts import HighTs
 from tidelog_pump.metrics import MAX_COMMIT_TS, NOTED
 from tidelog_pump.sorter import OpenPrewrite, Sorter
@@ -177,7 +178,7 @@ class SorterActor(Actor[SorterMessage]):
         for message in batch:
             self._handle(message, now_ms, now_s)
         if self._sorter.advance():
-            MAX_COMMIT_TS.set(self._sorter.resolved)
+            MAX_COMMIT_TS.set(physical_ms(self._sorter.resolved))
         self._wake()
         self._hand_over_late()
         self._ask_oracle()

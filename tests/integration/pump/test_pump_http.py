@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tidelog.http_admin import HttpAdmin
 from tidelog.messages import Consumer, Nodes, NodeStatus
 from tidelog.ports import Request
 from tidelog.real.clock import RealClock
+from tidelog.supervisor import Supervisor
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import PrewriteValue, TableMutation
 from tidelog_pump.config import PumpConfig, StorageConfig
@@ -29,6 +32,16 @@ CONFIG = PumpConfig(
 )
 
 
+@asynccontextmanager
+async def admin_of(tree: Supervisor) -> AsyncIterator[str]:
+    """The address of its admin server."""
+    admin = HttpAdmin(lambda: {"ready": True}, lambda: tree.routes)
+    try:
+        yield await admin.start("127.0.0.1:0")
+    finally:
+        await admin.stop()
+
+
 def test_drainers_and_binlogs_over_http(tmp_path: Path) -> None:
     async def main(url: str) -> None:
         base = compose(RealClock().wall_ms())
@@ -38,9 +51,8 @@ def test_drainers_and_binlogs_over_http(tmp_path: Path) -> None:
             registry_and_client(url, NODE) as (_, client),
             running(CONFIG, tmp_path / "data", url) as tree,
             aiohttp.ClientSession() as session,
+            admin_of(tree) as address,
         ):
-            admin = HttpAdmin(lambda: {"ready": True}, lambda: tree.routes)
-            address = await admin.start("127.0.0.1:0")
 
             async def get(path: str) -> tuple[int, dict[str, Any]]:
                 async with session.get(f"http://{address}{path}") as answer:
@@ -73,6 +85,11 @@ def test_drainers_and_binlogs_over_http(tmp_path: Path) -> None:
                 status, body = await get(f"/debug/binlog/{nonsense}")
                 assert (status, body["code"]) == (400, "BadInput"), nonsense
 
+            async with session.post(f"http://{address}/debug/gc/trigger") as answer:
+                collected = await answer.json()
+                assert (answer.status, collected["segments"], collected["lost"]) == (200, 0, [])
+            assert (await get("/debug/gc/trigger"))[0] == 405
+
             await client.pull(base - 1, feed="main")
             status, body = await get("/drainers")
             assert (status, body["feeds"], body["drainers"]) == (200, {"main": base - 1}, None)
@@ -91,7 +108,6 @@ def test_drainers_and_binlogs_over_http(tmp_path: Path) -> None:
                 ("applier-1", base - 9)
             ]
             assert (body["safe_point"], body["error"]) == (base - 9, "")
-            await admin.stop()
 
     with nats_server(tmp_path) as server:
         asyncio.run(main(server.url))

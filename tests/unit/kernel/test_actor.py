@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -227,3 +228,32 @@ def test_stuck_is_measured_from_the_last_progress() -> None:
         assert running.cell.stuck(world.loop.time())
 
     run(main)
+
+
+class Large:
+    """Stands for bytes, which can't be referred to weakly."""
+
+
+class Taker(Actor[Large]):
+    """Handles and forgets."""
+
+    async def on_batch(self, batch: list[Large]) -> None:
+        assert batch
+
+
+def test_an_idle_actor_does_not_keep_its_last_message() -> None:
+    async def main(_: World) -> None:
+        ref: Ref[Large] = Ref("taker")
+        cell = Cell(ref, Taker())
+        living = asyncio.ensure_future(cell.run())
+        await cell.started.wait()
+        message = Large()
+        seen = weakref.ref(message)
+        await ref.tell(message)
+        del message
+        await asyncio.sleep(1)
+        assert seen() is None
+        cell.stop()
+        await living
+
+    run(main, 1)
