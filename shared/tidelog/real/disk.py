@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -33,6 +34,14 @@ def fail(what: str, error: OSError) -> NoReturn:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         raise DiskFull(f"{what}: {error.strerror}") from error
     raise IoFailed(f"{what}: {error.strerror or error}") from error
+
+
+def allow_open_files() -> None:
+    """As many as the system lets this process have: a Pump keeps every segment open, and the usual
+    1024 are reached with half a terabyte of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class RealFile:
@@ -160,6 +169,7 @@ class RealDisk:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
+        allow_open_files()
         self._try(str(self.root), self._make_root)
 
     def _make_root(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -383,3 +384,22 @@ def test_a_length_beyond_the_file_is_not_read() -> None:
     drive(log.append([lying], 1))
     with pytest.raises(Corrupt, match="offset 0"):
         log.payload(START)
+
+
+def test_more_segments_than_the_usual_limit_of_open_files(tmp_path: Path) -> None:
+    (tmp_path / "value").mkdir()
+    for fid in range(300):
+        (tmp_path / name(fid)).write_bytes(framed(PAYLOADS[0]) + footed(fid))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))
+
+    async def main() -> None:
+        log = Segments(RealDisk(tmp_path), segment_bytes=1 << 20, sync=True)
+        await log.open()
+        assert len(log.fids) == 301
+        await log.finish()
+
+    try:
+        asyncio.run(main())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
