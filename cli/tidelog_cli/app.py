@@ -98,9 +98,15 @@ def up_command(
     ] = "embedded",
     oracle: Annotated[str, typer.Option(help="embedded or follow")] = "embedded",
     initial_commit_ts: Annotated[
-        int, typer.Option(help="0 = all that the Pumps hold, -1 = now")
+        int, typer.Option(min=-1, help="0 = all that the Pumps hold, -1 = now")
     ] = 0,
-    cluster_id: Annotated[int, typer.Option(help="The upstream's cluster id; 0 = any.")] = 0,
+    start_ts: Annotated[
+        int, typer.Option(min=0, help="Where a feed goes on whose position nothing tells.")
+    ] = 0,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="It may go on where it was last pulled.")
+    ] = False,
+    cluster_id: Annotated[int, typer.Option(min=0, help="The upstream's cluster id; 0 = any.")] = 0,
     feed: Annotated[str, typer.Option(help="Name of the feed.")] = "main",
     as_json: Json = False,
 ) -> None:
@@ -108,7 +114,16 @@ def up_command(
 
     async def work() -> int:
         options = up.options(
-            directory, downstream, pumps, ddl_history, oracle, initial_commit_ts, cluster_id, feed
+            directory,
+            downstream,
+            pumps=pumps,
+            ddl_history=ddl_history,
+            oracle=oracle,
+            initial_commit_ts=initial_commit_ts,
+            start_ts=start_ts,
+            accept_loss=accept_loss,
+            cluster_id=cluster_id,
+            feed=feed,
         )
         stop = asyncio.Event()
         until_signal(stop)

@@ -84,7 +84,6 @@ class Play:
         self._options = up.options(
             directory / "topology",
             f"sqlite:///{self._database}",
-            *(2, "embedded", "embedded", 0, 0, "main"),
         )
         self._seconds = seconds
         self._rate = rate

@@ -14,6 +14,8 @@ NAME = "tidelog.json"
 class PumpAt(msgspec.Struct, frozen=True):
     node: str
     grpc: str
+    socket: str = ""
+    """A unix socket of the same service; empty = none."""
 
 
 class TopologyState(msgspec.Struct, frozen=True):

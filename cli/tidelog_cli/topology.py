@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,8 @@ STABLE_S = 10.0
 STOP_S = 40.0
 HTTP_FILE = "http"
 LOCK_FILE = ".lock"
+SOCKET = "pump.sock"
+SOCKET_BYTES = 107
 PORT_S = 3.0
 """A port of ours may still be held by children of an `up` that was killed a moment ago."""
 READY_POLL_S = 0.05
@@ -52,6 +55,8 @@ class Options(msgspec.Struct, frozen=True):
     ddl_history: str = "embedded"
     oracle: str = "embedded"
     initial_commit_ts: int = 0
+    start_ts: int = 0
+    accept_loss: bool = False
     cluster_id: int = 0
     cluster: str = "default"
     feed: str = "main"
@@ -84,7 +89,14 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
     return [
         service("registry", REGISTRY, oracle=options.oracle),
         *(
-            service(p.node, "tidelog_pump", oracle=options.oracle, grpc_addr=p.grpc, **KEPT_FREE)
+            service(
+                p.node,
+                "tidelog_pump",
+                oracle=options.oracle,
+                grpc_addr=p.grpc,
+                socket=p.socket,
+                **KEPT_FREE,
+            )
             for p in pumps
         ),
         service(
@@ -92,11 +104,20 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
             "tidelog_drainer",
             oracle=options.oracle,
             initial_commit_ts=options.initial_commit_ts,
+            start_ts=options.start_ts,
+            accept_loss=options.accept_loss,
             ddl_history=options.ddl_history,
             **feed,
         ),
         service("applier", "tidelog_applier", downstream=options.downstream, **feed),
     ]
+
+
+def socket_path(home: Path) -> str:
+    """Of the Pump's unix socket, for a TiDB on this machine; empty if the system can't have one
+    there."""
+    path = str(home / SOCKET)
+    return path if len(os.fsencode(path)) <= SOCKET_BYTES else ""
 
 
 def to_toml(config: dict[str, Any]) -> str:
@@ -230,7 +251,14 @@ class Topology:
     def _pumps(self) -> list[PumpAt]:
         known = {p.node: p for p in self._known.pumps} if self._known else {}
         names = [f"pump-{n + 1}" for n in range(self.options.pumps)]
-        return [known.get(n) or PumpAt(n, f"127.0.0.1:{free_port()}") for n in names]
+        return [
+            PumpAt(
+                name,
+                known[name].grpc if name in known else f"127.0.0.1:{free_port()}",
+                socket_path(self.options.directory / name),
+            )
+            for name in names
+        ]
 
     def state(self) -> TopologyState:
         pids = {c.service.name: c.process.pid for c in self.children if c.process is not None}

@@ -17,39 +17,22 @@ from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options, Topology
 
 
-def options(
-    directory: Path,
-    downstream: str,
-    pumps: int,
-    ddl_history: str,
-    oracle: str,
-    initial_commit_ts: int,
-    cluster_id: int,
-    feed: str,
-) -> Options:
+def options(directory: Path, downstream: str, **more: Any) -> Options:
     """Checked options. Raises ConfigError for forms that no child would understand."""
+    chosen = Options(directory=directory.absolute(), downstream=downstream, **more)
     if not downstream.startswith(("sqlite:", "mysql:")):
         raise ConfigError(
             "the downstream's form is not known",
             hint="sqlite:////absolute/path or mysql://USER:PASSWORD@HOST:PORT/",
         )
-    if oracle not in ("embedded", "follow"):
-        raise ConfigError(f"--oracle {oracle} is not known", hint="embedded or follow")
-    if ddl_history != "embedded" and not ddl_history.startswith(("file:", "http:", "https:")):
+    if chosen.oracle not in ("embedded", "follow"):
+        raise ConfigError(f"--oracle {chosen.oracle} is not known", hint="embedded or follow")
+    history = chosen.ddl_history
+    if history != "embedded" and not history.startswith(("file:", "http:", "https:")):
         raise ConfigError(
-            f"--ddl-history {ddl_history} is not known",
-            hint="embedded, file:PATH or http://HOST:PORT",
+            f"--ddl-history {history} is not known", hint="embedded, file:PATH or http://HOST:PORT"
         )
-    return Options(
-        directory=directory.absolute(),
-        downstream=downstream,
-        pumps=pumps,
-        ddl_history=ddl_history,
-        oracle=oracle,
-        initial_commit_ts=initial_commit_ts,
-        cluster_id=cluster_id,
-        feed=feed,
-    )
+    return chosen
 
 
 async def run(
@@ -89,7 +72,7 @@ def greet(console: Console, directory: Path, state: TopologyState) -> None:
     where = shlex.quote(str(directory))
     console.print(f"[green]ready[/green]  NATS {state.nats}", highlight=False)
     for pump in state.pumps:
-        line(f"  {pump.node}: gRPC {pump.grpc}")
+        line(f"  {pump.node}: gRPC {pump.grpc}" + (f", socket {pump.socket}" * bool(pump.socket)))
     line("look around, from another terminal:")
     line(f"  {program()} status --dir {where} --watch")
     line(f"  {program()} tail --dir {where}")

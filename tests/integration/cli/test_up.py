@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.acceptance.status_api import status_api
@@ -17,6 +18,7 @@ from tests.acceptance.writing import CLUSTER_ID, pump_of, row
 from tests.fixtures.capture import DATA, ddl_history_json
 from tests.topology import TIDELOG, Running, tidelog, until, up
 from tidelog.errors import EXIT_UNAVAILABLE, EXIT_USAGE
+from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +125,16 @@ def test_tail_for_machines_ends_when_idle(running: Running) -> None:
     after = running.command("tail", "--json", "--until-idle", "--after", str(commit_ts))
     assert after.returncode == 0
     assert str(commit_ts) not in after.stdout
+
+
+def test_each_pump_has_a_unix_socket_for_a_tidb_on_this_machine(running: Running) -> None:
+    state = json.loads((running.directory / "tidelog.json").read_text())
+    sockets = [pump["socket"] for pump in state["pumps"]]
+    assert sockets == [str(running.directory / p["node"] / "pump.sock") for p in state["pumps"]]
+    with grpc.insecure_channel(f"unix:{sockets[0]}") as channel:
+        write = channel.unary_unary("/binlog.Pump/WriteBinlog", None, None)
+        probe = WriteBinlogReq(clusterID=CLUSTER_ID).SerializeToString()
+        assert not WriteBinlogResp.FromString(write(probe, timeout=10)).errmsg
 
 
 def test_a_capture_is_replayed_and_counted(running: Running, tmp_path: Path) -> None:
