@@ -189,6 +189,7 @@ class Pairing:
             # An open Prewrite's is above it: this one is over, and no reader may ask for it.
             self.purged += 1
             self._odd.append(Odd(PURGED, start_ts, commit_ts, place))
+            self._set(start_ts, State.COMMITTED, commit_ts, NOWHERE)
         elif known is None:
             self.unpaired += 1
             self._odd.append(Odd(UNPAIRED, start_ts, commit_ts, place))

@@ -194,6 +194,7 @@ class Parts:
             ports.disk,
             self._store,
             self._identity,
+            self._purge,
             sorter,
             indexer,
             cluster=self._config.cluster,

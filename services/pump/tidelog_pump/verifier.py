@@ -26,8 +26,9 @@ from tidelog_pump import index
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import Pointer, State
 from tidelog_pump.indexer import IndexerMessage, Note, look_up
-from tidelog_pump.late import PENDING, SETTLED, UNREACHABLE, UNVERIFIED, judge
+from tidelog_pump.late import PENDING, PURGED, SETTLED, UNREACHABLE, UNVERIFIED, judge
 from tidelog_pump.metrics import LATE_VERDICTS
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.sorter_actor import AwaitLate, Late, SorterMessage
 
 log = structlog.get_logger()
@@ -97,6 +98,7 @@ class Verifier(Actor[VerifierMessage]):
         disk: Disk,
         store: IndexStore,
         identity: Identity,
+        purge: PurgePoint,
         sorter: Ref[SorterMessage],
         indexer: Ref[IndexerMessage],
         *,
@@ -107,6 +109,7 @@ class Verifier(Actor[VerifierMessage]):
         self._disk = disk
         self._store = store
         self._identity = identity
+        self._purge = purge
         self._sorter = sorter
         self._indexer = indexer
         self._cluster = cluster
@@ -195,14 +198,16 @@ class Verifier(Actor[VerifierMessage]):
             question.pause_s = min(question.pause_s * 2, PAUSE_S[1])
 
     async def _ask_all(self, start_ts: int, commit_ts: int) -> dict[str, str] | None:
-        """Each other Pump's answer; None while it is not known which there are."""
+        """Each other Pump's answer; None while it is not known which there are. Below our own purge
+        point we can't say no: it may have been here."""
         nodes = await self._known_nodes()
         if not nodes.settled:
             return None
         others = [n.nodeId for n in nodes.nodes if n.kind == PUMP]
         others = [node for node in others if node != self._identity.node]
         said = await asyncio.gather(*(self._ask(node, start_ts, commit_ts) for node in others))
-        return dict(zip(others, said, strict=True))
+        own = {self._identity.node: PURGED} if commit_ts <= self._purge.ts else {}
+        return own | dict(zip(others, said, strict=True))
 
     async def _known_nodes(self) -> Nodes:
         """Of at most a second ago."""
