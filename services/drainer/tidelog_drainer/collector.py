@@ -12,6 +12,8 @@ from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import (
     ActorStopped,
+    BadInput,
+    Stopped,
     StreamMissing,
     TidelogError,
     Unavailable,
@@ -65,6 +67,8 @@ class Collector(Actor[CollectorMail]):
         self._remembered: list[str] = []
         self._remembering = asyncio.Lock()
         self._halted: list[Reply[None]] = []
+        self._feed_stopped = ""
+        """The publisher's typed stop, where it came before a merge: then none begins."""
         self._stopped = ""
         self._error = ""
         self._consulted = -IDLE_S
@@ -105,7 +109,15 @@ class Collector(Actor[CollectorMail]):
             # Unanswered: this cursor reads no further, and the merge stands at its source.
             self._halted.append(message.reply)
             self._stopped = str(error)
-            log.error("the merge stands still", error=str(error), kind=type(error).__name__)
+            log.error(
+                "the merge stands still",
+                error=error.message,
+                hint=error.hint,
+                kind=type(error).__name__,
+                pump=message.node,
+                commit_ts=error.commit_ts,
+                emitted_ts=merger.emitted,
+            )
             return
         if merger.sources[message.node].bytes < self._config.source_buffer_bytes:
             message.reply.set(None)
@@ -113,32 +125,41 @@ class Collector(Actor[CollectorMail]):
             self._waiting.setdefault(message.node, []).append(message.reply)
 
     async def _admit(self) -> None:
-        """Answer the registry once the Pump is a source; before the start position is known
-        there is no merge that could pass it."""
-        if self._merger is None or not self._joining:
+        """Answer the registry once the Pump is a source. A feed that stopped before its merge
+        began passes nobody in this life: the Pump is kept for the merge of the next (ADR 6).
+        Before the position is known, the registry waits: what "now" is must not change under a
+        Pump that writes already."""
+        if not self._joining or (self._merger is None and not self._feed_stopped):
             return
         joining, self._joining = self._joining, []
-        for message in joining:
-            self._add(message.node)
-        await self._remember()
+        if self._merger is not None:
+            for message in joining:
+                self._add(message.node)
+        await self._remember(*(message.node for message in joining))
         for message in joining:
             message.reply.set(None)
 
-    async def _remember(self) -> None:
+    async def _remember(self, *joining: str) -> None:
         """Keep the sources on disk: a Pump that we knew is waited for, also when the bucket and
-        our memory of it were lost together. Only a tombstone takes it out (I4)."""
+        our memory of it were lost together. Only a tombstone takes it out (I4), and only a merge
+        meets tombstones: without one, names are only added."""
         async with self._remembering:
             names = list(self._cursors)
+            if self._merger is None:
+                names = list(dict.fromkeys([*self._stored(), *joining]))
             if names != self._remembered:
                 await self._ports.disk.write_file(SOURCES_FILE, msgspec.json.encode(names))
                 self._remembered = names
 
+    def _stored(self) -> list[str]:
+        if not self._ports.disk.exists(SOURCES_FILE):
+            return []
+        return msgspec.json.decode(self._ports.disk.read_file(SOURCES_FILE), type=list[str])
+
     def _recall(self) -> None:
-        if self._ports.disk.exists(SOURCES_FILE):
-            stored = self._ports.disk.read_file(SOURCES_FILE)
-            for node in msgspec.json.decode(stored, type=list[str]):
-                self._add(node)
-            self._remembered = list(self._cursors)
+        self._remembered = self._stored()
+        for node in self._remembered:
+            self._add(node)
 
     def _add(self, node: str) -> None:
         assert self._merger is not None
@@ -188,7 +209,12 @@ class Collector(Actor[CollectorMail]):
     # Emission
 
     async def _emit_for_ever(self) -> None:
-        start = await self._publisher.ask(AskStart)
+        try:
+            start = await self._publisher.ask(AskStart)
+        except (Stopped, BadInput) as error:
+            self._feed_stopped = str(error)
+            await self._admit()
+            return
         self._merger = Merger(start)
         self._recall()
         await self._admit()
@@ -317,7 +343,8 @@ class Collector(Actor[CollectorMail]):
     def status(self) -> dict[str, object]:
         merger = self._merger
         if merger is None:
-            return {"state": "waiting for the publisher's position"}
+            state = "no merge: the feed stopped" if self._feed_stopped else ""
+            return {"state": state or "waiting for the publisher's position"}
         horizon = merger.horizon()
         sources = {
             node: {
@@ -335,6 +362,7 @@ class Collector(Actor[CollectorMail]):
             "duplicates": merger.duplicates,
             "trusted": self._view.trusted,
             "error": self._stopped,
+            "not_ready": self._stopped,
             "waiting": self._error,
             "sources": sources,
         }

@@ -23,6 +23,10 @@ class Disorder(Stopped):
 
     default_hint = "its index is wrong: stop that Pump, remove its index directory, start it again"
 
+    def __init__(self, node: str, commit_ts: int, last: int) -> None:
+        super().__init__(f"{node} delivered commit_ts {commit_ts} after {last}")
+        self.commit_ts = commit_ts
+
 
 class Source:
     """One Pump, as the merge sees it."""
@@ -75,7 +79,7 @@ class Merger:
         source = self._sources[node]
         for commit_ts, _, _ in txns:
             if commit_ts <= source.last:
-                raise Disorder(f"{node} delivered commit_ts {commit_ts} after {source.last}")
+                raise Disorder(node, commit_ts, source.last)
             source.last = commit_ts
         source.txns.extend(txns)
         source.bytes += size

@@ -58,6 +58,8 @@ class Publisher(Actor[PublisherMail]):
         self._queued_bytes = 0
         self._at = 0
         self._carry: RowTxn | DdlTxn | None = None
+        self._met: Undecodable | None = None
+        """What stops the feed, while the batches in front of it are being sent."""
         self._credits: deque[Reply[None]] = deque()
         self._askers: list[AskStart] = []
         self._accepted = 0
@@ -69,6 +71,8 @@ class Publisher(Actor[PublisherMail]):
         self._moved_at = 0.0
         self._in_flight = False
         self._wake = asyncio.Event()
+        self._begun = False
+        self._stopped: TidelogError | None = None
         self._error = ""
         self._counted: dict[str, int] = {}
         self._totals = {"txns": 0, "rows": 0, "batches": 0, "watermarks": 0}
@@ -76,6 +80,8 @@ class Publisher(Actor[PublisherMail]):
     # Mail
 
     async def on_start(self) -> None:
+        """A wrong `ddl-history` ends the start; an unreachable one is waited for later."""
+        await self._store.check()
         self._epoch = await rise(self._config, self._ports)
         self._store.recall()
         self.spawn(self._run(), "publish")
@@ -99,11 +105,16 @@ class Publisher(Actor[PublisherMail]):
         return message.size + 64 if isinstance(message, Merged) else 64
 
     def _answer(self) -> None:
-        """A collector begins behind everything that an earlier one handed over."""
-        if self._start is not None and not self._error:
-            for asker in self._askers:
+        """A collector begins behind everything that an earlier one handed over; after a typed
+        stop none begins any more, and each is told so."""
+        askers: list[AskStart] = []
+        if self._stopped is not None or self._start is not None:
+            askers, self._askers = self._askers, []
+        for asker in askers:
+            if self._stopped is not None:
+                asker.reply.fail(self._stopped)
+            else:
                 asker.reply.set(self._accepted)
-            self._askers.clear()
         while self._credits and self._queued_bytes < QUEUE_BYTES and not self._error:
             self._credits.popleft().set(None)
 
@@ -120,8 +131,12 @@ class Publisher(Actor[PublisherMail]):
                 self.spawn(self._send(batch), "append")
         except (Stopped, BadInput) as error:
             self._stop(error)
+            return
+        if self._met is not None and not self._error:
+            self._stop(self._met)
 
     async def _begin(self) -> None:
+        """The position first: the merge, and the Pumps that join it, wait for nothing else."""
         while self._start is None:
             try:
                 start = await find_start(self._config, self._ports, self._epoch)
@@ -130,37 +145,41 @@ class Publisher(Actor[PublisherMail]):
                 self._store.waiting = f"position: {error}"
                 await self._store.pause(8)
                 continue
-            await self._store.fetch_until_answered("the DDL history at start")
-            self._decoder.base_version = max(
-                start.schema_version, self._store.version_at(start.commit_ts)
-            )
-            self._decoder.allowed_version = self._store.newest_version
-            self._decoder.early = set(start.early)
-            self._epoch = start.epoch
-            self._tail = StreamTail(self._ports, self._feed, start)
-            self._batcher = Batcher(
-                self._feed,
-                start.epoch.text,
-                max_messages=self._config.batch_messages,
-                max_bytes=self._config.batch_bytes,
-            )
-            self._accepted = self._covered = self._published = self._marked = start.commit_ts
-            self._prev = start.prev_commit_ts
-            if start.fresh:
-                # A stream with a mark can't be taken for a feed that nobody ever published.
-                await self._send(self._batcher.watermark(start.commit_ts, self._prev))
+            await self._place(start)
             self._start = start
-        self._marked_at = self._ports.clock.monotonic()
+            self._answer()
+        await self._store.fetch_until_answered("the DDL history at start")
+        self._decoder.base_version = max(
+            start.schema_version, self._store.version_at(start.commit_ts)
+        )
+        self._decoder.allowed_version = self._store.newest_version
+        self._decoder.early = set(start.early)
+        self._marked_at = self._now()
+        self._begun = True
         log.info("feed goes on", feed=self._feed, after_ts=self._covered, epoch=start.epoch.text)
-        self._answer()
+
+    async def _place(self, start: Start) -> None:
+        self._epoch = start.epoch
+        self._tail = StreamTail(self._ports, self._feed, start)
+        self._batcher = Batcher(
+            self._feed,
+            start.epoch.text,
+            max_messages=self._config.batch_messages,
+            max_bytes=self._config.batch_bytes,
+        )
+        self._accepted = self._covered = self._published = self._marked = start.commit_ts
+        self._prev = start.prev_commit_ts
+        if start.fresh:
+            # A stream with a mark can't be taken for a feed that nobody ever published.
+            await self._send(self._batcher.watermark(start.commit_ts, self._prev))
 
     async def _gather(self) -> Batch | None:
         """The next batch, once nothing is in flight: full, or all there is, or a watermark. None
-        when the batch in flight met a typed stop."""
+        when the batch in flight met a typed stop, or when all in front of one is published."""
         full: Batch | None = None
         while True:
-            if full is None:
-                full = await self._fill()
+            if full is None and self._met is None:
+                full = await self._fill_or_meet()
             if self._error:
                 return None
             if not self._in_flight:
@@ -169,10 +188,13 @@ class Publisher(Actor[PublisherMail]):
                 if not self._batcher.empty:
                     return self._finish(self._covered)
                 self._advance(self._covered)
-                if self._watermark_due() <= self._ports.clock.monotonic():
+                moved = self._published > self._marked
+                if self._met is not None and not moved:
+                    return None
+                if self._met is not None or self._watermark_due() <= self._now():
                     return self._batcher.watermark(self._published, self._prev)
             self._wake.clear()
-            if not self._queue or full is not None:
+            if not self._queue or full is not None or self._met is not None:
                 await self._wait()
 
     async def _wait(self) -> None:
@@ -180,7 +202,7 @@ class Publisher(Actor[PublisherMail]):
         if self._in_flight:
             await self._wake.wait()
             return
-        left = self._watermark_due() - self._ports.clock.monotonic()
+        left = self._watermark_due() - self._now()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, left)):
                 await self._wake.wait()
@@ -199,9 +221,20 @@ class Publisher(Actor[PublisherMail]):
             self._published = covers
             metrics.PUBLISHED_TS.labels(self._feed).set(covers)
 
+    def _now(self) -> float:
+        return self._ports.clock.monotonic()
+
+    async def _fill_or_meet(self) -> Batch | None:
+        """`_fill`, up to a transaction that stops the feed. What stands in front of it was acked
+        and can be published: first that is sent, then the feed stops."""
+        try:
+            return await self._fill()
+        except Undecodable as error:
+            self._met = error
+            return None
+
     async def _fill(self) -> Batch | None:
         """Decode the queue into the open batch; returns it when it is full."""
-        now = self._ports.clock.monotonic
         decoded_since_yield = 0
         while self._queue:
             head = self._queue[0]
@@ -230,7 +263,7 @@ class Publisher(Actor[PublisherMail]):
             self._covered = head.upto
             self._queued_bytes -= head.size
             self._answer()
-            if self._batcher.empty and now() - self._marked_at >= WATERMARK_S:
+            if self._batcher.empty and self._now() - self._marked_at >= WATERMARK_S:
                 break  # a fully filtered feed moves by watermarks, however much there is to drop
         return None
 
@@ -242,8 +275,15 @@ class Publisher(Actor[PublisherMail]):
         return batch
 
     async def _decode(self, txn: Txn) -> RowTxn | DdlTxn | None:
+        """Raises Undecodable, whatever it is that stops the feed at this transaction."""
+        try:
+            return await self._decode_or_ask(txn)
+        except BadInput as error:
+            raise Undecodable(txn[0], error.message, hint=error.hint) from error
+
+    async def _decode_or_ask(self, txn: Txn) -> RowTxn | DdlTxn | None:
         """Decode, fetching more of the DDL history when the schema is unknown. Raises Undecodable
-        when the history answers and still doesn't know."""
+        or a BadInput: the history answers and still doesn't know, or can't be read."""
         tries = 0
         while True:
             try:
@@ -258,7 +298,7 @@ class Publisher(Actor[PublisherMail]):
                 missing = error
                 after = 0 if tries >= HISTORY_TRIES // 2 else None
             if tries >= HISTORY_TRIES:
-                raise Undecodable(txn[0], missing.message, hint=missing.hint) from missing
+                raise missing
             if tries:
                 await self._store.pause(tries)
             await self._store.fetch_until_answered(missing.message, after)
@@ -329,22 +369,29 @@ class Publisher(Actor[PublisherMail]):
                 self._counted[reason] = count
 
     def _stop(self, error: TidelogError) -> None:
-        self._error = str(error)
+        self._stopped, self._error = error, str(error)
+        position = {"commit_ts": error.commit_ts} if isinstance(error, Undecodable) else {}
         log.error(
             "the feed stops",
             feed=self._feed,
             error=error.message,
             hint=error.hint,
             kind=type(error).__name__,
-            commit_ts=self._published,
+            published_ts=self._published,
+            **position,
         )
+        self._answer()
 
     def status(self) -> dict[str, object]:
         waiting = self._store.waiting
         if self._start is not None:
             waiting = waiting or self._tail.waiting
+        not_ready = self._error
+        if not self._begun:
+            not_ready = not_ready or f"the feed has not begun: {waiting or 'its position is read'}"
         return {
             "feed": self._feed,
+            "not_ready": not_ready,
             "published_ts": self._published,
             "epoch": self._epoch.text,
             "sequence": self._tail.sequence if self._start is not None else 0,

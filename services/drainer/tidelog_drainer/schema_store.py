@@ -7,7 +7,7 @@ import structlog
 
 from tidelog import subjects
 from tidelog.changes import schema_key
-from tidelog.errors import StreamMissing, Unavailable
+from tidelog.errors import ConfigError, Corrupt, StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.history import TableAt
@@ -43,6 +43,7 @@ class SchemaStore:
         """The highest schema version of any job, rolled back ones included."""
         self._ports = ports
         self._history = ports.open_ddl_history(config.ddl_history)
+        self._is_file = config.ddl_history.startswith("file:")
         self._bucket = Bucket(ports.bus, subjects.schemas_bucket(config.feed))
         self._last_job = 0
         self._finished: dict[int, tuple[int, int]] = {}
@@ -55,6 +56,16 @@ class SchemaStore:
     @property
     def bucket_name(self) -> str:
         return self._bucket.name
+
+    async def check(self) -> None:
+        """A file is right or it isn't; who else keeps the history may not be there yet. Raises
+        ConfigError for a file that can't be read or holds something else."""
+        if not self._is_file:
+            return
+        try:
+            await self.fetch()
+        except Corrupt as error:
+            raise ConfigError(error.message, hint="`ddl-history`: a JSON array of jobs") from error
 
     async def fetch(self, after_job: int | None = None) -> int:
         """Read the jobs after the newest one known, or after `after_job`: jobs may finish out of
