@@ -20,11 +20,13 @@ from tests.unit.pump.driven import (
     framed,
     scanned,
 )
-from tests.unit.pump.rig import prewrite
+from tests.unit.pump.rig import NODE, commit, prewrite, start, ts_now
 from tidelog import record
 from tidelog.errors import Corrupt, DiskFull, InvariantBroken, IoFailed, Purged
 from tidelog.real.disk import RealDisk
+from tidelog.sim import World, run
 from tidelog.sim.disk import SimFile
+from tidelog.sim.life import Life
 from tidelog_pump import catalog, segments
 from tidelog_pump.index import Pointer
 from tidelog_pump.metrics import DAMAGED, SYNC_LOG
@@ -403,3 +405,35 @@ def test_more_segments_than_the_usual_limit_of_open_files(tmp_path: Path) -> Non
         asyncio.run(main())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_damaged_old_segment_stops_who_reads_it_and_nobody_else(*, lost: bool) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base, pump = ts_now(world), world.node(NODE)
+        for n in range(0, 100, 2):
+            await client.done(prewrite(base + n, bytes(4000)), commit(base + n, base + n + 1))
+        await pump.stop()
+        hurt = name(1)
+        if lost:
+            pump.disk.lose(hurt)
+        else:
+            files = pump.disk.image()
+            data = bytearray(files.files[files.names[hurt]].durable)
+            data[2000] ^= 4
+            (await pump.disk.mount(Life("vandal")).open(hurt)).overwrite(bytes(data))
+        pump.restart()
+        await client.until_online()
+        for _ in range(5):
+            frame = await client.pull(0)
+            while not frame.code:
+                frame = await client.pull(frame.resolved_ts)
+            assert (frame.code, hurt in frame.message) == ("Corrupt", True)
+        after = base + 70
+        assert [t.commit_ts for t in await client.pull_up_to(base + 99, after)][-1] == base + 99
+        await client.done(prewrite(base + 200), commit(base + 200, base + 201))
+        assert len(await client.pull_up_to(base + 201, base + 99)) == 1
+        assert not pump.failures
+
+    run(main, 11)
