@@ -84,6 +84,7 @@ class Applier(Actor[Read | Ended]):
         self._checkpoint: Checkpoint | None = None
         self._saved_at = 0.0
         self._is_open = False
+        self._was_open = False
         self._stopped = False
         self._notes: deque[str] = deque(maxlen=NOTES)
         self._rows = self._ddls = self._ddls_met_again = self._group_count = 0
@@ -156,12 +157,21 @@ class Applier(Actor[Read | Ended]):
             "doing": self._doing,
             "error": self._position.error,
             "stopped": self._stopped,
+            "not_ready": self._not_ready(),
             "rows": self._rows,
             "ddls": self._ddls,
             "ddls_met_again": self._ddls_met_again,
             "groups": self._group_count,
             "not_held": list(self._notes),
         }
+
+    def _not_ready(self) -> str:
+        """A downstream that was lost on the way is waited for; one that never answered may be
+        none."""
+        if self._stopped:
+            return self._position.error
+        error = self._position.error or "its answer is waited for"
+        return "" if self._was_open else f"the downstream was never opened: {error}"
 
     async def _read(self) -> None:
         """The reader: from the checkpoint on, as fast as the mailbox takes it. Without one from
@@ -208,7 +218,7 @@ class Applier(Actor[Read | Ended]):
         if self._checkpoint is None:
             self._position.applied = commit_ts
         self._checkpoint = checkpoint
-        self._is_open = True
+        self._is_open = self._was_open = True
         self._position.error = ""
         self._position.checkpoint = commit_ts
         log.info("downstream opened", downstream=self._shown, checkpoint=commit_ts)

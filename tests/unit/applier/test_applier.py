@@ -149,10 +149,18 @@ def test_an_unreachable_database_is_waited_for() -> None:
         node.start(build, CONFIG)
         await world.sleep(120)
         assert node.running
-        assert "refuses" in str(node.service.status()["applier"]["error"])
+        shown = node.service.status()["applier"]
+        assert "refuses" in str(shown["error"])
+        assert shown["not_ready"] == f"the downstream was never opened: {shown['error']}"
         database.faults.heal()
         await world.until(lambda: len(database.tables) == 2, 30, "the tables")
         assert node.starts == 1
+        assert node.service.status()["applier"]["not_ready"] == ""
+        # It was there, and comes back: what is down for a while takes nobody out of service.
+        database.faults.refused = 1.0
+        await publisher.rows(t=[create(1, 1)])
+        await world.until(lambda: bool(node.service.status()["applier"]["error"]), 30, "trouble")
+        assert node.service.status()["applier"]["not_ready"] == ""
 
     run(main, 2)
 
@@ -222,10 +230,12 @@ def test_a_stream_that_begins_later_is_a_gap_that_is_shown(start_ts: int) -> Non
         assert (node.starts, node.running, node.failures) == (1, True, [])
         assert (database.checkpoint, database.tables) == (None, {})
         said = f"changes after {start_ts} up to 100 are not in the stream"
-        assert said in node.service.status()["applier"]["error"]
+        shown = node.service.status()["applier"]
+        assert said in shown["error"]
+        assert shown["not_ready"] == shown["error"]
         told = {status.nodeId: status for status in (await told_by_registry(world)).nodes}
         assert said in told[NODE].detail["error"]
-        assert "rewind" in told[NODE].detail["error"]
+        assert "begin again from a copy" in told[NODE].detail["error"]
         assert told[NODE].isAlive
 
     run(main, 1)
