@@ -12,11 +12,9 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -24,6 +22,7 @@ from hypothesis.stateful import (
 )
 
 from tests.unit.pump.rig import commit, prewrite, rollback
+from tests.unit.pump.steps import CountedMachine, play
 from tidelog.errors import InvariantBroken, TidelogError
 from tidelog.messages import ONLINE
 from tidelog_pump import index, payload
@@ -34,6 +33,7 @@ from tidelog_pump.intake import Intake, Stored
 from tidelog_pump.pairing import Pairing
 from tidelog_pump.sorter import Sorter
 
+SORTER_STEPS = 6_000
 NOW_MS = 1_000
 ROOM = 1 << 40
 FEW = 6
@@ -101,7 +101,7 @@ def _place(entry: tuple[int, int, index.Place]) -> index.Place:
     return entry[2]
 
 
-class SorterMachine(RuleBasedStateMachine):
+class SorterMachine(CountedMachine):
     txns = Bundle("txns")
 
     @initialize(follow=st.booleans())
@@ -243,8 +243,8 @@ class SorterMachine(RuleBasedStateMachine):
         assert self.log.store == incremental
 
 
-TestSorterMachine = SorterMachine.TestCase
-TestSorterMachine.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+def test_any_order_of_the_rules() -> None:
+    play(SorterMachine, at_least=SORTER_STEPS)
 
 
 def step(machine: SorterMachine, rng: random.Random) -> None:
