@@ -17,7 +17,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -242,6 +242,8 @@ def _decode(kind: type, value: Any) -> Any:
 
 
 def _type_name(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
     if get_args(kind) and get_origin(kind) is None:
         return _type_name(get_args(kind)[0])
     return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)

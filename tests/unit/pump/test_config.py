@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tidelog.config import load
+from tidelog.config import HelpRequested, load
 from tidelog.errors import ConfigError
-from tidelog_pump.config import PumpConfig, parse_retention, parse_size
+from tidelog_pump.config import PumpConfig, StorageConfig, parse_retention, parse_size
 from tidelog_pump.parts import grpc_addresses
 
 
@@ -127,3 +129,18 @@ def test_values_out_of_range_are_named(tmp_path: Path) -> None:
             load(PumpConfig, "pump", [flag], {})
     with pytest.raises(ConfigError, match="no size"):
         load(PumpConfig, "pump", ["--storage-stop-write-at-available-space", "much"], {})
+
+
+def test_the_readme_has_every_key_and_no_other() -> None:
+    readme = (Path(__file__).parents[3] / "services/pump/README.md").read_text()
+    table = readme.partition("## Keys")[2].partition("## HTTP")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [key for row in rows for key in re.findall(r"`([a-z.-]+)`", row)]
+    own = [field.encode_name for field in msgspec.structs.fields(PumpConfig)]
+    storage = [f"storage.{f.encode_name}" for f in msgspec.structs.fields(StorageConfig)]
+    assert sorted(named) == sorted([*(key for key in own if key != "storage"), *storage])
+
+
+def test_help_names_the_choices() -> None:
+    with pytest.raises(HelpRequested, match=r"--oracle +embedded\|follow \['embedded'\]"):
+        load(PumpConfig, "pump", ["--help"], {})
