@@ -84,7 +84,8 @@ class Supervisor:
         }
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` (ends children in reverse, returns) or until an error escalates."""
+        """Run until `stop` (ends children in reverse, returns) or until an error escalates. A Fatal
+        one that a child meets while it ends is raised too, once all have ended."""
         stopping = asyncio.ensure_future(stop.wait())
         try:
             await self._start_from(0)
@@ -151,30 +152,36 @@ class Supervisor:
 
     async def _stop_from(self, position: int) -> None:
         """Graceful: each child in reverse handles what it has, within STOP_S."""
+        failed: Fatal | None = None
         for child in reversed(self._children[position:]):
             if child.task is None or child.cell is None:
                 continue
             child.cell.stop()
             await asyncio.wait([child.task], timeout=STOP_S)
-            await self._end(child)
+            error = await self._end(child)
+            if isinstance(error, Fatal):
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     async def _cancel_from(self, position: int) -> None:
         for child in reversed(self._children[position:]):
             await self._end(child)
 
-    async def _end(self, child: Child) -> None:
+    async def _end(self, child: Child) -> BaseException | None:
+        """What it ended with, if it was an error."""
         task, cell = child.task, child.cell
         child.task, child.cell = None, None
         if task is None or cell is None:
-            return
+            return None
         task.cancel()
         await asyncio.wait([task])
-        if not task.cancelled() and task.exception() is not None:
-            log.debug(
-                "actor ended with an error", actor=child.ref.name, error=str(task.exception())
-            )
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.debug("actor ended with an error", actor=child.ref.name, error=str(error))
         deadline = asyncio.get_running_loop().time() + THREAD_S
         while cell.threads:
             if asyncio.get_running_loop().time() > deadline:
                 raise Stuck(f"{child.ref.name} left a call running in a thread")
             await asyncio.sleep(0.01)
+        return error

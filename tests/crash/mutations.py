@@ -41,7 +41,37 @@ class Mutation(NamedTuple):
         return found[self.function]
 
 
+NTH = "nth"
+"""Instead of a scenario: caught where the n-th I/O call fails."""
 MUTATIONS = (
+    Mutation(
+        "what a failed fsync left in the cache only synced",
+        NTH,
+        Segments,
+        "_mend",
+        "await file.rewrite(known.offset)",
+        "await file.sync()",
+    ),
+    Mutation(
+        "acked after a failed fsync",
+        NTH,
+        Segments,
+        "append",
+        "offset = await self._files[fid].append(chunks, sync=self._sync)",
+        "offset = await self._files[fid].append(chunks, sync=False)\n"
+        "    try:\n"
+        "        await self._files[fid].sync()\n"
+        "    except Exception as error:\n"
+        "        log.warning('no sync', error=error)",
+    ),
+    Mutation(
+        "a half written batch appended to",
+        NTH,
+        Segments,
+        "_mend",
+        "await file.truncate(good)",
+        "pass",
+    ),
     Mutation(
         "acked without an fsync", "append", Segments, "append", "sync=self._sync", "sync=False"
     ),

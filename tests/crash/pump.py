@@ -54,6 +54,8 @@ class Machine:
         self.disk = SimDisk("pump-1", random.Random(seed), self.trace, faults)
         self.indexes: dict[str, SimIndexFile] = {}
         self.lives = 0
+        self.fail_index_at = 0
+        """Of the index's writes, the one that fails; 0: none."""
         self.on_index: Callable[[], None] = lambda: None
         """Called after each write to the index."""
 
@@ -75,6 +77,7 @@ class Machine:
     def _open_index(self, path: str, life: Life) -> IndexStore:
         file = self.indexes.setdefault(path, SimIndexFile())
         file.on_write = lambda: self.on_index()
+        file.fail_at = self.fail_index_at
         return SimIndex(file, life, self.trace)
 
     def _drop_index(self, path: str) -> None:
@@ -209,7 +212,7 @@ async def ends(pump: Pump) -> BaseException | None:
     """The error that ended it, None if it still runs."""
     if not pump.task.done():
         return None
-    return pump.task.exception()
+    return pump.task.exception() if not pump.task.cancelled() else None
 
 
 def play(main: Callable[[], Any], seed: int | str = 0) -> Any:

@@ -88,14 +88,14 @@ async def _seal(machine: Machine, recorder: Recorder) -> None:
     """Clean ends, of a segment that is small and of one that is large enough for a footer."""
     for life, most in enumerate((200, 30_000, 900)):
         pump = await running(machine, recorder)
-        await load(pump, recorder, _own(life, list(binlogs(4 + life, 10, most))), [1, 4, 2, 3])
+        await load(pump, recorder, own(life, list(binlogs(4 + life, 10, most))), [1, 4, 2, 3])
         await pump.stop()
         recorder.note()
     pump = await running(machine, recorder)
     await pump.kill()
 
 
-def _own(life: int, payloads: list[bytes]) -> list[bytes]:
+def own(life: int, payloads: list[bytes]) -> list[bytes]:
     """Of one life: no timestamp of another."""
     from tidelog_proto.binlog_pb2 import Binlog
 
@@ -112,7 +112,7 @@ async def _index(machine: Machine, recorder: Recorder) -> None:
     """Many small writes to the index over two lives, the second killed process's restart too."""
     for life in range(2):
         pump = await running(machine, recorder)
-        await load(pump, recorder, _own(life, list(binlogs(8 + life, 40, 40))), [1, 2] * 14)
+        await load(pump, recorder, own(life, list(binlogs(8 + life, 40, 40))), [1, 2] * 14)
         await pump.kill()
     pump = await running(machine, recorder)
     await look(pump, recorder.promise)
@@ -134,7 +134,7 @@ async def _unsynced(machine: Machine, recorder: Recorder) -> None:
     await load(pump, recorder, list(binlogs(12, 30, 500)), [1, 3, 2, 6, 1, 2, 8, 4, 3])
     await pump.kill()
     pump = await running(machine, recorder)
-    await load(pump, recorder, _own(1, list(binlogs(13, 12, 500))), [1, 3, 2, 6])
+    await load(pump, recorder, own(1, list(binlogs(13, 12, 500))), [1, 3, 2, 6])
     await pump.kill()
 
 
@@ -143,12 +143,12 @@ async def _gc(machine: Machine, recorder: Recorder) -> None:
     pump = await running(machine, recorder)
     payloads = list(binlogs(14, 40, 300))
     await load(pump, recorder, payloads, [3] * 14)
-    await load(pump, recorder, _closing(payloads), [4] * 9)
+    await load(pump, recorder, closing(payloads), [4] * 9)
     went = await pump.collect()
     assert went.segments, went
     recorder.note()
-    await load(pump, recorder, _own(1, payloads), [3] * 14)
-    await load(pump, recorder, _own(1, _closing(payloads))[:-2], [4] * 9)
+    await load(pump, recorder, own(1, payloads), [3] * 14)
+    await load(pump, recorder, own(1, closing(payloads))[:-2], [4] * 9)
     went = await pump.collect()
     assert went.segments, went
     recorder.note()
@@ -156,7 +156,7 @@ async def _gc(machine: Machine, recorder: Recorder) -> None:
     recorder.note()
 
 
-def _closing(payloads: list[bytes]) -> list[bytes]:
+def closing(payloads: list[bytes]) -> list[bytes]:
     """Commits of what is open after these."""
     ts = compose(FIRST_MS) + (1 << 20)
     return [commit(start, ts + at) for at, start in enumerate(meaning(payloads).bounds)]
@@ -174,6 +174,8 @@ def _small(segment_bytes: int, *, sync_log: bool = True) -> PumpConfig:
     )
 
 
+LIFE = _small(700)
+"""For lives in which calls fail (see nth.py)."""
 SCENARIOS = (
     Scenario("append", CONFIG, _append, 3),
     Scenario("rotate", _small(1500), _rotate, 3),

@@ -49,6 +49,8 @@ class SimDisk:
         self.full = False
         self.calls = 0
         self.crashes = 0
+        self.failed: list[str] = []
+        """The paths of the calls that failed on demand."""
         self._fail_at: dict[int, str] = {}
         self._rng = rng
         self._trace = trace
@@ -64,8 +66,9 @@ class SimDisk:
         return MountedDisk(self, life)
 
     def fail_nth(self, nth: int, what: str = "io") -> None:
-        """The nth changing call from now on fails: `io` (EIO), `full` (ENOSPC) or `short` (EIO
-        after half of it). A sync that fails may leave pages marked clean that never got out."""
+        """The nth changing call from now on fails: `io` (EIO), `full` (ENOSPC; a sync needs no
+        space), `short` (EIO after half of it), or `lost`: as `io`, and a sync leaves all pages
+        marked clean that never got out, which after `io` it may."""
         self._fail_at[self.calls + nth] = what
 
     def clear_faults(self) -> None:
@@ -161,14 +164,23 @@ class SimDisk:
             seconds += rng.random() * faults.stall_s
         await asyncio.sleep(seconds)
 
-    def _fault(self) -> str:
-        """What happens to this changing call: nothing, `io`, or `full`."""
+    def _fault(self, path: str, *, grows: bool) -> str:
+        """What happens to this changing call: nothing, or one of the kinds of `fail_nth`. One that
+        needs no space never finds the disk full."""
         self.calls += 1
         if self.full:
-            return "full"
+            return "full" if grows else ""
         if self.faults.fail_chance and self._rng.random() < self.faults.fail_chance:
             return "io"
-        return self._fail_at.pop(self.calls, "")
+        return self._fault_on_demand(path, grows=grows)
+
+    def _fault_on_demand(self, path: str, *, grows: bool) -> str:
+        fault = self._fail_at.pop(self.calls, "")
+        if fault == "full" and not grows:
+            return ""
+        if fault:
+            self.failed.append(path or ".")
+        return fault
 
 
 class MountedDisk:
@@ -292,19 +304,19 @@ class MountedDisk:
             raise IoFailed(f"{path}: no such directory")
 
     def _refuse(self, path: str, *, frees: bool = False) -> None:
-        self._fail(path, self._disk._fault(), frees=frees)
+        self._fail(path, self._disk._fault(path, grows=not frees))
 
     def _injected(self, path: str) -> None:
         """A later step of the same call: only what was injected on demand can fail it."""
         disk = self._disk
         disk.calls += 1
-        self._fail(path, disk._fail_at.pop(disk.calls, ""), frees=False)
+        self._fail(path, disk._fault_on_demand(path, grows=True))
 
     @staticmethod
-    def _fail(path: str, fault: str, *, frees: bool) -> None:
-        if fault in ("io", "short"):
+    def _fail(path: str, fault: str) -> None:
+        if fault in ("io", "short", "lost"):
             raise IoFailed(f"{path}: input/output error (injected)")
-        if fault == "full" and not frees:
+        if fault == "full":
             raise DiskFull(f"{path}: no space left (injected)")
 
     def _entries_durable(self, path: str) -> None:
@@ -340,7 +352,7 @@ class SimFile:
         self._usable()
         disk, inode = self._disk, self._inode
         data = b"".join(chunks)
-        fault = disk._fault()
+        fault = disk._fault(self._path, grows=True)
         if not fault and len(data) > disk.faults.capacity - disk.used():
             fault = "full"
         offset = len(inode.data)
@@ -365,9 +377,10 @@ class SimFile:
         self._usable()
         disk, inode = self._disk, self._inode
         written = inode.written
-        if disk._fault() in ("io", "short"):
+        fault = disk._fault(self._path, grows=False)
+        if fault:
             self._broken = True
-            if disk._rng.random() < 0.5:
+            if fault == "lost" or disk._rng.random() < 0.5:
                 inode.forgotten()
                 disk.on_change()
             raise IoFailed(f"{self._path}: fdatasync failed (injected)")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tidelog.actor import Actor, Ref, off_loop
-from tidelog.errors import Corrupt, TidelogError
+from tidelog.errors import Corrupt, IoFailed, TidelogError
 from tidelog.sim import World, run
 from tidelog.supervisor import Stuck, Supervisor
 
@@ -47,6 +47,8 @@ class Recorder(Actor[Do]):
 
     async def on_stop(self) -> None:
         self.log.append(f"-{self.name}")
+        if self.name == "unsynced":
+            raise IoFailed("the last fsync failed")
 
 
 class Tree:
@@ -166,6 +168,17 @@ def test_a_fatal_error_escalates_at_once() -> None:
         assert tree.log == ["+a", "+b"]
 
     run(main)
+
+
+def test_a_fatal_error_of_a_child_that_ends_is_no_clean_end() -> None:
+    async def main(world: World) -> list[str]:
+        tree = await Tree(world, "first", "unsynced", "last").ready()
+        tree.stop.set()
+        with pytest.raises(IoFailed):
+            await tree.task
+        return tree.log
+
+    assert run(main) == ["+first", "+unsynced", "+last", "-last", "-unsynced", "-first"]
 
 
 def test_an_actor_without_progress_is_restarted() -> None:
