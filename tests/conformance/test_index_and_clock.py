@@ -90,3 +90,14 @@ def test_time_goes_on(place: Place) -> None:
         assert wall > 1_500_000_000_000
 
     place.run(scenario)
+
+
+def test_a_fresh_index_is_not_behind(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        index = place.index()
+        assert not index.behind()
+        index.write([(bytes([n]), b"v") for n in range(100)])
+        assert not index.behind()
+        index.close()
+
+    place.run(scenario)

@@ -1,11 +1,13 @@
 """The indexer: what is synced becomes findable, then the sorter is told (section 6, Index).
 
 It owns the index and, at the start, reads the log from the index's head to its end before anything
-else runs. An index that claims more than the log holds is thrown away and built again.
+else runs. An index that is not of this log, or claims more than it holds, is thrown away and built
+again; so is one that failed while it was used, at the next start.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 import msgspec
@@ -19,7 +21,7 @@ from tidelog_pump.answers import answers_first
 from tidelog_pump.high_ts import HighTs
 from tidelog_pump.index import NOWHERE, Head, Place, Pointer, State, Transaction
 from tidelog_pump.intake import Stored
-from tidelog_pump.metrics import LOSS
+from tidelog_pump.metrics import INDEX_DROPPED, LOSS
 from tidelog_pump.pairing import Pairing
 from tidelog_pump.payload import Kind, classify
 from tidelog_pump.purge import PurgePoint
@@ -140,21 +142,33 @@ class Indexer(Actor[IndexerMessage]):
         """The state at the index's head; from the first record on if there is no usable index."""
         start = self._segments.start
         # The purge point was allocated once: whoever has nothing else begins with W there.
-        anew = head = Head(*start, self._purge.ts)
-        value = self._store.get(index.HEAD_KEY)
-        if value is not None:
-            head = index.unpack_head(value)
-            fits = start.fid <= head.fid and Pointer(*head[:2]) <= self._segments.end
-            if not fits or self._store.get(index.FORMAT_KEY) != index.FORMAT:
-                log.warning("the index does not fit the log, building it again", head=head)
+        head = anew = Head(*start, self._purge.ts)
+        if self._store.scan(b"", b"\xff", 1):
+            found = self._stored_head(start)
+            if found is None:
+                INDEX_DROPPED.inc()
+                log.warning("the index does not fit the log, building it again")
                 self._store.clear()
-                head = anew
+            head = found or anew
         self._store.write([(index.FORMAT_KEY, index.FORMAT), *self._ended_before()])
         opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
         high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
         newest = index.newest_transaction(self._store.scan)
         purged_ts = lambda: self._purge.ts  # noqa: E731
         return Pairing(self._store.get, head, opened, high, newest, purged_ts)
+
+    def _stored_head(self, start: Pointer) -> Head | None:
+        """Where the index ends in the log; None if it is not of this log, or not whole."""
+        value = self._store.get(index.HEAD_KEY)
+        if value is None or self._store.get(index.FORMAT_KEY) != index.FORMAT:
+            return None
+        try:
+            head = index.unpack_head(value)
+        except struct.error:
+            return None
+        at = Pointer(*head[:2])
+        fits = start.fid <= at.fid and at <= self._segments.end
+        return head if fits and self._segments.is_boundary(at) else None
 
     def _ended_before(self) -> Iterator[tuple[bytes, bytes]]:
         """Transactions that ended in a segment that is gone (see `purge`)."""

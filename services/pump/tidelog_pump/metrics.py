@@ -57,7 +57,7 @@ UNFORESEEN = Counter(
     "tidelog_pump_unforeseen", "requests refused because of a bug of ours, by edge", ["edge"]
 )
 INDEX_DROPPED = Counter(
-    "tidelog_pump_index_dropped", "indexes that could not be opened, deleted to be built again"
+    "tidelog_pump_index_dropped", "indexes deleted to be built again: failed, or not of this log"
 )
 CHASER = Count(
     "binlog_pump_storage_slow_chaser_count",

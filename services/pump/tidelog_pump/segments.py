@@ -349,6 +349,15 @@ class Segments:
         """Up to `length` raw bytes from a record on, framing included. Raises Purged."""
         return self._file(pointer.fid).read(pointer.offset, length)
 
+    def is_boundary(self, pointer: Pointer) -> bool:
+        """Does a record begin there, or the log or a closed segment end? Raises Purged, Corrupt."""
+        if pointer == self.end:
+            return True
+        found = self.window(pointer, record.HEADER_BYTES)
+        if len(found) == record.FOOTER_BYTES:
+            return record.parse_footer(found) is not None
+        return record.parse_header(found) is not None
+
     def header(self, pointer: Pointer) -> record.Header:
         """Raises Purged, Corrupt."""
         data = self.read(pointer, -record.HEADER_BYTES, record.HEADER_BYTES)

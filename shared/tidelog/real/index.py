@@ -168,5 +168,8 @@ class RocksIndex:
         """Flush, so that the next start finds everything; closing twice is no error."""
         if not self._closed:
             self._closed = True
-            self._db.flush()
-            self._db.close()
+            try:
+                self._db.flush()
+                self._db.close()
+            except Exception as error:
+                raise self._fail(error) from error
