@@ -149,13 +149,13 @@ def test_clients_and_resolver_close_the_same_transactions_in_any_order(seed: int
     run(main, seed)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_verdict_is_never_forced_before_the_timeout(seed: int) -> None:
     """Whatever the wall clock does, and however often the Pump starts."""
 
     async def main(world: World) -> None:
         rng = world.random("test")
-        timeout_s = rng.choice((20.0, 600.0))
+        timeout_s = rng.choice((20.0, 60.0))
         config = msgspec.structs.replace(CONFIG, txn_timeout_s=timeout_s)
         registry, client = await start(world, config)
         pump = world.node(NODE)
@@ -168,7 +168,7 @@ def test_a_verdict_is_never_forced_before_the_timeout(seed: int) -> None:
                 new, seen = registry.asked[seen:], len(registry.asked)
                 now = world.loop.time()
                 early.extend(a for a in new if a.force and now - written[a.start_ts] < timeout_s)
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
 
         watching = asyncio.create_task(watch())
         for _ in range(6):
