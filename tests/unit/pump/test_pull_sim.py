@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
@@ -69,3 +71,42 @@ def unfinished(frame: PullFrame) -> PulledTxn | None:
     last = frame.txns[-1] if frame.txns else None
     done = last is None or last.offset + len(last.payload) == last.total
     return None if done else last
+
+
+def test_from_any_timestamp_exactly_what_is_above_it() -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        before, last = await written(world, client)
+        commits = [before + 1 + 10 * number + 5 for number in range(8)]
+        for after in range(before, last):
+            for budget in (700, FRAME_BYTES):
+                if budget == FRAME_BYTES or after >= commits[-2]:
+                    found = await client.pull_up_to(last, after, max_bytes=budget)
+                    assert [txn.commit_ts for txn in found] == [c for c in commits if c > after]
+        beyond = await client.pull(last, wait_ms=0)
+        assert (list(beyond.txns), beyond.code) == ([], "")
+
+    run(main, 5)
+
+
+def test_a_long_poll_is_answered_when_something_comes_and_when_time_is_up() -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        clock = world.clock()
+        client.timeout_s = 20.0
+        began = clock.monotonic()
+        idle = await client.pull(base, wait_ms=8000)
+        assert 7.9 < clock.monotonic() - began < 8.5
+        assert idle.resolved_ts <= base
+        await client.done(prewrite(base + 1))
+        waiting = asyncio.ensure_future(client.pull(base + 1, wait_ms=15_000))
+        await asyncio.sleep(2)
+        assert not waiting.done()
+        at = clock.monotonic()
+        await client.done(commit(base + 1, base + 2))
+        frame = await waiting
+        assert [txn.commit_ts for txn in frame.txns] == [base + 2]
+        assert clock.monotonic() - at < 0.5
+
+    run(main, 6)
