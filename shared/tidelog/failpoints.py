@@ -2,22 +2,22 @@
 
 `hit("pump.writer.before_sync")` does nothing unless the name is armed, by a test through `arm`, or
 for a child process through TIDELOG_FAILPOINTS="name=kill@3;other=raise" (at the third hit), or
-"slow=delay:0.25@2-40" (a quarter of a second at each of these hits).
+"place=stall:/some/file" (while that file is there).
 """
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from tidelog.errors import ConfigError, IoFailed
 
-_DELAY = re.compile(r"delay:(\d+(?:\.\d+)?)(?:@(\d+)(?:-(\d+))?)?")
+STALL = "stall:"
 _armed: dict[str, tuple[Callable[[], None], int]] = {}
 hits: dict[str, int] = {}
-_delays: dict[str, tuple[float, int, int]] = {}
+_stalls: dict[str, Path] = {}
 
 
 def hit(name: str) -> None:
@@ -35,23 +35,20 @@ def arm(name: str, action: Callable[[], None], at: int = 1) -> None:
     _armed[name] = (action, at)
 
 
-def delay(name: str) -> float:
-    """Count a passage where the caller can wait: for how many seconds."""
-    if name not in _delays:
-        return 0.0
-    hits[name] = hits.get(name, 0) + 1
-    seconds, first, last = _delays[name]
-    return seconds if first <= hits[name] <= last else 0.0
+def stalled(name: str) -> bool:
+    """Must whoever can wait here wait, because what was armed for it is still there?"""
+    stall = _stalls.get(name)
+    return stall is not None and stall.exists()
 
 
-def arm_delay(name: str, seconds: float, first: int = 1, last: int = 1 << 62) -> None:
-    """Let the passages from the `first` to the `last` wait."""
-    _delays[name] = (seconds, first, last)
+def arm_stall(name: str, path: Path) -> None:
+    """Stall this place while there is such a file."""
+    _stalls[name] = path
 
 
 def disarm_all() -> None:
     _armed.clear()
-    _delays.clear()
+    _stalls.clear()
     hits.clear()
 
 
@@ -67,14 +64,12 @@ def arm_from_text(text: str) -> None:
     """Parse TIDELOG_FAILPOINTS. Raises ConfigError."""
     for item in filter(None, text.split(";")):
         name, _, action = item.partition("=")
-        slow = _DELAY.fullmatch(action)
-        if slow is not None:
-            first = int(slow[2] or 1)
-            arm_delay(name, float(slow[1]), first, int(slow[3] or first if slow[2] else 1 << 62))
+        if action.startswith(STALL):
+            arm_stall(name, Path(action.removeprefix(STALL)))
             continue
         verb, _, count = action.partition("@")
         chosen = {"kill": _kill, "raise": _raise}.get(verb)
         if chosen is None or (count and not count.isdigit()):
-            hint = "NAME=kill@N, NAME=raise@N, or NAME=delay:SECONDS@N-M"
+            hint = "NAME=kill@N, NAME=raise@N, or NAME=stall:PATH"
             raise ConfigError(f"failpoint {item!r}", hint=hint)
         arm(name, chosen, int(count or 1))

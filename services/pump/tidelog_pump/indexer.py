@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.failpoints import delay, hit
+from tidelog.failpoints import hit, stalled
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump import index
 from tidelog_pump.answers import answers_first
@@ -234,11 +234,9 @@ class Indexer(Actor[IndexerMessage]):
 
     async def _until_it_keeps_up(self) -> None:
         """A write that waits for the index's own work would hold the whole process (G16)."""
-        pause = delay("pump.indexer.before_write")
-        while pause or self._store.behind():
-            await self._clock.sleep(pause or BEHIND_S)
+        while stalled("pump.indexer.before_write") or self._store.behind():
+            await self._clock.sleep(BEHIND_S)
             self.progress()
-            pause = 0.0
 
     async def on_tick(self) -> None:
         # A reader may have met the damage; who is asked here ends the process, and it is rebuilt.
