@@ -6,6 +6,8 @@ it holds whole; of a piece that is not the last, what the reader had before.
 
 from __future__ import annotations
 
+import asyncio
+
 from crc32c import crc32c
 
 from tidelog.errors import Purged
@@ -31,6 +33,7 @@ class Framer:
         self._scan = CommitScan(segments, store, purge)
         self._clock = clock
         self._checksums: dict[tuple[int, int], int] = {}
+        self._under_way: dict[tuple[int, int], asyncio.Future[None]] = {}
 
     async def frame(self, after_ts: int, resolved: int, budget: int) -> PullFrame:
         """Transactions of (after_ts, resolved] in about `budget` bytes. Raises Corrupt, Purged."""
@@ -86,14 +89,25 @@ class Framer:
         return PullFrame(resolved_ts=committed.commit_ts if last else after_ts, txns=[piece])
 
     async def _checksum(self, committed: Committed) -> int:
-        """Of the whole, computed once for its first piece; the record's own is checked with it."""
+        """Of the whole, computed once for its first piece; the record's own is checked with it.
+        It may take longer than a reader waits: who asks again waits for the same reading."""
         key = (committed.commit_ts, committed.start_ts)
-        known = self._checksums.get(key)
-        if known is not None:
-            return known
-        checksum = self._scan.checksum(committed, CHECKSUM_STEP)
-        while not checksum.advance():
-            await self._clock.sleep(0)
+        while (known := self._checksums.get(key)) is None:
+            under_way = self._under_way.get(key)
+            if under_way is None:
+                return await self._compute(key, committed)
+            await asyncio.wait([under_way])  # however it ended
+        return known
+
+    async def _compute(self, key: tuple[int, int], committed: Committed) -> int:
+        done = self._under_way[key] = asyncio.get_running_loop().create_future()
+        try:
+            checksum = self._scan.checksum(committed, CHECKSUM_STEP)
+            while not checksum.advance():
+                await self._clock.sleep(0)
+        finally:
+            del self._under_way[key]
+            done.set_result(None)
         self._checksums[key] = checksum.value
         if len(self._checksums) > REMEMBERED_CHECKSUMS:
             del self._checksums[next(iter(self._checksums))]

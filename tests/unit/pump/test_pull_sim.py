@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from tidelog import subjects
 from tidelog.compression import unpack
 from tidelog.sim import World, run
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
+from tidelog_pump import frames
 from tidelog_pump.frames import FRAME_BYTES
+from tidelog_pump.scan import Checksum, CommitScan, Committed
 
 ROW = b"id=%08d,name=customer,city=somewhere;"
 
@@ -110,3 +113,29 @@ def test_a_long_poll_is_answered_when_something_comes_and_when_time_is_up() -> N
         assert clock.monotonic() - at < 0.5
 
     run(main, 6)
+
+
+def test_who_asks_again_while_a_large_one_is_checked_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[int] = []
+    checksum = CommitScan.checksum
+
+    def counting(scan: CommitScan, committed: Committed, *rest: Any) -> Checksum:
+        begun.append(committed.commit_ts)
+        return checksum(scan, committed, *rest)
+
+    monkeypatch.setattr(CommitScan, "checksum", counting)
+    monkeypatch.setattr(frames, "CHECKSUM_STEP", 1000)
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        before, _ = await written(world, client)
+        after = before + 1 + 55
+        asked = [client.pull(after, feed=str(number)) for number in range(5)]
+        first, *others = await asyncio.gather(*asked)
+        assert first.txns[0].total > FRAME_BYTES
+        assert all(list(other.txns) == list(first.txns) for other in others)
+        assert begun == [first.txns[0].commit_ts]
+
+    run(main, 7)
