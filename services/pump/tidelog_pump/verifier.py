@@ -17,7 +17,7 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import ActorStopped, BadInput, Corrupt, TidelogError
+from tidelog.errors import ActorStopped, BadInput, DiskFull, TidelogError, Unavailable
 from tidelog.messages import PUMP, Empty, Nodes, decode_reply, encode
 from tidelog.ports import Bus, Clock, Disk, IndexStore
 from tidelog.pump_control import ControlRequest, WhoHas
@@ -27,14 +27,14 @@ from tidelog_pump.identity import Identity
 from tidelog_pump.index import Pointer, State
 from tidelog_pump.indexer import IndexerMessage, Note, look_up
 from tidelog_pump.late import PENDING, PURGED, SETTLED, UNREACHABLE, UNVERIFIED, judge
+from tidelog_pump.late_file import LateFile
 from tidelog_pump.metrics import LATE_VERDICTS
 from tidelog_pump.purge import PurgePoint
 from tidelog_pump.sorter_actor import AwaitLate, Late, SorterMessage
 
 log = structlog.get_logger()
 
-ACCEPTED_FILE = "accepted.json"
-MAX_ACCEPTED = 4096
+REGISTRY = "registry"
 PAGE = 256
 QUESTIONS = 4096
 PARALLEL = 8
@@ -106,28 +106,28 @@ class Verifier(Actor[VerifierMessage]):
     ) -> None:
         self._clock = clock
         self._bus = bus
-        self._disk = disk
+        self._file = LateFile(disk)
         self._store = store
         self._identity = identity
         self._purge = purge
         self._sorter = sorter
         self._indexer = indexer
         self._cluster = cluster
-        self._accepted: dict[int, int] = {}
         self._questions: dict[int, _Question] = {}
         self._running = 0
         self._next = b""
         self._nodes: tuple[float, Nodes] | None = None
 
     async def on_start(self) -> None:
-        if self._disk.exists(ACCEPTED_FILE):
-            try:
-                data = self._disk.read_file(ACCEPTED_FILE)
-                self._accepted = dict(msgspec.json.decode(data, type=list[tuple[int, int]]))
-            except msgspec.DecodeError as error:
-                raise Corrupt(f"{ACCEPTED_FILE} can't be read: {error}") from error
-            # An index built anew from the log knows nothing of it.
-            await self._note([], [key for pair in self._accepted.items() for key in _keys(*pair)])
+        self._file.load()
+        # An index built anew from the log knows nothing of it.
+        puts: list[tuple[bytes, bytes]] = []
+        for start_ts, commit_ts in self._file.missing.items():
+            at = self._committed(start_ts, commit_ts)
+            if at is not None:
+                puts.append((index.late_key(commit_ts, start_ts), at))
+        accepted = self._file.accepted.items()
+        await self._note(puts, [key for pair in accepted for key in _keys(*pair)])
         self.spawn(self._listen(), "late copies")
 
     async def on_batch(self, batch: list[VerifierMessage]) -> None:
@@ -149,13 +149,18 @@ class Verifier(Actor[VerifierMessage]):
             taken = late[-1].number
             puts: list[tuple[bytes, bytes]] = []
             for copy in late:
-                known = look_up(self._store, copy.start_ts)
-                if known is None or known[:2] != (State.COMMITTED, copy.commit_ts):
-                    continue  # Without its Prewrite: shown as such, and late when that comes.
-                if self._accepted.get(copy.start_ts) != copy.commit_ts:
-                    place = index.pack_pointer(Pointer(known.place.fid, known.place.offset))
-                    puts.append((index.suspect_key(copy.commit_ts, copy.start_ts), place))
+                at = self._committed(copy.start_ts, copy.commit_ts)
+                # Without its Prewrite it is shown as such, and is late when that comes.
+                if at is not None and self._file.accepted.get(copy.start_ts) != copy.commit_ts:
+                    puts.append((index.suspect_key(copy.commit_ts, copy.start_ts), at))
             await self._note(puts, [])
+
+    def _committed(self, start_ts: int, commit_ts: int) -> bytes | None:
+        """Where the Prewrite lies, packed; None if the transaction is not readable here."""
+        known = look_up(self._store, start_ts)
+        if known is None or known[:2] != (State.COMMITTED, commit_ts):
+            return None
+        return index.pack_pointer(Pointer(known.place.fid, known.place.offset))
 
     async def _note(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes]) -> None:
         if puts or deletes:
@@ -186,10 +191,9 @@ class Verifier(Actor[VerifierMessage]):
         question.asked += 1
         try:
             answers = await self._ask_all(start_ts, commit_ts)
-            verdict = UNVERIFIED if answers is None else judge(answers)
-            question.answer = ", ".join(f"{k}: {v}" for k, v in sorted((answers or {}).items()))
-            await self._judged(start_ts, commit_ts, at, verdict)
-        except TidelogError as error:
+            question.answer = ", ".join(f"{k}: {v}" for k, v in sorted(answers.items()))
+            await self._judged(start_ts, commit_ts, at, judge(answers))
+        except (DiskFull, Unavailable) as error:
             question.answer = type(error).__name__
         finally:
             self._running -= 1
@@ -197,26 +201,30 @@ class Verifier(Actor[VerifierMessage]):
             question.next_s = self._clock.monotonic() + question.pause_s
             question.pause_s = min(question.pause_s * 2, PAUSE_S[1])
 
-    async def _ask_all(self, start_ts: int, commit_ts: int) -> dict[str, str] | None:
-        """Each other Pump's answer; None while it is not known which there are. Below our own purge
-        point we can't say no: it may have been here."""
+    async def _ask_all(self, start_ts: int, commit_ts: int) -> dict[str, str]:
+        """Each other Pump's answer, the registry's while it can't say which there are. Below our
+        own purge point we can't say no: it may have been here."""
         nodes = await self._known_nodes()
-        if not nodes.settled:
-            return None
+        if nodes is None:
+            return {REGISTRY: UNREACHABLE}
         others = [n.nodeId for n in nodes.nodes if n.kind == PUMP]
         others = [node for node in others if node != self._identity.node]
         said = await asyncio.gather(*(self._ask(node, start_ts, commit_ts) for node in others))
         own = {self._identity.node: PURGED} if commit_ts <= self._purge.ts else {}
         return own | dict(zip(others, said, strict=True))
 
-    async def _known_nodes(self) -> Nodes:
-        """Of at most a second ago."""
+    async def _known_nodes(self) -> Nodes | None:
+        """Of at most a second ago; None if the registry does not answer, or is not settled."""
         now = self._clock.monotonic()
         if self._nodes is None or now - self._nodes[0] > NODES_S:
             subject = subjects.registry(self._cluster, "nodes")
-            answer = await self._bus.request(subject, encode(Empty()), timeout_s=ASK_S)
-            self._nodes = (now, decode_reply(answer.data, Nodes))
-        return self._nodes[1]
+            try:
+                answer = await self._bus.request(subject, encode(Empty()), timeout_s=ASK_S)
+                self._nodes = (now, decode_reply(answer.data, Nodes))
+            except TidelogError as error:
+                log.info("the registry does not say which Pumps there are", error=str(error))
+                return None
+        return self._nodes[1] if self._nodes[1].settled else None
 
     async def _ask(self, node: str, start_ts: int, commit_ts: int) -> str:
         subject = subjects.pump(self._cluster, node, "control")
@@ -224,16 +232,19 @@ class Verifier(Actor[VerifierMessage]):
         try:
             answer = await self._bus.request(subject, body, timeout_s=ASK_S)
             return decode_reply(answer.data, WhoHas).answer
-        except TidelogError:
+        except TidelogError as error:
+            log.info("a Pump does not say what it has", node=node, error=str(error))
             return UNREACHABLE
 
     async def _judged(self, start_ts: int, commit_ts: int, at: Pointer, verdict: str) -> None:
-        if verdict in (PENDING, UNVERIFIED) or self._accepted.get(start_ts) == commit_ts:
+        if verdict in (PENDING, UNVERIFIED) or self._file.accepted.get(start_ts) == commit_ts:
             return
         suspect, late = _keys(start_ts, commit_ts)
         if verdict == SETTLED:
+            await self._file.settle(start_ts)
             await self._note([], [suspect, late])
         else:
+            await self._file.miss(start_ts, commit_ts)
             await self._note([(late, index.pack_pointer(at))], [suspect])
             log.error(
                 "a late copy that no other Pump has: readers past it are stopped",
@@ -255,12 +266,11 @@ class Verifier(Actor[VerifierMessage]):
             )
             message.reply.fail(error)
             return
-        self._accepted[start_ts] = known.commit_ts
-        while len(self._accepted) > MAX_ACCEPTED:
-            del self._accepted[next(iter(self._accepted))]
-        await self._disk.write_file(
-            ACCEPTED_FILE, msgspec.json.encode(list(self._accepted.items()))
-        )
+        try:
+            await self._file.accept(start_ts, known.commit_ts)
+        except DiskFull as error:
+            message.reply.fail(error)
+            return
         await self._note([], keys)
         LATE_VERDICTS.labels("accepted").inc()
         log.warning("an operator accepted", start_ts=start_ts, commit_ts=known.commit_ts)
@@ -285,7 +295,7 @@ class Verifier(Actor[VerifierMessage]):
         return {
             "unverified": len(shown.unverified),
             "missing": len(shown.missing),
-            "accepted": len(self._accepted),
+            "accepted": len(self._file.accepted),
             "asking": self._running,
             "oldest_unverified": msgspec.to_builtins(shown.unverified[:SHOWN]),
             "oldest_missing": msgspec.to_builtins(shown.missing[:SHOWN]),
