@@ -96,3 +96,16 @@ def test_pairing_asks_no_more_than_it_must(steps: list[tuple[Kind, int, int, boo
                 now = pairing(store, now.head, ask_always=ask_always)
         outcomes.append((store.data, found, now.take(), now.opened()))
     assert outcomes[0] == outcomes[1]
+
+
+def test_what_the_index_learned_meanwhile_is_asked_for_again() -> None:
+    """While the chaser is on more may be closed than is remembered, before the index knows it."""
+    known: dict[bytes, bytes] = {}
+    closed = ClosedStarts(known.get, 0, limit=2)
+    for start_ts in range(1, 8):
+        closed.add(start_ts, start_ts + 10)
+    assert closed.get(1) is None
+    known[index.transaction_key(1)] = index.pack_transaction(State.COMMITTED, 11, NOWHERE)
+    assert closed.get(1) is None
+    closed.ask_again()
+    assert closed.get(1) == 11

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.unit.pump.rig import CONFIG, NODE, Client, Registry, commit, prewrite, rollback, start
+from tidelog import failpoints
 from tidelog.errors import TidelogError
 from tidelog.messages import TxnStatusReply
 from tidelog.sim import World, run
+from tidelog.supervisor import STOP_S
 from tidelog_proto.transport_pb2 import PulledTxn
 from tidelog_pump.config import StorageConfig
 from tidelog_pump.writer import GROUP_RECORDS
@@ -203,6 +206,60 @@ def test_an_orphan_that_the_chaser_entered_is_asked_for() -> None:
         assert ends in [t.commit_ts for t in await play.client.pull_up_to(ends)]
 
     run(main, 34)
+
+
+@pytest.mark.parametrize("place", ["pump.writer.before_ack", "pump.indexer.before_write"])
+def test_a_crash_of_an_actor_while_the_chaser_is_on_begins_anew_with_nothing_unread(
+    place: str,
+) -> None:
+    def crash() -> None:
+        failpoints.disarm_all()
+        raise TidelogError("a crash that is not fatal")
+
+    async def main(world: World) -> None:
+        play = Play(world, *await start(world, SLOW))
+        reading = asyncio.create_task(play.reading())
+        play.slow(True)
+        while not play.status("chaser")["on"]:
+            await play.transaction()
+        for _ in range(50):
+            await play.transaction()
+        failpoints.arm(place, crash)
+        restarts = play.pump.service.restarts_total
+        play.slow(place == "pump.writer.before_ack")
+        with contextlib.suppress(TidelogError, AssertionError):
+            await play.client.write(prewrite(play.registry.allocate()))
+        play.slow(False)
+        await world.until(lambda: play.pump.service.restarts_total > restarts, 5, "a crash")
+        await play.client.until_online()
+        assert not play.status("chaser")["on"]
+        assert play.status("sorter")["cap"] is None
+        # The Prewrite that met the crash stays open: nobody is past it, everybody up to it.
+        await world.until(play.all_read, 10)
+        play.check()
+        reading.cancel()
+
+    run(main, 35)
+
+
+def test_a_graceful_stop_waits_for_no_index_and_the_next_start_reads_the_log() -> None:
+    async def main(world: World) -> None:
+        play = Play(world, *await start(world, SLOW))
+        play.slow(True)
+        while not play.status("chaser")["on"]:
+            await play.transaction()
+        for _ in range(50):
+            await play.transaction()
+        began = world.loop.time()
+        await play.pump.stop()
+        assert world.loop.time() - began < 2 * STOP_S
+        play.slow(False)
+        play.pump.restart()
+        await play.client.until_online()
+        found = await play.client.pull_up_to(max(play.acked.values()))
+        assert {t.start_ts: t.commit_ts for t in found} == play.acked
+
+    run(main, 36)
 
 
 @pytest.mark.parametrize("seed", range(30))
