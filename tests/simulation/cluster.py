@@ -129,6 +129,12 @@ class Cluster:
             "index_buffer_bytes": self.plan.index_buffer,
             "storage": StorageConfig(slow_write_threshold=self.plan.slow_write_s),
         }
+        if self.plan.gc_s:
+            settings |= {
+                "gc": f"{self.plan.gc_s}s",
+                "gc_interval": f"{self.plan.gc_interval_s}s",
+                "gc_hard_cap": "1h",
+            }
         pump.start(build_pump, _config(PumpConfig, pump.name, data_dir="", **settings))
 
     async def live(self) -> None:

@@ -63,6 +63,9 @@ class Plan:
     index_buffer: int = 16 << 20
     slow_write_s: float = 1.0
     """What a Pump keeps for an index that is slow, and when the chaser takes over."""
+    gc_s: float = 0.0
+    gc_interval_s: float = 0.0
+    """The Pumps' retention and how often they collect; 0 = as by default, longer than any run."""
 
     def __str__(self) -> str:
         mix = ", ".join(f"{name} {weight}" for name, weight in self.faults.items())
@@ -72,7 +75,8 @@ class Plan:
             f" {self.pull_bytes} bytes, steps held {self.hold}, {self.transactions} transactions by"
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
             f" {self.database}, {self.index_buffer} bytes for the index and {self.slow_write_s} s,"
-            f" a fault each {self.pause_s:.2f} s of {mix}"
+            f" gc of {self.gc_s} s each {self.gc_interval_s} s, segments of {self.segment_bytes}"
+            f" bytes, a fault each {self.pause_s:.2f} s of {mix}"
         )
 
 
@@ -121,7 +125,24 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
         hold=rng.choice((0.0, 0.0, 0.003, 0.02)),
         away=rng.choice(("", "kill", "cut")) if late and not calm else "",
     )
-    return plan if calm or "slow index" not in allowed else _with_slow_indexes(plan)
+    if not calm and "slow index" in allowed:
+        plan = _with_slow_indexes(plan)
+    return _with_gc(plan)
+
+
+def _with_gc(plan: Plan) -> Plan:
+    """In a third of the seeds, of a source of its own: segments that are old after a moment. Not
+    where the store is rolled back: the Drainer pulls what its stream lost again, though every
+    consumer has it, and a retention of seconds does not wait for that."""
+    rng = random.Random(f"plan/{plan.seed}/gc")
+    if rng.random() > 0.34 or plan.faults.get("store rolled back"):
+        return plan
+    return replace(
+        plan,
+        gc_s=rng.choice((0.2, 1.0, 3.0)),
+        gc_interval_s=rng.choice((0.1, 0.5, 2.0)),
+        segment_bytes=rng.choice((600, 2 << 10, 4 << 10)),
+    )
 
 
 def _with_slow_indexes(plan: Plan) -> Plan:

@@ -19,6 +19,7 @@ from tidelog.sim.disk import SimFile
 from tidelog.sim.tables import SimTable
 from tidelog.workload import Committed
 from tidelog_drainer.merger import Merger, Txn
+from tidelog_pump.purge import PURGED_FILE
 from tidelog_pump.sorter import Sorter
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +74,13 @@ def test_seeds_cover_every_kind_of_fault_and_topology() -> None:
     assert {plan.follow for plan in plans} == {True, False}
     assert {plan.away for plan in plans if plan.late_s} == {"", "kill", "cut"}
     assert 10 < sum(bool(plan.late_s) for plan in plans) < 30
+
+
+def test_pumps_purge_what_was_read_in_a_part_of_the_histories() -> None:
+    seed = next(seed for seed in SEEDS if draw(seed).gc_s)
+    clusters: list[Cluster] = []
+    assert play(seed, prepare=clusters.append).findings.clean
+    assert any(pump.ports().disk.exists(PURGED_FILE) for pump in clusters[0].pumps)
 
 
 def test_the_checker_finds_a_loss_a_double_and_a_stranger() -> None:
