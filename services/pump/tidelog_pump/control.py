@@ -105,23 +105,24 @@ class Controller:
 
     async def _who_has(self, start_ts: int, commit_ts: int) -> str:
         """For the verifier of another Pump. A copy that is late here too vouches for nothing."""
-        known = await self._known(start_ts)
-        if known is None and commit_ts <= self._purge.ts:
-            return PURGED
+        known, certain = await self._known(start_ts)
+        if known is None and not certain:
+            return PENDING
         if known is None:
-            return NO if await self._indexed() else PENDING
+            return PURGED if commit_ts <= self._purge.ts else NO
         if known.state is State.OPEN:
             return PENDING
         if known[:2] != (State.COMMITTED, commit_ts):
             return NO
         return NO if self._late(start_ts, commit_ts) else HAVE
 
-    async def _known(self, start_ts: int) -> Transaction | None:
-        """Also if it is in the log and waits to be indexed."""
+    async def _known(self, start_ts: int) -> tuple[Transaction | None, bool]:
+        """What the index says, and is it all that was in the log when we were asked?"""
         known = look_up(self._store, start_ts)
-        if known is None and await self._indexed():
-            known = look_up(self._store, start_ts)
-        return known
+        if known is not None:
+            return known, True
+        certain = await self._indexed()
+        return look_up(self._store, start_ts), certain
 
     async def _indexed(self) -> bool:
         """Until everything that is in the log now is in the index, or too long."""
@@ -139,7 +140,9 @@ class Controller:
 
     async def _resolve(self, start_ts: int, commit_ts: int) -> Inspected:
         """The operator's verdict on an open Prewrite: appended as the upstream's would be."""
-        known = await self._known(start_ts)
+        known, certain = await self._known(start_ts)
+        if known is None and not certain:
+            raise Refused(f"the index of {self._identity.node} is behind", hint="try again")
         if known is None:
             raise BadInput(f"{self._identity.node} knows no transaction {start_ts}")
         if known.state is not State.OPEN:

@@ -137,7 +137,7 @@ class Resolver(Actor[ResolverMessage]):
         try:
             await self._ask(prewrite.start_ts, question, force=force)
         except TidelogError as error:
-            question.answer = type(error).__name__
+            question.answer = f"{type(error).__name__}: {error.message}"
         finally:
             self._running -= 1
             question.running = False

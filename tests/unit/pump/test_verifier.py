@@ -3,6 +3,8 @@ readers that missed it, anything else stays unverified; and all of it outlives a
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -18,10 +20,12 @@ from tests.unit.pump.rig import (
     ts_now,
 )
 from tests.unit.pump.rig import start as start_one
+from tidelog import failpoints, subjects
 from tidelog.errors import BadInput, Refused
-from tidelog.messages import TxnStatusReply
+from tidelog.messages import TxnStatusReply, decode_reply, encode
+from tidelog.pump_control import ControlRequest, WhoHas
 from tidelog.sim import World, run
-from tidelog_cli.resolve import resolve
+from tidelog_cli.resolve import ask, resolve
 from tidelog_pump.late import MISSING, PENDING, SETTLED, UNVERIFIED, judge
 
 OTHER = "pump-2"
@@ -223,3 +227,36 @@ def test_a_late_commit_by_our_own_resolver_is_verified_too() -> None:
         assert not (await late.pull(position, feed="past", wait_ms=0)).code
 
     run(main, 6)
+
+
+def test_a_pump_whose_index_is_behind_says_pending_not_no(tmp_path: Path) -> None:
+    async def main(world: World) -> None:
+        _, client = await start_one(world)
+        base = ts_now(world)
+
+        async def who_has(commit_ts: int) -> str:
+            body = encode(ControlRequest("who-has", base, commit_ts))
+            answer = await client.bus.request(
+                subjects.pump(CLUSTER, NODE, "control"), body, timeout_s=5
+            )
+            return decode_reply(answer.data, WhoHas).answer
+
+        assert await who_has(base + 9) == "no"
+        stall = tmp_path / "stall"
+        stall.touch()
+        failpoints.arm_stall("pump.indexer.before_write", stall)
+        await client.done(prewrite(base))
+        assert await who_has(base + 9) == "pending"
+        verdict = ControlRequest("resolve", base, base + 9)
+        with pytest.raises(Refused, match="behind"):
+            await ask(client.bus, CLUSTER, NODE, verdict)
+        await client.done(commit(base, base + 9))
+        assert await who_has(base + 9) == "pending"
+        stall.unlink()
+        await client.until_state(base, "committed")
+        assert (await who_has(base + 9), await who_has(base + 8)) == ("have", "no")
+
+    try:
+        run(main, 7)
+    finally:
+        failpoints.disarm_all()
