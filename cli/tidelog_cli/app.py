@@ -110,7 +110,12 @@ def up_command(
     feed: Annotated[str, typer.Option(help="Name of the feed.")] = "main",
     as_json: Json = False,
 ) -> None:
-    """Run a whole topology in the foreground until SIGTERM or Ctrl-C."""
+    """Run a whole topology in the foreground until SIGTERM or Ctrl-C.
+
+    Ready (with --json: one line) means that the Pumps take writes. A feed that stopped or a
+    downstream that can't be reached holds it up for 10 s at most: what is written is kept for
+    them. Standard error says for whom a start waits, and each error of a node that comes or goes.
+    """
 
     async def work() -> int:
         options = up.options(

@@ -8,7 +8,6 @@ whole start with its own words.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -18,15 +17,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import ClientError, ClientSession
 
 from tidelog.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, ForeignDirectory, Unavailable
-from tidelog.messages import ONLINE
 from tidelog.ports import Lock, Process, Processes
 from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog_cli import state_file
-from tidelog_cli.connect import connected, nodes
+from tidelog_cli.readiness import LOOK_S, POLL_S, REGISTRY, Readiness
 from tidelog_cli.state_file import PumpAt, TopologyState
 
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -38,8 +35,6 @@ SOCKET = "pump.sock"
 SOCKET_BYTES = 107
 PORT_S = 3.0
 """A port of ours may still be held by children of an `up` that was killed a moment ago."""
-READY_POLL_S = 0.05
-REGISTRY = "tidelog_registry"
 
 
 KEPT_FREE = {"storage.stop-write-at-available-space": "1 gib"}
@@ -137,7 +132,7 @@ async def is_free(port: int) -> bool:
         writer.close()
         if loop.time() > deadline:
             return False
-        await asyncio.sleep(READY_POLL_S)
+        await asyncio.sleep(POLL_S)
     return True
 
 
@@ -308,10 +303,15 @@ class Topology:
             async with asyncio.TaskGroup() as group:
                 keepers = [group.create_task(child.keep(self.save)) for child in self.children]
                 keepers.append(group.create_task(self._keep_nats()))
-                if await self._ready(stop):
-                    self.save()
+                readiness = Readiness(self.children, self.state, self._on_trouble)
+                if await readiness.reached(stop):
+                    self._is_ready()
                     on_ready(self.state())
+                    keepers.append(group.create_task(readiness.watch()))
+                    keepers.append(group.create_task(self._keep_addresses()))
                     await stop.wait()
+                    for watcher in keepers[-2:]:
+                        watcher.cancel()
                 for child in reversed(self.children):
                     await child.stop()
                 for keeper in keepers:
@@ -321,31 +321,19 @@ class Topology:
                 await child.stop()
             await self._nats.stop()
 
-    async def _ready(self, stop: asyncio.Event) -> bool:
-        """Wait until every child answers on /readyz; False if `stop` came first."""
-        async with ClientSession() as session:
-            for child in self.children:
-                while not child.was_ready and not stop.is_set():
-                    with contextlib.suppress(ClientError, TimeoutError, OSError):
-                        if url := child.http():
-                            async with session.get(f"{url}/readyz") as answer:
-                                child.was_ready = answer.status == 200
-                    if not child.was_ready:
-                        await asyncio.sleep(READY_POLL_S)
-        return await self._joined(stop)
+    def _is_ready(self) -> None:
+        """From now on a child that refuses its configuration is one that ended, like any other."""
+        for child in self.children:
+            child.was_ready = True
+        self.save()
 
-    async def _joined(self, stop: asyncio.Event) -> bool:
-        """Wait until the registry counts every Pump online, and Drainer and Applier alive."""
-        wanted = {c.service.name for c in self.children if c.service.module != REGISTRY}
-        async with connected(self.state()) as bus:
-            while not stop.is_set():
-                with contextlib.suppress(Unavailable):
-                    found = await nodes(bus, self.options.cluster)
-                    online = {n.nodeId for n in found.nodes if n.isAlive and n.state == ONLINE}
-                    if wanted <= online:
-                        return True
-                await asyncio.sleep(READY_POLL_S)
-        return False
+    async def _keep_addresses(self) -> None:
+        """A child that was started again has another admin address, a moment later."""
+        while True:
+            known = self.state().http
+            await asyncio.sleep(LOOK_S)
+            if self.state().http != known:
+                self.save()
 
     async def _keep_nats(self) -> None:
         """The server is a child like the others: one that dies is started again."""

@@ -1,4 +1,8 @@
-"""`tidelog up`: the whole topology in the foreground."""
+"""`tidelog up`: the whole topology in the foreground.
+
+Ready says that the Pumps take writes. It waits for Drainer and Applier to be ready, too, but not
+for ever: see `readiness.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,8 @@ async def run(
     on_ready: Callable[[TopologyState], None],
     on_trouble: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Until `stop`. `on_trouble` gets a line for each child that ended by itself."""
+    """Until `stop`. `on_trouble` gets a line for each child that ended by itself, for whom a start
+    waits that takes long, and for each error that a node shows or loses later."""
     await Topology(chosen, RealProcesses(), on_trouble).run(stop, on_ready)
 
 

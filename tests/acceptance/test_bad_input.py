@@ -59,11 +59,20 @@ def town(history: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
         yield running
 
 
+def addresses(running: Running) -> dict[str, str]:
+    found: dict[str, str] = json.loads((running.directory / "tidelog.json").read_text())["http"]
+    return found
+
+
 def service_status(running: Running, service: str) -> dict[str, Any]:
-    state = json.loads((running.directory / "tidelog.json").read_text())
-    with urllib.request.urlopen(f"{state['http'][service]}/status", timeout=5) as answer:
+    with urllib.request.urlopen(f"{addresses(running)[service]}/status", timeout=5) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
+
+
+def told(running: Running) -> str:
+    """What `up` has said on standard error."""
+    return running.directory.with_suffix(".err").read_text()
 
 
 def detail(running: Running, node: str) -> dict[str, str]:
@@ -240,10 +249,9 @@ UNDECODABLE = {
 def test_the_feed_stops_at_what_it_cant_decode(what: str, history: str, tmp_path: Path) -> None:
     inserted, table_id, reason = UNDECODABLE[what]
     with up(tmp_path / "top", f"sqlite:///{tmp_path / 'down.db'}", *options(history)) as running:
+        before = restarts(running)
         with pump_of(running) as pump:
             good = [pump.transaction(row(n)) for n in range(1, 5)]
-            running.wait(good[-1], 30)
-            before = restarts(running)
             bad = pump.transaction(inserted, table_id)
             until(lambda: "error" in detail(running, "drainer"), "the Drainer to stop", 60)
             after = pump.transaction(row(8))  # Pumps still ack
@@ -256,7 +264,12 @@ def test_the_feed_stops_at_what_it_cant_decode(what: str, history: str, tmp_path
         assert shown["published_ts"] < bad
         logged = (running.directory / "drainer" / "log").read_text()
         assert logged.count("the feed stops") == 1
-        assert str(bad) in logged
+        (line,) = [json.loads(one) for one in logged.splitlines() if "the feed stops" in one]
+        assert line["commit_ts"] == bad
+        assert good[-1] <= line["published_ts"] < bad
+        # Whoever looks is told: a probe, and who sits before `up`.
+        assert not service_status(running, "drainer")["ready"]
+        until(lambda: f"drainer: transaction {bad}" in told(running), "`up` to tell")
         table = running.command("status").stdout
         assert "error" in table
         assert str(bad) in table.replace("\n", "").replace(" ", "").replace("│", "")
@@ -264,6 +277,7 @@ def test_the_feed_stops_at_what_it_cant_decode(what: str, history: str, tmp_path
         assert restarts(running) == before
         seen = commit_timestamps(read_stream(running.nats, "main", good[-1]))
         assert seen == good  # the table's DDL rides with its first row (ADR 5)
+        running.wait(good[-1], 30)
         late = running.command("wait", "--commit-ts", str(after), "--timeout", "1")
         assert late.returncode == 69
 
@@ -279,6 +293,8 @@ def test_an_applier_that_stops_stays_up_says_why_and_goes_on_when_started_again(
             pid = running.pid("applier")
             last = pump.transaction(row(2))
         until(lambda: "error" in detail(running, "applier"), "the Applier to stop")
+        assert not service_status(running, "applier")["ready"]
+        until(lambda: "applier: " in told(running), "`up` to tell")
         assert "t1" in detail(running, "applier")["error"]
         assert "the applier stops" in (running.directory / "applier" / "log").read_text()
         sql(database, 'ALTER TABLE "hidden" RENAME TO "app.t1"')
@@ -290,6 +306,9 @@ def test_an_applier_that_stops_stays_up_says_why_and_goes_on_when_started_again(
         running.kill("applier")
         running.wait(last, 60)
         until(lambda: "error" not in detail(running, "applier"), "the reason to go")
+        until(lambda: "applier" in addresses(running), "its new address")
+        assert service_status(running, "applier")["ready"]
+        until(lambda: "applier: goes on" in told(running), "`up` to tell")
     assert sql(database, 'SELECT id FROM "app.t1" ORDER BY id') == [(1,), (2,)]
 
 

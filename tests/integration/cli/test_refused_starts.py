@@ -154,6 +154,10 @@ WRONG_FORMS = (
     (("--downstream", "sqlite:///x.db", "--oracle", "delphi"), "--oracle delphi is not known"),
     (("--downstream", "sqlite:///x.db", "--ddl-history", "x"), "--ddl-history x is not known"),
     (
+        ("--downstream", "sqlite:///{tmp}/x.db", "--ddl-history", "file:{tmp}/none.json"),
+        "drainer refuses to start: the DDL history",
+    ),
+    (
         ("--downstream", "sqlite:///{tmp}/x.db", "--feed", "A b"),
         "drainer refuses to start: feed 'A",
     ),

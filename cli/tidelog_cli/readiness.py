@@ -1,0 +1,184 @@
+"""When `tidelog up` is ready, for whom its start waits, and what its nodes complain of later.
+
+Ready means that writes are taken: the registry and each Pump say so themselves, each Pump is
+online, Drainer and Applier are registered. Those two get READERS_S more to become ready as well.
+A feed that stopped or a downstream that can't be reached is said and does not hold the start for
+ever: what the Pumps take meanwhile is kept for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from tidelog.errors import TidelogError, Unavailable
+from tidelog.messages import ONLINE, NodeStatus
+from tidelog.ports import Bus
+from tidelog_cli.connect import connected, nodes
+from tidelog_cli.state_file import TopologyState
+
+if TYPE_CHECKING:
+    from tidelog_cli.topology import Child
+
+POLL_S = 0.05
+LOOK_S = 1.0
+SAY_S = 5.0
+"""A start that waits this long for the same nodes says so, and again when a reason changes."""
+READERS_S = 10.0
+PROBE_S = 3.0
+REGISTRY = "tidelog_registry"
+PUMP = "tidelog_pump"
+
+
+class Teller:
+    """What is worth a line, each thing once. Pure: times are given."""
+
+    def __init__(self) -> None:
+        self._waited_for: frozenset[str] = frozenset()
+        self._since = 0.0
+        self._reasons: dict[str, str] = {}
+        self._errors: dict[str, str] = {}
+
+    def waits(self, reasons: Mapping[str, str], now: float) -> list[str]:
+        """Lines on a start that waits, by node, for `reasons`. While others get there it moves,
+        and there is nothing to tell."""
+        if frozenset(reasons) != self._waited_for:
+            self._waited_for, self._since = frozenset(reasons), now
+        if now - self._since < SAY_S:
+            return []
+        new = {node: why for node, why in reasons.items() if self._reasons.get(node) != why}
+        if new:
+            self._reasons.update(new)
+            self._since = now  # a reason that changes all the time isn't told all the time
+        return [f"waiting for {node}: {why}" for node, why in sorted(new.items())]
+
+    def errors(self, found: Sequence[NodeStatus]) -> list[str]:
+        """Lines on the nodes whose error is another one now than it was."""
+        lines: list[str] = []
+        for node in found:
+            error = node.detail.get("error", "")
+            before = self._errors.get(node.nodeId, "")
+            if not node.isAlive or error == before:
+                continue
+            self._errors[node.nodeId] = error
+            lines.append(f"{node.nodeId}: {error or 'goes on'}")
+        return lines
+
+
+def missing(found: Sequence[NodeStatus], wanted: Sequence[str]) -> dict[str, str]:
+    """Those who don't count as online yet, and what is known of them."""
+    known = {node.nodeId: node for node in found}
+    reasons: dict[str, str] = {}
+    for name in wanted:
+        node = known.get(name)
+        if node is None:
+            reasons[name] = "not registered"
+        elif not node.isAlive:
+            reasons[name] = "unreachable"
+        elif node.state != ONLINE:
+            reasons[name] = node.state
+    return reasons
+
+
+class Readiness:
+    """Looks at the children of one topology; `say` gets each line."""
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        state: Callable[[], TopologyState],
+        say: Callable[[str], None],
+    ) -> None:
+        self._children = children
+        self._state = state
+        self._say = say
+        self._teller = Teller()
+        self._wanted = [c.service.name for c in children if c.service.module != REGISTRY]
+
+    async def reached(self, stop: asyncio.Event) -> bool:
+        """Wait until the topology is ready; False if `stop` came first."""
+        loop = asyncio.get_running_loop()
+        writable_at: float | None = None
+        timeout = ClientTimeout(total=PROBE_S)
+        async with ClientSession(timeout=timeout) as session, connected(self._state()) as bus:
+            while not stop.is_set():
+                unready = await self._unready(session)
+                must = {
+                    child.service.name: unready[child.service.name]
+                    for child in self._children
+                    if child.service.name in unready and child.service.module in (REGISTRY, PUMP)
+                }
+                must = must or await self._missing(bus)
+                if must:
+                    writable_at = None
+                elif writable_at is None:
+                    writable_at = loop.time()
+                if writable_at is not None and not unready:
+                    return True
+                if writable_at is not None and loop.time() - writable_at >= READERS_S:
+                    for name, why in sorted(unready.items()):
+                        self._say(f"{name} is not ready: {why}")
+                    return True
+                self._tell(self._teller.waits(must or unready, loop.time()))
+                await asyncio.sleep(POLL_S)
+        return False
+
+    async def _unready(self, session: ClientSession) -> dict[str, str]:
+        """The children whose /readyz has never been a 200, and what they say instead."""
+        reasons: dict[str, str] = {}
+        for child in self._children:
+            if not child.was_ready:
+                why = await self._probe(session, child.http())
+                child.was_ready = not why
+                if why:
+                    reasons[child.service.name] = why
+        return reasons
+
+    async def _probe(self, session: ClientSession, url: str) -> str:
+        """Why it isn't ready; empty if it is."""
+        if not url:
+            return "it is starting"
+        try:
+            async with session.get(f"{url}/readyz") as answer:
+                text = (await answer.text()).strip()
+                return "" if answer.status == 200 else text.removeprefix("not ready: ")
+        except (ClientError, TimeoutError, OSError):
+            return "it does not answer yet"
+
+    async def _missing(self, bus: Bus) -> dict[str, str]:
+        try:
+            found = await nodes(bus, self._state().cluster)
+        except TidelogError as error:
+            return {"registry": error.message}
+        return missing(found.nodes, self._wanted)
+
+    async def watch(self) -> None:
+        """Tell of every error that a node shows or loses, until cancelled."""
+        while True:
+            try:
+                async with connected(self._state()) as bus:
+                    await self._watch(bus)
+            except Unavailable as error:
+                self._say(f"nobody can be asked how they do: {error.message}")
+                await asyncio.sleep(SAY_S)
+
+    async def _watch(self, bus: Bus) -> None:
+        silent = False
+        while True:
+            try:
+                found = await nodes(bus, self._state().cluster)
+            except TidelogError as error:
+                if not silent:
+                    self._say(error.message)
+                silent = True
+            else:
+                silent = False
+                self._tell(self._teller.errors(found.nodes))
+            await asyncio.sleep(LOOK_S)
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._say(line)
