@@ -76,7 +76,7 @@ class GrpcEdge(Actor[Nothing]):
         *,
         cluster_id: int,
         addresses: list[str],
-        compress: bool,
+        compress: bool = False,
     ) -> None:
         self._clock = clock
         self._pulls = PullStreams(clock, segments, store, purge, sorter, lambda: self._ending)
