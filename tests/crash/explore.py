@@ -7,6 +7,7 @@ after it; the name is enough to meet it again.
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Iterator
@@ -44,11 +45,15 @@ class Report:
 
 
 def named(scenario: Scenario, moments: list[Moment], quota: int) -> Iterator[tuple[str, State]]:
-    """States of every moment, evenly; a few more than asked for, because some are equal."""
-    for at, moment in enumerate(moments):
-        rng = random.Random(f"{scenario.name}/{at}/{quota}")
-        for number, state in enumerate(states(moment, rng, quota)):
-            yield f"{scenario.name}:{at}:{number}:{quota}", state
+    """`quota` states of every moment: one of each, then the next of each."""
+    rounds = [
+        enumerate(states(moment, random.Random(f"{scenario.name}/{at}/{quota}"), quota))
+        for at, moment in enumerate(moments)
+    ]
+    for _ in range(quota):
+        for at, left in enumerate(rounds):
+            for number, state in itertools.islice(left, 1):
+                yield f"{scenario.name}:{at}:{number}:{quota}", state
 
 
 def explore(scenario: Scenario, wanted: int, stop_at: int = 5) -> Report:
@@ -57,7 +62,7 @@ def explore(scenario: Scenario, wanted: int, stop_at: int = 5) -> Report:
     report, seen = Report(scenario.name), set[bytes]()
     moments = record_moments(scenario)
     report.prefixes = len(moments)
-    quota = 6
+    quota = 2 + wanted // (2 * len(moments))
     while len(seen) < wanted and len(report.failures) < stop_at and quota < 1 << 16:
         # Each round doubles what is taken of a moment: those that have few states have few.
         for name, state in named(scenario, moments, quota):

@@ -113,7 +113,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the magic before zeros taken for a record",
-        "append",
+        "unsynced",
         record,
         "split",
         "not 0 < length <= MAX_PAYLOAD",
@@ -148,9 +148,9 @@ MUTATIONS = (
         "an index ahead of the log believed",
         "unsynced",
         Indexer,
-        "_load",
-        "and Pointer(*head[:2]) <= self._segments.end",
-        "",
+        "_stored_head",
+        "head if fits and self._segments.is_boundary(at) else None",
+        "head",
     ),
     Mutation(
         "segments deleted before the purge point",

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ActorStopped, TidelogError
 from tidelog.messages import ONLINE, Nodes, encode
 from tidelog.ports import Bus, IndexStore, Message, Ports
 from tidelog.sim.clock import SimClock
@@ -102,9 +102,12 @@ class Pump:
             current_life.reset(token)
 
     def actor(self, name: str) -> Any:
-        """A living actor, whatever it is."""
+        """A living actor, whatever it is. Raises what ended the process instead."""
         child = next(c for c in self.tree._children if c.ref.name == f"pump.{name}")
-        assert child.cell is not None
+        if self.task.done():
+            self.task.result()
+        if child.cell is None:
+            raise ActorStopped(f"{name} is not running")
         return child.cell.actor
 
     def _ref(self, name: str) -> Any:
@@ -152,7 +155,7 @@ class Pump:
             at = segments.end
             if at.offset == 0 and indexer._pairing.head.fid < at.fid:
                 return  # the last segment is new and empty
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
     @property
     def segments(self) -> Segments:

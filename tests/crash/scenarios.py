@@ -6,9 +6,12 @@ lose power in.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
+
+import msgspec
 
 from tests.crash.check import look
 from tests.crash.model import meaning
@@ -18,6 +21,7 @@ from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog import record
 from tidelog.timestamps import compose
 from tidelog_pump.config import PumpConfig, StorageConfig
+from tidelog_pump.parts import INDEX
 
 FIRST_MS = 1_795_219_000_000
 NOTHING = Promise((), 0)
@@ -119,6 +123,26 @@ async def _index(machine: Machine, recorder: Recorder) -> None:
     await pump.kill()
 
 
+async def _chaser(machine: Machine, recorder: Recorder) -> None:
+    """An index so slow that the chaser takes over: the log gets far ahead of it, then it catches
+    up."""
+    pump = await running(machine, recorder)
+    payloads = list(binlogs(15, 36, 200))
+    await load(pump, recorder, payloads[:8], [2] * 4)
+    machine.indexes[INDEX].slow = True
+    for at in range(8, 36, 4):
+        await recorder.append(pump, payloads[at : at + 4])
+    handover = pump.actor("writer")._handover
+    assert handover.chased
+    machine.indexes[INDEX].slow = False
+    while handover.chased:  # noqa: ASYNC110 (on the virtual clock)
+        await asyncio.sleep(0.05)
+    await recorder.append(pump, closing(payloads)[:1])
+    await pump.idle()
+    await look(pump, recorder.promise)
+    await pump.kill()
+
+
 async def _first_start(machine: Machine, recorder: Recorder) -> None:
     recorder.note()
     pump = await running(machine, recorder)
@@ -174,6 +198,9 @@ def _small(segment_bytes: int, *, sync_log: bool = True) -> PumpConfig:
     )
 
 
+HASTY = msgspec.structs.replace(
+    _small(2000), index_buffer_bytes=600, storage=StorageConfig(slow_write_threshold=0.05)
+)
 LIFE = _small(700)
 """For lives in which calls fail (see nth.py)."""
 SCENARIOS = (
@@ -182,6 +209,7 @@ SCENARIOS = (
     Scenario("seal", CONFIG, _seal, 2),
     Scenario("gc", _small(1000), _gc, 3),
     Scenario("index", CONFIG, _index, 2),
+    Scenario("chaser", HASTY, _chaser, 2),
     Scenario("first start", CONFIG, _first_start, 1),
     Scenario("unsynced", _small(2500, sync_log=False), _unsynced, 2),
 )

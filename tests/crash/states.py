@@ -21,6 +21,8 @@ Files = dict[str, bytes | None]
 ALL_SUBSETS = 5
 EVERY_BYTE = 700
 """A write up to this size is cut at each of its bytes, a larger one at as many places."""
+ENDS, OFTEN = 20, 3
+"""The first and last bytes of a write, where framing is, are met so much more often."""
 
 
 class Dimension(NamedTuple):
@@ -81,7 +83,8 @@ def tears(write: Write) -> Iterator[tuple[str, int]]:
         if 0 < cut < size:
             yield ("prefix", cut)
             yield ("zeros after", cut)
-    yield ("zeros after", 0)
+    for cut in (*range(min(size, ENDS)), *range(max(0, size - ENDS), size)):
+        yield from [("prefix", cut), ("zeros after", cut)] * OFTEN
     for sector in range(len(edges) + 1):
         yield ("without sector", sector)
         yield ("only sector", sector)
