@@ -19,7 +19,7 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import Fatal, TidelogError
+from tidelog.errors import ActorStopped, Fatal, TidelogError
 from tidelog.messages import Empty, Nodes, decode_reply, encode
 from tidelog.ports import IndexStore, Ports
 from tidelog.timestamps import TS_MAX, compose, physical_ms
@@ -127,7 +127,10 @@ class Gc(Actor[GcMessage]):
         wait_s = min(FIRST_S, self._retention.interval_s)
         while True:
             await self._clock.sleep(wait_s)
-            await self.self_ref.tell(_Timer())
+            try:
+                await self.self_ref.tell(_Timer())
+            except ActorStopped:
+                return  # Stopping: the run under way is waited for, no further one begins.
             wait_s = self._retention.interval_s
 
     async def on_batch(self, batch: list[GcMessage]) -> None:

@@ -374,3 +374,19 @@ def test_a_purge_point_outlives_an_empty_log() -> None:
         assert compose(0) < point
 
     run(main, 7)
+
+
+def test_a_stop_in_the_middle_of_a_run_is_a_clean_one() -> None:
+    async def main(world: World) -> None:
+        # Nobody says who reads: each run waits for an answer, longer than the interval.
+        config = msgspec.structs.replace(QUICK, gc_interval="100ms")
+        _, client = await start(world, config)
+        node = world.node(NODE)
+        for _ in range(5):
+            await asyncio.sleep(1)
+            await node.stop()
+            node.restart()
+            await client.until_online()
+        assert not node.failures
+
+    run(main, 8)
