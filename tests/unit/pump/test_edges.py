@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
 from tidelog import subjects
 from tidelog.errors import Unavailable, UnparsablePayload, error_class
+from tidelog.real.clock import RealClock
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
 from tidelog_proto.pump_pb2 import WriteBinlogReq
@@ -220,7 +221,7 @@ class Context:
 
 def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        edge = GrpcEdge(*(Mock() for _ in range(7)), cluster_id=7, addresses=[])
+        edge = GrpcEdge(RealClock(), *(Mock() for _ in range(6)), cluster_id=7, addresses=[])
         written, contexts = asyncio.Event(), [Context() for _ in range(4)]
 
         async def write(cluster_id: int, binlog: bytes) -> None:
