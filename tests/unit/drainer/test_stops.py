@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistry
@@ -32,6 +33,15 @@ from tidelog_registry.config import RegistryConfig
 
 CONFIG = DrainerConfig(node_id="d1", cluster=CLUSTER, feed=FEED, lease_s=1.0)
 BAD_TS = 5000
+
+
+@pytest.fixture(autouse=True)
+def _logs_are_kept() -> Iterator[None]:
+    """Whatever earlier tests of this process silenced."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
 
 
 def written(commit_ts: int, mutations: list[TableMutation]) -> Txn:
