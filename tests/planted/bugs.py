@@ -69,6 +69,17 @@ BUGS = (
         ),
     ),
     Bug(
+        "chaser-without-a-cap",
+        "section 7: while the chaser is on r is capped at W just before the first unread record",
+        (
+            Edit(
+                f"{PUMP}/sorter.py",
+                "        self.cap = self.high.value\n",
+                "        self.cap = None\n",
+            ),
+        ),
+    ),
+    Bug(
         "scan-before-resolved",
         "section 5, pull: the reply takes resolved_ts first, then scans",
         (

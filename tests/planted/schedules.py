@@ -54,6 +54,8 @@ def calm(
     sync_s: float = 0.0005,
     follow: bool = False,
     pull_bytes: int = 4 << 20,
+    index_buffer: int = 16 << 20,
+    slow_write_s: float = 1.0,
 ) -> Plan:
     """Nothing goes wrong but by a step. `late` Pumps come only by `Start`."""
     return Plan(
@@ -79,6 +81,8 @@ def calm(
         away="",
         dead_share=0.0,
         settled=True,
+        index_buffer=index_buffer,
+        slow_write_s=slow_write_s,
     )
 
 
@@ -110,6 +114,29 @@ SCHEDULES = (
                 When("workload", "request", ".pump-1.write", binlog="Commit"),
                 (Stall("pump-1", "pump.indexer", 0.3),),
                 nth=4,
+                times=3,
+            ),
+        ),
+    ),
+    Schedule(
+        "chaser-without-a-cap",
+        "the indexer gets no processor until the chaser is on, and goes on before the chaser reads;"
+        " the Drainer has timestamps of another Pump",
+        "loss",
+        partial(
+            calm,
+            pumps=2,
+            transactions=300,
+            rate=100.0,
+            clients=8,
+            index_buffer=256,
+            slow_write_s=0.02,
+        ),
+        (
+            Step(
+                When("workload", "request", ".pump-1.write", binlog="Commit"),
+                (Stall("pump-1", "pump.indexer", 0.1),),
+                nth=40,
                 times=3,
             ),
         ),
