@@ -31,6 +31,17 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         assert waited_for is None, waited_for
 
 
+def interrupted(work: Coroutine[Any, Any, object], turns: int) -> bool:
+    """Give it some turns of the loop; True if it wasn't done by then, and is no more."""
+    for _ in range(turns):
+        try:
+            work.send(None)
+        except StopIteration:
+            return False
+    work.close()
+    return True
+
+
 class QuietTrace(Trace):
     def event(self, node: str, what: str, detail: object = "", data: bytes = b"") -> None:
         """Nobody compares these runs."""

@@ -124,6 +124,9 @@ def outcome(machine: Machine, case: Case, data: bytes, hurt: int) -> str:
     assert found == case.records[: len(found)]
     at = bisect_right(case.records, (Pointer(0, hurt), b"\xff")) - 1
     read_alone(log, case.records[at], hurt=hurt < case.end)
+    if error is None and hurt >= case.end:
+        # A footer that was passed over is no alarm at the next start.
+        assert not machine.opened().status()["damaged_segments"]
     if error is None:
         return "whole" if len(found) == len(case.records) else "cut"
     # The position is that of the first record that is not given out, or of the footer.

@@ -6,15 +6,14 @@ acked, then a prefix of the batch that was under way.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from tests.unit.pump.driven import Machine, drive, framed, scanned
+from tests.unit.pump.driven import Machine, drive, framed, interrupted, scanned
 from tests.unit.pump.rig import prewrite
 from tests.unit.pump.steps import CountedMachine, play
 from tidelog import record
@@ -205,17 +204,6 @@ class LogMachine(CountedMachine):
         last = inside[-1]
         end = last.pointer.offset + record.HEADER_BYTES + len(last.payload)
         return ClosedSegment(fid, last.ts, end + record.FOOTER_BYTES)
-
-
-def interrupted(work: Coroutine[Any, Any, object], turns: int) -> bool:
-    """Give it some turns of the loop; True if it wasn't done by then, and is no more."""
-    for _ in range(turns):
-        try:
-            work.send(None)
-        except StopIteration:
-            return False
-    work.close()
-    return True
 
 
 def is_purged(log: Segments, pointer: Pointer) -> bool:

@@ -18,6 +18,7 @@ from tests.unit.pump.driven import (
     drive,
     footed,
     framed,
+    interrupted,
     scanned,
 )
 from tests.unit.pump.rig import NODE, commit, prewrite, start, ts_now
@@ -252,6 +253,35 @@ def test_a_lost_closed_segment_stops_its_readers_not_the_pump() -> None:
         accepted = machine.opened()
         assert not accepted.status()["damaged_segments"]
         assert scanned(accepted)[1] is None
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_power_loss_at_any_moment_of_a_rotation(*, keeps: bool, restarts: bool) -> None:
+    """Or after the process died there and the next one took something."""
+    for turns in range(1, 40):
+        machine = Machine(turns, segment_bytes=1000)
+        log = machine.opened()
+        acked = fill(log, PAYLOADS[:12])
+
+        async def rotated(log: Segments, acked: list[Record]) -> None:
+            await log.rotate(1000)
+            acked.append((await log.append([framed(PAYLOADS[20])], 20), PAYLOADS[20]))
+
+        done = not interrupted(rotated(log, acked), turns)
+        if restarts:
+            log = machine.opened()
+            acked = scanned(log)[0]
+            acked.append((append(log, [PAYLOADS[21]], 21)[0], PAYLOADS[21]))
+        machine.disk.faults.keeps_unsynced = keeps
+        machine.disk.crash()
+        again = machine.opened()
+        found, error = scanned(again)
+        assert (found[: len(acked)], error) == (acked, None)
+        assert not again.status()["damaged_segments"]
+        if done:
+            return
+    pytest.fail("it never came to an end")
 
 
 @pytest.mark.parametrize("beside", [[SYNCED], [CLOSED], []])
