@@ -39,6 +39,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     epoch: int = 0
     highTS: int = 0
     """Pump: W, the largest timestamp known to have been allocated."""
+    logTS: int = 0
+    """Pump: the largest timestamp of what is, or was, in its log; 0 = it never took anything."""
     resolvedTS: int = 0
     """Pump: resolved_ts. Drainer: published up to. Applier: applied up to (its checkpoint)."""
     feed: str = ""

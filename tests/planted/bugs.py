@@ -199,7 +199,21 @@ BUGS = (
         "sources-forgotten",
         "I4: a Pump leaves a source set only by a tombstone, whatever else is lost",
         (Edit(f"{DRAINER}/collector.py", "        self._recall()\n", ""),),
-        # No history loses the membership bucket together with the registry's copy of it.
+        # Bucket and copy seldom go together, and then the Drainer has to have read nothing since.
+        hunted=False,
+    ),
+    Bug(
+        "log-not-announced",
+        "I4: a failed join tombstones only a Pump that brought no binlogs",
+        (
+            Edit(
+                f"{PUMP}/announce.py",
+                "            logTS=max(self._segments.newest_ts, self._purge.ts),\n",
+                "",
+            ),
+            Edit(f"{PUMP}/announce.py", "now.max_commit_ts", "0"),
+        ),
+        # Few histories lose bucket and copy, and then the Pump once more while it joins.
         hunted=False,
     ),
 )

@@ -243,6 +243,34 @@ SCHEDULES = (
             ),
         ),
     ),
+    Schedule(
+        "log-not-announced",
+        "a Pump is off with what nobody has read; the membership bucket and the registry's copy of"
+        " it are lost; it comes back before an oracle answers, and dies while it joins",
+        "loss",
+        partial(calm, late=1, transactions=300, rate=20.0),
+        (
+            Step(acked("pump-1"), (Start("pump-2"),), nth=5),
+            Step(acked("pump-2"), (Cut("drainer"),), nth=5),
+            Step(
+                acked("pump-2"),
+                (
+                    PowerLoss("pump-2", back_s=0.5),
+                    LoseMembership(),
+                    LoseFile("registry", MEMBERS_COPY),
+                    PowerLoss("registry", back_s=0.1),
+                ),
+                nth=5,
+            ),
+            Step(
+                When("registry", "publish", ".event.pump.pump-2"),
+                # The bucket is lost once more, so that the join goes on only after the lease.
+                (PowerLoss("pump-2"), LoseMembership()),
+            ),
+            # Its lease ran out. The Drainer looks who is a source.
+            Step(When("registry", "publish", ".event.pump.pump-2"), (Reconnect("drainer"),)),
+        ),
+    ),
 )
 
 BY_BUG = {schedule.bug: schedule for schedule in SCHEDULES}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog import subjects
 from tidelog.sim import Node, World
+from tidelog_registry.members import COPY as MEMBERS_COPY
 from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ class Chaos:
 
     async def _lose_membership(self) -> None:
         """The bucket is lost while a Pump is away for longer than a lease, so that it can't tell of
-        itself, and the Drainer, perhaps the registry too, begins anew (seed 71's loss)."""
+        itself, and the Drainer, perhaps the registry too, begins anew (seed 71's loss); or the
+        registry's copy of it goes, too (seed 289's)."""
         cluster, rng = self._cluster, self._rng
         pump = self._victim("pump")
         if pump is not None:
@@ -160,6 +162,8 @@ class Chaos:
         self._world.nats.delete(MEMBERS_STREAM)
         if rng.random() < 0.5:
             await self._half_filled()
+            if rng.random() < 0.5:
+                cluster.registry.disk.lose(MEMBERS_COPY)
             cluster.registry.kill(restart_after_s=NODE_LEASE_S + rng.random() * 4)
         if not before:
             cluster.drainer.kill(restart_after_s=rng.random() * 2)

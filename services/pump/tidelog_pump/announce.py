@@ -9,7 +9,9 @@ from tidelog_pump.gc_actor import GcMessage, ReadBehind
 from tidelog_pump.identity import Identity
 from tidelog_pump.indexer import unpaired
 from tidelog_pump.puller import PullerMessage, ReadFeeds
+from tidelog_pump.purge import PurgePoint
 from tidelog_pump.resolver import ReadWaiting, ResolverMessage, Waiting
+from tidelog_pump.segments import Segments
 from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
 from tidelog_pump.verifier import ReadSuspects, Shown, VerifierMessage
 from tidelog_pump.writer import SetState, WriterMessage
@@ -20,6 +22,8 @@ class Announcer:
         self,
         identity: Identity,
         host: str,
+        segments: Segments,
+        purge: PurgePoint,
         store: IndexStore,
         sorter: Ref[SorterMessage],
         resolver: Ref[ResolverMessage],
@@ -30,6 +34,8 @@ class Announcer:
     ) -> None:
         self._identity = identity
         self._host = host
+        self._segments = segments
+        self._purge = purge
         self._store = store
         self._sorter = sorter
         self._resolver = resolver
@@ -50,6 +56,8 @@ class Announcer:
             kind=PUMP,
             epoch=self._identity.epoch,
             highTS=now.high_ts,
+            # After a restart W is what the oracle said, perhaps nothing yet: this tells of data.
+            logTS=max(self._segments.newest_ts, self._purge.ts),
             resolvedTS=now.resolved_ts,
             detail=complaints(self._store, late, waiting) | retained(retention),
         )

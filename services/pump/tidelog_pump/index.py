@@ -113,14 +113,27 @@ def transaction_key(start_ts: int) -> bytes:
     return _KEY.pack(b"p", start_ts)
 
 
-def newest_transaction(scan: Callable[[bytes, bytes, int], list[tuple[bytes, bytes]]]) -> int:
-    """The largest start_ts that the index knows, 0 if none, by an `IndexStore.scan`."""
+Scan = Callable[[bytes, bytes, int], list[tuple[bytes, bytes]]]
+"""As an `IndexStore`'s."""
+
+
+def newest_transaction(scan: Scan) -> int:
+    """The largest start_ts that the index knows, 0 if none."""
+    return _newest(scan, b"p")
+
+
+def newest_commit(scan: Scan) -> int:
+    """The largest commit_ts that can be read, 0 if none."""
+    return _newest(scan, b"c")
+
+
+def _newest(scan: Scan, kind: bytes) -> int:
     newest, above = 0, TS_MAX
     while newest < above:
         middle = (newest + above + 1) // 2
-        found = scan(transaction_key(middle), transaction_key(above + 1), 1)
+        found = scan(_KEY.pack(kind, middle), _KEY.pack(kind, above + 1), 1)
         if found:
-            newest = int.from_bytes(found[0][0][1:], "big")
+            newest = int.from_bytes(found[0][0][1:9], "big")
         else:
             above = middle - 1
     return newest

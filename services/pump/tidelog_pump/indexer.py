@@ -136,7 +136,8 @@ class Indexer(Actor[IndexerMessage]):
         await self._write()
         pairing = self._pairing
         log.info("log read", replayed=self.replayed, open=pairing.open_count)
-        await self._sorter.tell(Recovered(pairing.high.value, pairing.opened()))
+        last = index.newest_commit(self._store.scan)
+        await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened()))
 
     def _load(self) -> Pairing:
         """The state at the index's head; from the first record on if there is no usable index."""

@@ -241,6 +241,8 @@ class Parts:
         announcer = Announcer(
             self._identity,
             self._config.advertise_addr,
+            self._segments,
+            self._purge,
             self._store,
             sorter,
             resolver,

@@ -114,6 +114,14 @@ class Segments:
         """Of the oldest segment, be it lost: a scan from here passes over nothing."""
         return Pointer(min(self._fids[0], *self._damaged, TS_MAX), 0)
 
+    @property
+    def newest_ts(self) -> int:
+        """The largest timestamp of all records; 0 = there is none. Of a segment whose footer is
+        damaged only that it holds some."""
+        closed = [segment.max_ts for segment in self._closed.values()]
+        known = [1 if max_ts == TS_MAX else max_ts for max_ts in closed]
+        return max(self._max_ts, int(self._end > 0), *known)
+
     def status(self) -> dict[str, object]:
         return {
             "sync_log": self._sync,

@@ -29,9 +29,11 @@ LATE_KEPT = 4096
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """The indexer read the log to its end: W there, the open (start_ts, bound)."""
+    """The indexer read the log to its end: W there, the largest commit_ts that can be read, the
+    open (start_ts, bound)."""
 
     high_ts: int
+    max_commit_ts: int
     opened: list[tuple[int, int]]
 
 
@@ -209,6 +211,7 @@ class SorterActor(Actor[SorterMessage]):
                 self._look(message, now_s)
             case Recovered():
                 sorter.reset(message.high_ts, message.opened, now_s)
+                sorter.max_commit_ts = max(sorter.max_commit_ts, message.max_commit_ts)
                 # Nothing vouches for W yet: ask the oracle once at start.
                 sorter.high.wanted = max(sorter.high.wanted, 1) if self._oracle else 0
 

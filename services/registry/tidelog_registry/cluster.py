@@ -80,7 +80,7 @@ class Join(msgspec.Struct):
 
 class Node(msgspec.Struct):
     """`heard`: in this life of the registry. `reachable`: the lease holds. `brought`: the largest
-    timestamp it knew when its join began; 0 = it came without data."""
+    timestamp it told of when its join began; 0 = it came without data."""
 
     status: NodeStatus
     state: str
@@ -99,7 +99,21 @@ def _has_lived(status: NodeStatus) -> bool:
     from an oracle that isn't ours."""
     if status.kind != PUMP:
         return status.resolvedTS > 0
-    return status.maxCommitTS > 0 or (status.highTS > 0 and status.epoch != 1)
+    return bool(_logged(status)) or (status.highTS > 0 and status.epoch != 1)
+
+
+def _logged(status: NodeStatus) -> int:
+    """The largest timestamp of what a Pump says it holds. (W tells nothing of that: a Pump that was
+    restarted may know of no oracle's answer yet, while its log holds what nobody has read.)"""
+    return max(status.maxCommitTS, status.logTS)
+
+
+def _found(member: Member) -> NodeStatus:
+    """What an entry of the bucket says. Of one that joins, or is gone, it has what the Pump told of
+    its binlogs, and not its W: that alone moves the oracle, however far it is (see `floor`)."""
+    if member.state in (JOINING, OFFLINE):
+        return NodeStatus(member.node, maxCommitTS=member.high_ts, epoch=member.epoch)
+    return NodeStatus(member.node, highTS=member.high_ts, epoch=member.epoch)
 
 
 class Cluster:
@@ -115,8 +129,7 @@ class Cluster:
         self._floor_from = now + FIRST_WORD_S if fresh else now
         for node in sorted(members):
             member = members[node]
-            status = NodeStatus(node, highTS=member.high_ts, epoch=member.epoch)
-            lease = now + NODE_LEASE_S
+            status, lease = _found(member), now + NODE_LEASE_S
             living = member.state != OFFLINE
             self.nodes[PUMP, node] = Node(
                 status, member.state, lease, False, living, brought=member.high_ts
@@ -221,10 +234,11 @@ class Cluster:
         effects.append(Changed(node.shown()))
 
     @staticmethod
-    def _member(node: Node) -> Member:
-        status = node.status
-        high = {JOINING: node.brought, OFFLINE: status.maxCommitTS}.get(node.state, status.highTS)
-        return Member(status.nodeId, node.state, status.epoch, high)
+    def _member(node: Node, state: str = "") -> Member:
+        """Its entry, in the state that it has or is about to get."""
+        status, state = node.status, state or node.state
+        high = {JOINING: node.brought, OFFLINE: status.maxCommitTS}.get(state, status.highTS)
+        return Member(status.nodeId, state, status.epoch, high)
 
     # Joining (I4) ---------------------------------------------------------------------------
 
@@ -233,8 +247,8 @@ class Cluster:
             return
         node.join = Join()
         if node.state in (JOINING, OFFLINE):
-            if node.state == OFFLINE:
-                node.brought = max(node.status.highTS, node.status.maxCommitTS)
+            before = node.status.highTS if node.state == OFFLINE else node.brought
+            node.brought = max(before, _logged(node.status))
             node.state = JOINING
             effects += [Write(self._member(node)), Changed(node.shown())]
         else:
@@ -285,8 +299,7 @@ class Cluster:
             join.waiting = [drainer for drainer in join.waiting if drainer in live]
             if not join.waiting:
                 join.phase = "opening"
-                opened = msgspec.structs.replace(self._member(node), state=ONLINE)
-                effects.append(Write(opened))
+                effects.append(Write(self._member(node, ONLINE)))
 
     def _end_join(self, node: Node, state: str, effects: list[Effect]) -> None:
         node.join, node.state = None, state

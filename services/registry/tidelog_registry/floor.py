@@ -26,7 +26,8 @@ def floor_of(
             claims[f"the Drainers of {consumer.feed}"] = consumer.commit_ts
     for status in statuses:
         if status.kind in (PUMP, DRAINER):
-            claims[f"{status.kind} {status.nodeId}"] = max(status.maxCommitTS, status.resolvedTS)
+            said = max(status.maxCommitTS, status.resolvedTS, status.logTS)
+            claims[f"{status.kind} {status.nodeId}"] = said
     far = {who: ts for who, ts in claims.items() if ts > limit}
     known = [ts for who, ts in claims.items() if who not in far]
     known += [status.highTS for status in statuses if status.kind == PUMP]

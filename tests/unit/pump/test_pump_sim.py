@@ -410,9 +410,37 @@ def test_each_feeds_position_is_kept_and_announced() -> None:
         await asyncio.sleep(4)
         assert registry.beats[-1].feeds == {"one": base - 1, "two": base}
         status = registry.beats[-1].status
-        assert (status.maxCommitTS, status.resolvedTS, status.epoch) == (0, base + 1, 2)
+        assert (status.maxCommitTS, status.resolvedTS, status.epoch) == (base + 1, base + 1, 2)
 
     run(main, 17)
+
+
+def test_before_an_oracle_answers_it_announces_what_its_log_holds() -> None:
+    """Else it is taken for a new one, which a failed join tombstones (seed 289's loss)."""
+
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(CONFIG, oracle="embedded", segment_bytes=200)
+        registry, client = await start(world, config)
+        first, second = registry.allocate(), registry.allocate()
+
+        def told() -> tuple[int, int, int]:
+            status = registry.beats[-1].status
+            return status.highTS, status.maxCommitTS, status.logTS
+
+        await client.done(prewrite(first))
+        registry.oracle_answers = False
+        for shown in ((0, 0, first), (0, second, second)):
+            world.node(NODE).kill()
+            world.node(NODE).restart()
+            await asyncio.sleep(4)
+            assert told() == shown
+            await client.done(commit(first, second))
+        third = registry.allocate()
+        await client.done(prewrite(third, b"x" * 200))
+        await asyncio.sleep(3)
+        assert told() == (0, second, third)
+
+    run(main, 18)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ class Script(msgspec.Struct):
     epoch: int = 0
     high_ts: int = 0
     max_commit_ts: int = 0
+    log_ts: int = 0
     resolved_ts: int = 0
     feed: str = ""
     consumers: list[Consumer] = []
@@ -55,6 +56,7 @@ class Script(msgspec.Struct):
             epoch=self.epoch,
             highTS=self.high_ts,
             maxCommitTS=self.max_commit_ts,
+            logTS=self.log_ts,
             resolvedTS=self.resolved_ts,
             feed=self.feed,
         )
@@ -105,8 +107,9 @@ def build(script: Script, ports: Ports) -> Supervisor:
     return tree
 
 
-def pump(node: str, *, high_ts: int = 0) -> Script:
-    return Script(PUMP, node, high_ts=high_ts, told=[], added=[], consumers=[], feeds={})
+def pump(node: str, *, high_ts: int = 0, log_ts: int = 0) -> Script:
+    fresh = Script(PUMP, node, told=[], added=[], consumers=[], feeds={})
+    return msgspec.structs.replace(fresh, high_ts=high_ts, log_ts=log_ts)
 
 
 def drainer(node: str, feed: str = "f") -> Script:

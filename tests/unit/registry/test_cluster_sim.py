@@ -124,7 +124,7 @@ def test_a_failed_join_is_tombstoned_but_not_if_the_pump_brought_data() -> None:
         d.deaf = True
         world.node("d1").start(build, d)
         await world.until(lambda: bool(d.told), 5, "the Drainer registers")
-        for script in (pump("new"), pump("old", high_ts=5)):
+        for script in (pump("new"), pump("old", high_ts=5), pump("restarted", log_ts=5)):
             world.node(script.node).start(build, script)
             await until_state(world, bus, script.node, JOINING)
             world.node(script.node).kill()
@@ -132,7 +132,30 @@ def test_a_failed_join_is_tombstoned_but_not_if_the_pump_brought_data() -> None:
         await world.sleep(5)
         found = await entries(bus)
         assert found["new"].state == OFFLINE
-        assert found["old"].state == JOINING
+        assert found["old"].state == found["restarted"].state == JOINING
+
+    run(main)
+
+
+def test_one_found_as_joining_that_now_tells_of_binlogs_is_not_taken_for_new() -> None:
+    """An entry that was rolled back to before it ever wrote, while no copy of it is left."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        bucket = Bucket(bus, subjects.members_bucket(CLUSTER))
+        await bucket.create()
+        entry = msgspec.json.encode(Member("p1", JOINING, 1))
+        await bucket.put("p1", entry, expected=0)
+        d, p = drainer("d1"), pump("p1", log_ts=5)
+        d.deaf = True
+        world.node("d1").start(build, d)
+        world.node("r").start(service.build, CONFIG)
+        await world.until(lambda: bool(d.told), 5, "the Drainer registers")
+        world.node("p1").start(build, p)
+        await world.sleep(3)
+        world.node("p1").kill()
+        await world.sleep(12)
+        assert (await entries(bus))["p1"].state == JOINING
 
     run(main)
 

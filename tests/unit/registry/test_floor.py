@@ -40,6 +40,8 @@ def test_pumps_and_drainers_move_it_and_readers_do_not() -> None:
     published = Consumer(DRAINER_CONSUMER, "f", 60)
     assert floor_of(statuses, [published], {}, LIMIT) == (60, {})
     assert floor_of(statuses, [published], {"f": 70}, LIMIT) == (70, {})
+    restarted = NodeStatus("q", kind=PUMP, logTS=80)
+    assert floor_of([*statuses, restarted], [published], {"f": 70}, LIMIT) == (80, {})
 
 
 def test_only_a_pumps_w_counts_above_the_limit() -> None:
@@ -55,7 +57,7 @@ def test_only_a_pumps_w_counts_above_the_limit() -> None:
     assert floor_of([above], [], {}, LIMIT) == (5000, {})
 
 
-@pytest.mark.parametrize("who", ["a reader", "a Drainer", "a pull"])
+@pytest.mark.parametrize("who", ["a reader", "a Drainer", "a pull", "a writer"])
 def test_a_far_word_does_not_push_the_oracle_away_from_the_time(who: str) -> None:
     async def main(world: World) -> None:
         bus = world.ports().bus
@@ -64,6 +66,8 @@ def test_a_far_word_does_not_push_the_oracle_away_from_the_time(who: str) -> Non
         p, d = pump("p1"), drainer("d1")
         if who == "a pull":
             p.feeds = {"f": TS_MAX}
+        if who == "a writer":
+            p.log_ts = TS_MAX
         if who == "a Drainer":
             d.resolved_ts = TS_MAX
         world.node("p1").start(build, p)
