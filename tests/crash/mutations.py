@@ -8,10 +8,10 @@ import textwrap
 from typing import Any, NamedTuple
 
 from tidelog import record
-from tidelog_pump.gc_actor import Gc
-from tidelog_pump.indexer import Indexer
-from tidelog_pump.segments import Segments
-from tidelog_pump.writer import Writer
+from tidelog_pump.index.indexer import Indexer
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.retention.gc_actor import Gc
+from tidelog_pump.write.writer import Writer
 
 
 class Mutation(NamedTuple):

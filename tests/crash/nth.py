@@ -18,7 +18,7 @@ from tests.crash.recorder import Promise, Recorder
 from tests.crash.scenarios import LIFE, binlogs, closing, own
 from tidelog.errors import TidelogError
 from tidelog_pump.parts import INDEX
-from tidelog_pump.writer import Outcome
+from tidelog_pump.write.writer import Outcome
 
 DISK_KINDS = ("io", "full", "short", "lost")
 KV = "index"

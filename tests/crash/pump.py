@@ -19,14 +19,14 @@ from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.sim.rng import SimRng
 from tidelog.sim.trace import Trace
 from tidelog.supervisor import Supervisor
-from tidelog_pump import index
 from tidelog_pump.config import PumpConfig
-from tidelog_pump.gc_actor import Collect, Collected
-from tidelog_pump.purge import PurgeRecord
-from tidelog_pump.segments import Segments
+from tidelog_pump.index import keys
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.retention.gc_actor import Collect, Collected
+from tidelog_pump.retention.purge import PurgeRecord
 from tidelog_pump.service import build
-from tidelog_pump.sorter_actor import AwaitResolved, Resolved
-from tidelog_pump.writer import Append, Outcome, SetState
+from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved
+from tidelog_pump.write.writer import Append, Outcome, SetState
 
 CLUSTER_ID = 7
 EDGES = ("resolver", "faker", "grpc", "nats", "membership", "http")
@@ -184,16 +184,16 @@ class Pump:
         """What a pull would find, with the Prewrite's payload read by its pointer."""
         store: IndexStore = self.actor("indexer")._store
         found: dict[tuple[int, int], bytes] = {}
-        for key, value in store.scan(*index.commit_range(self.purged.ts, 1 << 62), 1 << 20):
-            commit_ts, start_ts, place = index.unpack_commit(key, value)
-            found[commit_ts, start_ts] = self.segments.payload(index.Pointer(*place[:2]))
+        for key, value in store.scan(*keys.commit_range(self.purged.ts, 1 << 62), 1 << 20):
+            commit_ts, start_ts, place = keys.unpack_commit(key, value)
+            found[commit_ts, start_ts] = self.segments.payload(keys.Pointer(*place[:2]))
         return found
 
     def open_bounds(self) -> dict[int, int]:
         """The index's open Prewrites."""
         store: IndexStore = self.actor("indexer")._store
-        entries = store.scan(*index.open_range(), 1 << 20)
-        return {s: bound for s, bound, _ in (index.unpack_open(*entry) for entry in entries)}
+        entries = store.scan(*keys.open_range(), 1 << 20)
+        return {s: bound for s, bound, _ in (keys.unpack_open(*entry) for entry in entries)}
 
     async def resolved(self) -> Resolved:
         answer: Resolved = await self._ref("sorter").ask(lambda r: AwaitResolved(-1, 0, r))

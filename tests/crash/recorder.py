@@ -13,7 +13,7 @@ from tests.crash.states import Files, choices, dimensions, disk
 from tidelog.sim.index import SimIndexFile
 from tidelog.sim.inode import DiskImage
 from tidelog_pump.parts import INDEX
-from tidelog_pump.writer import Outcome
+from tidelog_pump.write.writer import Outcome
 
 MISSING, BROKEN = -1, -2
 """Instead of a number of lost writes: the index is gone, or can't be opened."""

@@ -15,7 +15,7 @@ from tests.unit.pump.rig import prewrite
 from tidelog import record
 from tidelog.errors import TidelogError
 from tidelog.real.disk import RealDisk
-from tidelog_pump.segments import Segments
+from tidelog_pump.log.segments import Segments
 
 PAYLOADS = [prewrite(10 + at, b"row" * at) for at in range(14)]
 WAYS = [

@@ -17,8 +17,8 @@ from tests.crash.states import content, dimensions, disk, file_ways
 from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog import record
 from tidelog.sim.inode import DiskImage, FileImage, Write
+from tidelog_pump.log.segments import name
 from tidelog_pump.parts import INDEX
-from tidelog_pump.segments import name
 
 
 def test_the_model_pairs_and_resolves() -> None:

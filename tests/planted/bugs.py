@@ -36,7 +36,7 @@ BUGS = (
         "I1: a Prewrite is acked only after fdatasync of its bytes",
         (
             Edit(
-                f"{PUMP}/writer.py",
+                f"{PUMP}/write/writer.py",
                 "        written = await self._store(intake)\n"
                 '        hit("pump.writer.before_ack")\n'
                 "        self._answer(group, outcomes)\n",
@@ -51,7 +51,7 @@ BUGS = (
         "section 7: a Prewrite is open until its Commit is synced AND indexed",
         (
             Edit(
-                f"{PUMP}/chaser.py",
+                f"{PUMP}/index/chaser.py",
                 "        message = Written(placed())\n",
                 "        message = Written(placed())\n"
                 "        ended = [s for s in message.stored if s.kind.value]\n"
@@ -59,13 +59,17 @@ BUGS = (
                 "        await self._sorter.tell(Indexed(closed))\n",
             ),
             Edit(
-                f"{PUMP}/indexer.py",
+                f"{PUMP}/index/indexer.py",
                 "        if closed and not chased:\n"
                 "            await self._sorter.tell(Indexed(closed))\n"
                 "        elif chased:\n",
                 "        if chased:\n",
             ),
-            Edit(f"{PUMP}/chaser.py", "CaughtUp, Entered, Res", "CaughtUp, Entered, Indexed, Res"),
+            Edit(
+                f"{PUMP}/index/chaser.py",
+                "    Entered,\n    Resolved,\n",
+                "    Entered,\n    Indexed,\n    Resolved,\n",
+            ),
         ),
     ),
     Bug(
@@ -73,7 +77,7 @@ BUGS = (
         "section 7: while the chaser is on r is capped at W just before the first unread record",
         (
             Edit(
-                f"{PUMP}/sorter.py",
+                f"{PUMP}/sort/sorter.py",
                 "        self.cap = self.high.value\n",
                 "        self.cap = None\n",
             ),
@@ -84,7 +88,7 @@ BUGS = (
         "section 5, pull: the reply takes resolved_ts first, then scans",
         (
             Edit(
-                f"{PUMP}/puller.py",
+                f"{PUMP}/pull/puller.py",
                 "        frame = await self._framer.frame("
                 "wanted.after_ts, resolved.resolved_ts, budget)\n",
                 "        frame = await self._framer.frame(wanted.after_ts, TS_MAX, budget)\n"
@@ -94,7 +98,7 @@ BUGS = (
                 "            del frame.txns[-1]\n",
             ),
             Edit(
-                f"{PUMP}/puller.py",
+                f"{PUMP}/pull/puller.py",
                 "from tidelog_proto.transport_pb2 import",
                 "from tidelog.timestamps import TS_MAX\nfrom tidelog_proto.transport_pb2 import",
             ),
@@ -105,7 +109,7 @@ BUGS = (
         "section 5, pull: a reply cut short reports the last commit_ts it holds whole",
         (
             Edit(
-                f"{PUMP}/frames.py",
+                f"{PUMP}/pull/frames.py",
                 "                    if frame.txns:\n"
                 "                        frame.resolved_ts = position\n"
                 "                        return frame\n",
@@ -118,13 +122,13 @@ BUGS = (
         "section 7: the writer enters a Prewrite on arrival, never behind the index buffer",
         (
             Edit(
-                f"{PUMP}/chaser.py",
+                f"{PUMP}/index/chaser.py",
                 "        if start_ts and not self._chase.on:\n"
                 "            await self._sorter.tell(Entered(start_ts))\n",
                 "",
             ),
             Edit(
-                f"{PUMP}/indexer.py",
+                f"{PUMP}/index/indexer.py",
                 "        for message in batch:\n"
                 "            match message:\n                case Written",
                 "        stored = [s for m in batch if isinstance(m, Written) for s in m.stored]\n"
@@ -134,7 +138,7 @@ BUGS = (
                 "            match message:\n                case Written",
             ),
             Edit(
-                f"{PUMP}/indexer.py",
+                f"{PUMP}/index/indexer.py",
                 "import Indexed, Recovered, SorterMessage",
                 "import Entered, Indexed, Recovered, SorterMessage",
             ),

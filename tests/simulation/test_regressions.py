@@ -7,7 +7,7 @@ import pytest
 from tidelog import record
 from tidelog.errors import IoFailed
 from tidelog.sim import World, run
-from tidelog_pump.segments import Segments
+from tidelog_pump.log.segments import Segments
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from tidelog.actor import Ref
 from tidelog.messages import PUMP, Heartbeat, NodeStatus
 from tidelog.ports import IndexStore
-from tidelog_pump.gc_actor import GcMessage, ReadBehind
 from tidelog_pump.identity import Identity
-from tidelog_pump.indexer import unpaired
-from tidelog_pump.puller import PullerMessage, ReadFeeds
-from tidelog_pump.purge import PurgePoint
-from tidelog_pump.resolver import ReadWaiting, ResolverMessage, Waiting
-from tidelog_pump.segments import Segments
-from tidelog_pump.sorter_actor import AwaitResolved, Resolved, SorterMessage
-from tidelog_pump.verifier import ReadSuspects, Shown, VerifierMessage
-from tidelog_pump.writer import SetState, WriterMessage
+from tidelog_pump.index.indexer import unpaired
+from tidelog_pump.late.verifier import ReadSuspects, Shown, VerifierMessage
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
+from tidelog_pump.retention.gc_actor import GcMessage, ReadBehind
+from tidelog_pump.retention.purge import PurgePoint
+from tidelog_pump.sort.resolver import ReadWaiting, ResolverMessage, Waiting
+from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.write.writer import SetState, WriterMessage
 
 
 class Announcer:

@@ -14,28 +14,28 @@ from tidelog.messages import PUMP
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import IndexStore, Oracle, Ports
 from tidelog_pump.announce import Announcer
-from tidelog_pump.chase import Chase
-from tidelog_pump.chaser import Chaser, Handover
 from tidelog_pump.config import PumpConfig
-from tidelog_pump.control import Controller
-from tidelog_pump.faker import Faker
-from tidelog_pump.gc_actor import Gc, GcMessage
-from tidelog_pump.http_edge import HttpEdge
+from tidelog_pump.edges.control import Controller
+from tidelog_pump.edges.http_edge import HttpEdge
+from tidelog_pump.edges.nats_edge import NatsEdge
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
-from tidelog_pump.indexer import Indexer, IndexerMessage, locate
+from tidelog_pump.index.chase import Chase
+from tidelog_pump.index.chaser import Chaser, Handover
+from tidelog_pump.index.indexer import Indexer, IndexerMessage, locate
+from tidelog_pump.late.verifier import Verifier, VerifierMessage
+from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED
-from tidelog_pump.nats_edge import NatsEdge
-from tidelog_pump.puller import Puller, PullerMessage
-from tidelog_pump.purge import PurgePoint
-from tidelog_pump.resolver import Resolver, ResolverMessage
-from tidelog_pump.segments import Segments
-from tidelog_pump.sorter_actor import SorterActor, SorterMessage
-from tidelog_pump.txn_status import BusTxnStatus
-from tidelog_pump.verifier import Verifier, VerifierMessage
-from tidelog_pump.writer import Writer, WriterMessage
+from tidelog_pump.pull.puller import Puller, PullerMessage
+from tidelog_pump.retention.gc_actor import Gc, GcMessage
+from tidelog_pump.retention.purge import PurgePoint
+from tidelog_pump.sort.faker import Faker
+from tidelog_pump.sort.resolver import Resolver, ResolverMessage
+from tidelog_pump.sort.sorter_actor import SorterActor, SorterMessage
+from tidelog_pump.sort.txn_status import BusTxnStatus
+from tidelog_pump.write.writer import Writer, WriterMessage
 
 if TYPE_CHECKING:
-    from tidelog_pump.grpc_edge import GrpcEdge
+    from tidelog_pump.edges.grpc_edge import GrpcEdge
 
 log = structlog.get_logger()
 
@@ -171,7 +171,9 @@ class Parts:
         )
 
     def grpc_edge(self, sorter: SorterRef, writer: WriterRef) -> GrpcEdge:
-        from tidelog_pump.grpc_edge import GrpcEdge  # not where gRPC is off: it need not be there
+        from tidelog_pump.edges.grpc_edge import (
+            GrpcEdge,  # not where gRPC is off: it need not be there
+        )
 
         return GrpcEdge(
             self._ports.clock,

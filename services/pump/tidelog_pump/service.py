@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
-from tidelog_pump.http_edge import binlog, collect, drainers
+from tidelog_pump.edges.http_edge import binlog, collect, drainers
 from tidelog_pump.parts import Parts
 
 

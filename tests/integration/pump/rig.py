@@ -23,7 +23,7 @@ from tidelog_proto.pump_pb2 import (
     WriteBinlogResp,
 )
 from tidelog_pump.config import PumpConfig
-from tidelog_pump.grpc_edge import OPTIONS
+from tidelog_pump.edges.grpc_edge import OPTIONS
 from tidelog_pump.service import build
 
 

@@ -18,7 +18,7 @@ from tests.unit.pump.rig import CLUSTER_ID, NODE, commit, prewrite
 from tidelog.real.clock import RealClock
 from tidelog.timestamps import compose
 from tidelog_proto.pump_pb2 import PullBinlogReq, PullBinlogResp, WriteBinlogReq, WriteBinlogResp
-from tidelog_pump.grpc_edge import OPTIONS
+from tidelog_pump.edges.grpc_edge import OPTIONS
 
 IDENTITY_ONLY = ("grpc.compression_enabled_algorithms_bitset", 1)
 ROWS = b"".join(b"row %06d of the table of the customers;" % n for n in range(60_000))

@@ -20,7 +20,7 @@ from tidelog.supervisor import Supervisor
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_proto.pump_pb2 import PullBinlogReq
-from tidelog_pump import grpc_pull
+from tidelog_pump.edges import grpc_pull
 
 VALUE = bytes(range(256)) * (24 << 10)  # 6 MiB
 Scenario = Callable[[Supervisor, Client, GrpcClient, int], Awaitable[None]]

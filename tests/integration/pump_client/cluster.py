@@ -28,13 +28,15 @@ class Service:
     directory: Path
     flags: list[str]
     process: subprocess.Popen[bytes] | None = None
+    env: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "http").unlink(missing_ok=True)
         argv = [sys.executable, "-m", self.module, "--data-dir", str(self.directory), *self.flags]
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(argv, stdout=log, stderr=log)
+            env = os.environ | self.env
+            self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=env)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         if self.process is not None:

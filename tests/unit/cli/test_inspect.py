@@ -19,8 +19,8 @@ from tidelog.errors import BadInput
 from tidelog.real.disk import RealDisk
 from tidelog_cli.app import app
 from tidelog_cli.inspect import WINDOW_BYTES, inspect
-from tidelog_pump.payload import fake
-from tidelog_pump.segments import Segments, name
+from tidelog_pump.log.payload import fake
+from tidelog_pump.log.segments import Segments, name
 
 PAYLOADS = [prewrite(10, bytes(300)), commit(10, 20), rollback(15), fake(30), prewrite(25)]
 

@@ -14,12 +14,12 @@ from tidelog.actor import Actor
 from tidelog.errors import TidelogError
 from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
-from tidelog_pump.chase import COOLDOWN_S, LOCKED_S, POLL_S, Chase
-from tidelog_pump.chaser import Chaser, Handover
-from tidelog_pump.index import Pointer
-from tidelog_pump.indexer import IndexerMessage, Written, read_back
-from tidelog_pump.segments import Segments, name
-from tidelog_pump.sorter_actor import (
+from tidelog_pump.index.chase import COOLDOWN_S, LOCKED_S, POLL_S, Chase
+from tidelog_pump.index.chaser import Chaser, Handover
+from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
+from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.segments import Segments, name
+from tidelog_pump.sort.sorter_actor import (
     AwaitResolved,
     Cap,
     CaughtUp,

@@ -7,13 +7,13 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_pump import index
-from tidelog_pump.closed import ClosedStarts
-from tidelog_pump.high_ts import HighTs
-from tidelog_pump.index import NOWHERE, Head, Place, State
-from tidelog_pump.intake import Stored
-from tidelog_pump.pairing import Pairing
-from tidelog_pump.payload import Kind
+from tidelog_pump.index import keys
+from tidelog_pump.index.high_ts import HighTs
+from tidelog_pump.index.keys import NOWHERE, Head, Place, State
+from tidelog_pump.index.pairing import Pairing
+from tidelog_pump.log.payload import Kind
+from tidelog_pump.write.closed import ClosedStarts
+from tidelog_pump.write.intake import Stored
 
 LIMIT = 4
 start = st.integers(1, 12)
@@ -35,9 +35,9 @@ class Map:
 @given(entries)
 def test_the_newest_transaction_is_found(stored: dict[int, State]) -> None:
     store = Map()
-    store.data = {index.transaction_key(start_ts): b"" for start_ts in stored}
-    store.data |= {index.open_key(99): b"", index.commit_key(99, 98): b"", index.HEAD_KEY: b""}
-    assert index.newest_transaction(store.scan) == max(stored, default=0)
+    store.data = {keys.transaction_key(start_ts): b"" for start_ts in stored}
+    store.data |= {keys.open_key(99): b"", keys.commit_key(99, 98): b"", keys.HEAD_KEY: b""}
+    assert keys.newest_transaction(store.scan) == max(stored, default=0)
 
 
 @given(entries, st.lists(st.tuples(start, st.booleans(), st.integers(0, LIMIT - 1)), max_size=60))
@@ -49,11 +49,11 @@ def test_closed_is_what_was_added_or_stands_in_the_index(
     model: dict[int, int] = {}
     for start_ts, state in stored.items():
         commit_ts = start_ts + 100 if state is State.COMMITTED else 0
-        value = index.pack_transaction(state, commit_ts, NOWHERE)
-        store.data[index.transaction_key(start_ts)] = value
+        value = keys.pack_transaction(state, commit_ts, NOWHERE)
+        store.data[keys.transaction_key(start_ts)] = value
         if state is not State.OPEN:
             model[start_ts] = commit_ts
-    closed = ClosedStarts(store.data.get, index.newest_transaction(store.scan), LIMIT)
+    closed = ClosedStarts(store.data.get, keys.newest_transaction(store.scan), LIMIT)
     for start_ts, ends, lag in steps:
         assert closed.get(start_ts) == model.get(start_ts)
         if ends and start_ts not in model:
@@ -62,8 +62,8 @@ def test_closed_is_what_was_added_or_stands_in_the_index(
             lagging.append((start_ts, start_ts + 200))
         while len(lagging) > lag:
             key, commit_ts = lagging.popleft()
-            packed = index.pack_transaction(State.COMMITTED, commit_ts, NOWHERE)
-            store.data[index.transaction_key(key)] = packed
+            packed = keys.pack_transaction(State.COMMITTED, commit_ts, NOWHERE)
+            store.data[keys.transaction_key(key)] = packed
 
 
 @given(st.lists(st.tuples(kinds, start, st.integers(13, 20), st.booleans()), max_size=40))
@@ -75,11 +75,9 @@ def test_pairing_asks_no_more_than_it_must(steps: list[tuple[Kind, int, int, boo
         store, head, found = Map(), Head(0, 0, 0), []
 
         def pairing(store: Map, head: Head, *, ask_always: bool) -> Pairing:
-            opened = [
-                index.unpack_open(*entry) for entry in store.scan(*index.open_range(), 1 << 20)
-            ]
+            opened = [keys.unpack_open(*entry) for entry in store.scan(*keys.open_range(), 1 << 20)]
             opened.sort(key=lambda entry: entry[2])
-            newest = 1 << 60 if ask_always else index.newest_transaction(store.scan)
+            newest = 1 << 60 if ask_always else keys.newest_transaction(store.scan)
             high = HighTs(follow=True, skew_ms=1, value=head.high_ts)
             return Pairing(store.data.get, head, opened, high, newest)
 
@@ -105,7 +103,7 @@ def test_what_the_index_learned_meanwhile_is_asked_for_again() -> None:
     for start_ts in range(1, 8):
         closed.add(start_ts, start_ts + 10)
     assert closed.get(1) is None
-    known[index.transaction_key(1)] = index.pack_transaction(State.COMMITTED, 11, NOWHERE)
+    known[keys.transaction_key(1)] = keys.pack_transaction(State.COMMITTED, 11, NOWHERE)
     assert closed.get(1) is None
     closed.ask_again()
     assert closed.get(1) == 11

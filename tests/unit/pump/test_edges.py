@@ -21,12 +21,13 @@ from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
 from tidelog_proto.pump_pb2 import WriteBinlogReq
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, WriteBatchResult
-from tidelog_pump import grpc_edge, intake
-from tidelog_pump.grpc_edge import GrpcEdge, parse_write
+from tidelog_pump.edges import grpc_edge
+from tidelog_pump.edges.grpc_edge import GrpcEdge, parse_write
+from tidelog_pump.log.payload import Facts, classify
 from tidelog_pump.metrics import NOTED, UNFORESEEN
-from tidelog_pump.payload import Facts, classify
-from tidelog_pump.puller import MAX_ERRORS, MAX_FEEDS
-from tidelog_pump.scan import CommitScan
+from tidelog_pump.pull.puller import MAX_ERRORS, MAX_FEEDS
+from tidelog_pump.pull.scan import CommitScan
+from tidelog_pump.write import intake
 
 ROUNDS = 6  # more than the restarts that a supervisor allows
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.pump.rig import Client, commit, prewrite, start, ts_now
 from tidelog.sim import World, run
 from tidelog_proto.transport_pb2 import PulledTxn
-from tidelog_pump.frames import PAGE
+from tidelog_pump.pull.frames import PAGE
 
 FAR = 5000
 

@@ -12,7 +12,7 @@ from tests.unit.pump.rig import CONFIG, NODE, commit, prewrite, start
 from tidelog.messages import CLOSING, PAUSED
 from tidelog.sim import World, run
 from tidelog_pump.config import StorageConfig
-from tidelog_pump.space import POLL_S
+from tidelog_pump.log.space import POLL_S
 
 EMBEDDED = msgspec.structs.replace(CONFIG, oracle="embedded")
 

@@ -8,8 +8,8 @@ from tidelog.actor import Actor
 from tidelog.errors import ActorStopped, BadInput, TidelogError
 from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
-from tidelog_pump.gatherer import ALONE_BYTES, PAUSE_S, Gatherer
-from tidelog_pump.writer import Append, Outcome, SetState, WriterMessage
+from tidelog_pump.edges.gatherer import ALONE_BYTES, PAUSE_S, Gatherer
+from tidelog_pump.write.writer import Append, Outcome, SetState, WriterMessage
 
 WRITE_S = 0.001
 

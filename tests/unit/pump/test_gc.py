@@ -7,7 +7,7 @@ import pytest
 from tidelog.errors import ConfigError
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_pump.config import PumpConfig, Retention
-from tidelog_pump.gc import Held, Limits, decide, limits, warned_below
+from tidelog_pump.retention.gc import Held, Limits, decide, limits, warned_below
 
 DAY_S = 86400.0
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.unit.pump.test_closed import Map
 from tidelog.timestamps import TS_MAX
-from tidelog_pump import index
-from tidelog_pump.gc import Decision, Held, Limits, decide
-from tidelog_pump.high_ts import HighTs
-from tidelog_pump.index import NOWHERE, Head, Place, State
-from tidelog_pump.intake import Stored
-from tidelog_pump.pairing import Pairing
-from tidelog_pump.payload import Kind
-from tidelog_pump.sweep import Sweep
+from tidelog_pump.index import keys
+from tidelog_pump.index.high_ts import HighTs
+from tidelog_pump.index.keys import NOWHERE, Head, Place, State
+from tidelog_pump.index.pairing import Pairing
+from tidelog_pump.log.payload import Kind
+from tidelog_pump.retention.gc import Decision, Held, Limits, decide
+from tidelog_pump.retention.sweep import Sweep
+from tidelog_pump.write.intake import Stored
 
 RECORDS = 3
 """Of one segment."""
@@ -68,11 +68,11 @@ class Log:
 
     def _pairing(self, head: Head) -> Pairing:
         opened = [
-            index.unpack_open(*entry) for entry in self.store.scan(*index.open_range(), 1 << 20)
+            keys.unpack_open(*entry) for entry in self.store.scan(*keys.open_range(), 1 << 20)
         ]
         opened.sort(key=lambda entry: entry[2])
         high = HighTs(follow=True, skew_ms=1 << 40, value=head.high_ts)
-        newest = index.newest_transaction(self.store.scan)
+        newest = keys.newest_transaction(self.store.scan)
         return Pairing(self.store.get, head, opened, high, newest, lambda: self.purge_ts)
 
     @property
@@ -97,8 +97,8 @@ class Log:
         self.store.data.clear()
         for start_ts, commit_ts in self.ended:
             state = State.COMMITTED if commit_ts else State.ROLLED_BACK
-            packed = index.pack_transaction(state, commit_ts, NOWHERE)
-            self.store.data[index.transaction_key(start_ts)] = packed
+            packed = keys.pack_transaction(state, commit_ts, NOWHERE)
+            self.store.data[keys.transaction_key(start_ts)] = packed
         self.pairing = self._pairing(Head(min(self.segments), 0, self.purge_ts))
         for fid in sorted(self.segments):
             for at in range(len(self.segments[fid])):
@@ -110,18 +110,18 @@ class Log:
 
     def open_places(self) -> dict[int, int]:
         """start_ts -> segment, by the index."""
-        page = self.store.scan(*index.open_range(), 1 << 20)
-        return {e[0]: e[2].fid for e in (index.unpack_open(*entry) for entry in page)}
+        page = self.store.scan(*keys.open_range(), 1 << 20)
+        return {e[0]: e[2].fid for e in (keys.unpack_open(*entry) for entry in page)}
 
     def commits(self, above: int = -1) -> dict[int, tuple[int, int]]:
         """start_ts -> commit_ts, segment, by the index."""
-        page = self.store.scan(*index.commit_range(above, TS_MAX), 1 << 20)
-        found = (index.unpack_commit(*entry) for entry in page)
+        page = self.store.scan(*keys.commit_range(above, TS_MAX), 1 << 20)
+        found = (keys.unpack_commit(*entry) for entry in page)
         return {start_ts: (commit_ts, place.fid) for commit_ts, start_ts, place in found}
 
     def unpaired(self) -> set[int]:
-        page = self.store.scan(*index.unpaired_range(), 1 << 20)
-        return {index.unpack_unpaired(*entry)[0] for entry in page}
+        page = self.store.scan(*keys.unpaired_range(), 1 << 20)
+        return {keys.unpack_unpaired(*entry)[0] for entry in page}
 
     def collect(self, limit: Limits, *, remembered_ts: int) -> Decision:
         opened = list(self.open_places().values())
@@ -129,7 +129,7 @@ class Log:
             Held(
                 fid,
                 max(max(r.start_ts, r.commit_ts) for r in records),
-                index.unpack_ts(self.store.get(index.pointed_key(fid))),
+                keys.unpack_ts(self.store.get(keys.pointed_key(fid))),
                 opened.count(fid),
                 1,
             )
@@ -138,8 +138,8 @@ class Log:
         decision = decide(held, limit, self.purge_ts)
         if decision.going:
             first = decision.going[-1].fid + 1
-            found = self.store.scan(*index.ended_range(first, 1 << 32), 1 << 20)
-            entries = [index.unpack_ended(*entry) for entry in found]
+            found = self.store.scan(*keys.ended_range(first, 1 << 32), 1 << 20)
+            entries = [keys.unpack_ended(*entry) for entry in found]
             self.ended = [entry for entry in entries if entry[1] <= decision.purge_ts]
             self.purge_ts = decision.purge_ts
             for segment in decision.going:
@@ -161,7 +161,7 @@ class Account:
 
     def ended(self, log: Log) -> list[int]:
         known = (*self.committed, *self.rolled_back)
-        return [start_ts for start_ts in known if log.store.get(index.transaction_key(start_ts))]
+        return [start_ts for start_ts in known if log.store.get(keys.transaction_key(start_ts))]
 
 
 STEPS = st.lists(

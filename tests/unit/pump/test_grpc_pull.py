@@ -10,10 +10,10 @@ from tidelog.errors import MessageTooLarge, Overloaded
 from tidelog.record import MAX_PAYLOAD
 from tidelog.timestamps import TS_MAX
 from tidelog_proto.pump_pb2 import Entity, Meta, PullBinlogResp
-from tidelog_pump.grpc_pull import LARGE_BYTES, SENDING_BYTES, PullStreams, around
-from tidelog_pump.index import Place
-from tidelog_pump.payload import commit_head
-from tidelog_pump.scan import Committed
+from tidelog_pump.edges.grpc_pull import LARGE_BYTES, SENDING_BYTES, PullStreams, around
+from tidelog_pump.index.keys import Place
+from tidelog_pump.log.payload import commit_head
+from tidelog_pump.pull.scan import Committed
 
 
 def of(length: int, start_ts: int = 5, commit_ts: int = 9, body: int = 4) -> Committed:

@@ -13,7 +13,7 @@ from tidelog.errors import TidelogError
 from tidelog.sim import World, run
 from tidelog.sim.index import SimIndexFile
 from tidelog.sim.node import Node
-from tidelog_pump import index
+from tidelog_pump.index import keys
 from tidelog_pump.parts import INDEX
 
 
@@ -28,28 +28,28 @@ async def some(client: Client, base: int, count: int = 40) -> dict[int, int]:
 
 
 def no_head(stored: SimIndexFile) -> None:
-    stored.apply((), [index.HEAD_KEY])
+    stored.apply((), [keys.HEAD_KEY])
 
 
 def mad_head(stored: SimIndexFile) -> None:
-    stored.apply([(index.HEAD_KEY, b"\x01\x02")], ())
+    stored.apply([(keys.HEAD_KEY, b"\x01\x02")], ())
 
 
 def head_within_a_record(stored: SimIndexFile) -> None:
-    head = index.unpack_head(stored.entries[index.HEAD_KEY])
+    head = keys.unpack_head(stored.entries[keys.HEAD_KEY])
     moved = head._replace(offset=head.offset - 5)
-    stored.apply([(index.HEAD_KEY, index.pack_head(moved))], ())
+    stored.apply([(keys.HEAD_KEY, keys.pack_head(moved))], ())
 
 
 def head_beyond(stored: SimIndexFile) -> None:
-    head = index.unpack_head(stored.entries[index.HEAD_KEY])
-    stored.apply([(index.HEAD_KEY, index.pack_head(head._replace(fid=head.fid + 3)))], ())
+    head = keys.unpack_head(stored.entries[keys.HEAD_KEY])
+    stored.apply([(keys.HEAD_KEY, keys.pack_head(head._replace(fid=head.fid + 3)))], ())
 
 
 def behind(stored: SimIndexFile) -> None:
     """The log is read from its head on, once more."""
     before = stored.without_last(stored.unsynced // 2)
-    assert before.entries[index.HEAD_KEY] != stored.entries[index.HEAD_KEY]
+    assert before.entries[keys.HEAD_KEY] != stored.entries[keys.HEAD_KEY]
     stored.entries, stored.keys = before.entries, before.keys
 
 
@@ -76,9 +76,9 @@ def test_whatever_is_wrong_with_it_the_log_makes_it_good(
         await pump.stop()
         # What a foreign one could have beside: it must not be read for ours.
         strange = base + 3
-        lie = index.pack_transaction(index.State.COMMITTED, strange + 1, index.NOWHERE)
+        lie = keys.pack_transaction(keys.State.COMMITTED, strange + 1, keys.NOWHERE)
         if harm is not behind:
-            pump.indexes[INDEX].apply([(index.transaction_key(strange), lie)], ())
+            pump.indexes[INDEX].apply([(keys.transaction_key(strange), lie)], ())
         harm(pump.indexes[INDEX])
         pump.restart()
         await client.until_online()

@@ -7,7 +7,7 @@ import structlog
 
 from tests.unit.pump.rig import NODE, commit, prewrite, start, ts_now
 from tidelog.sim import World, run
-from tidelog_pump.verifier import SHOWN
+from tidelog_pump.late.verifier import SHOWN
 
 Logs = list[structlog.typing.EventDict]
 

@@ -18,10 +18,10 @@ from tests.unit.pump.rig import prewrite
 from tests.unit.pump.steps import CountedMachine, play
 from tidelog import record
 from tidelog.errors import DiskFull, IoFailed, Purged
-from tidelog_pump import catalog, segments, synced
-from tidelog_pump.catalog import ClosedSegment
-from tidelog_pump.index import Pointer
-from tidelog_pump.segments import Segments, name
+from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log import catalog, segments, synced
+from tidelog_pump.log.catalog import ClosedSegment
+from tidelog_pump.log.segments import Segments, name
 
 LOG_STEPS = 16_000
 sizes = st.lists(st.sampled_from([0, 1, 40, 300, 900]), min_size=1, max_size=4)

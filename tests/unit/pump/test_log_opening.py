@@ -28,10 +28,10 @@ from tidelog.real.disk import RealDisk
 from tidelog.sim import World, run
 from tidelog.sim.disk import SimFile
 from tidelog.sim.life import Life
-from tidelog_pump import catalog, segments
-from tidelog_pump.index import Pointer
+from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log import catalog, segments
+from tidelog_pump.log.segments import CLOSE_BYTES, CLOSED, SYNCED, Segments, name
 from tidelog_pump.metrics import DAMAGED, SYNC_LOG
-from tidelog_pump.segments import CLOSE_BYTES, CLOSED, SYNCED, Segments, name
 
 PAYLOADS = [prewrite(n, bytes([n]) * n * 40) for n in range(1, 40)]
 LARGE = prewrite(50, bytes(CLOSE_BYTES))

@@ -10,8 +10,8 @@ from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog.errors import UnparsablePayload
 from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_proto.pump_pb2 import WriteBinlogReq
-from tidelog_pump import payload
-from tidelog_pump.payload import Kind, classify
+from tidelog_pump.log import payload
+from tidelog_pump.log.payload import Kind, classify
 
 ts = st.integers(1, (1 << 62) - 1)
 

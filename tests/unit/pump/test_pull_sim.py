@@ -12,9 +12,9 @@ from tidelog import subjects
 from tidelog.compression import unpack
 from tidelog.sim import World, run
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
-from tidelog_pump import frames
-from tidelog_pump.frames import FRAME_BYTES
-from tidelog_pump.scan import Checksum, CommitScan, Committed
+from tidelog_pump.pull import frames
+from tidelog_pump.pull.frames import FRAME_BYTES
+from tidelog_pump.pull.scan import Checksum, CommitScan, Committed
 
 ROW = b"id=%08d,name=customer,city=somewhere;"
 

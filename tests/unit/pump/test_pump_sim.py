@@ -24,8 +24,8 @@ from tidelog.messages import PAUSED, TxnStatusReply
 from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_pump.config import StorageConfig
+from tidelog_pump.log.space import POLL_S
 from tidelog_pump.service import build
-from tidelog_pump.space import POLL_S
 
 
 def test_a_committed_transaction_comes_back_as_a_commit_with_the_prewrites_rows() -> None:

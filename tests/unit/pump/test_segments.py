@@ -14,9 +14,9 @@ from tests.unit.pump.rig import commit, prewrite
 from tidelog import failpoints, record
 from tidelog.errors import Corrupt, InvariantBroken, Purged
 from tidelog.real.disk import RealDisk
-from tidelog_pump import index
-from tidelog_pump.index import Pointer
-from tidelog_pump.segments import READ_BYTES, SYNCED, Segments, _Step, name
+from tidelog_pump.index import keys
+from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.segments import READ_BYTES, SYNCED, Segments, _Step, name
 
 START = Pointer(0, 0)
 
@@ -272,8 +272,8 @@ def test_damage_in_an_older_segment_stops_scan_and_read(tmp_path: Path) -> None:
 
 def test_pointers_are_twelve_bytes_and_in_order() -> None:
     pointers = [Pointer(0, 5), Pointer(0, 1 << 40), Pointer(1, 0)]
-    assert [len(index.pack_pointer(p)) for p in pointers] == [12, 12, 12]
-    assert [index.unpack_pointer(index.pack_pointer(p)) for p in pointers] == sorted(pointers)
+    assert [len(keys.pack_pointer(p)) for p in pointers] == [12, 12, 12]
+    assert [keys.unpack_pointer(keys.pack_pointer(p)) for p in pointers] == sorted(pointers)
 
 
 def test_what_an_append_has_written_and_not_synced_is_not_readable(tmp_path: Path) -> None:

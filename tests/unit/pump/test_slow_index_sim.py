@@ -17,7 +17,7 @@ from tidelog.sim import World, run
 from tidelog.supervisor import STOP_S
 from tidelog_proto.transport_pb2 import PulledTxn
 from tidelog_pump.config import StorageConfig
-from tidelog_pump.writer import GROUP_RECORDS
+from tidelog_pump.write.writer import GROUP_RECORDS
 
 BUFFER = 4096
 SLOW = msgspec.structs.replace(

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.timestamps import compose
-from tidelog_pump.high_ts import HighTs
-from tidelog_pump.sorter import Sorter
+from tidelog_pump.index.high_ts import HighTs
+from tidelog_pump.sort.sorter import Sorter
 
 NOW_MS = 1_000
 

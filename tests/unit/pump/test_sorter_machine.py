@@ -25,13 +25,14 @@ from tests.unit.pump.rig import commit, prewrite, rollback
 from tests.unit.pump.steps import CountedMachine, play
 from tidelog.errors import InvariantBroken, TidelogError
 from tidelog.messages import ONLINE
-from tidelog_pump import index, payload
-from tidelog_pump.closed import ClosedStarts
-from tidelog_pump.high_ts import HighTs
-from tidelog_pump.index import HEAD_KEY, Head, unpack_head, unpack_late, unpack_open
-from tidelog_pump.intake import Intake, Stored
-from tidelog_pump.pairing import Pairing
-from tidelog_pump.sorter import Sorter
+from tidelog_pump.index import keys
+from tidelog_pump.index.high_ts import HighTs
+from tidelog_pump.index.keys import HEAD_KEY, Head, unpack_head, unpack_late, unpack_open
+from tidelog_pump.index.pairing import Pairing
+from tidelog_pump.log import payload
+from tidelog_pump.sort.sorter import Sorter
+from tidelog_pump.write.closed import ClosedStarts
+from tidelog_pump.write.intake import Intake, Stored
 
 SORTER_STEPS = 6_000
 NOW_MS = 1_000
@@ -68,13 +69,13 @@ class Log:
         """As the indexer and the writer start: read to the end."""
         value = self.store.get(HEAD_KEY)
         head = Head(0, 0, 0) if value is None else unpack_head(value)
-        opened = sorted((unpack_open(*e) for e in self.scan(*index.open_range())), key=_place)
+        opened = sorted((unpack_open(*e) for e in self.scan(*keys.open_range())), key=_place)
         high = HighTs(follow=self.follow, skew_ms=60_000, value=head.high_ts)
-        newest = index.newest_transaction(self.scan)
+        newest = keys.newest_transaction(self.scan)
         self.pairing = Pairing(self.store.get, head, opened, high, newest)
         self.read = sum(record.place.offset < head.offset for record in self.records)
         self.index(len(self.records))
-        self.closed = ClosedStarts(self.store.get, index.newest_transaction(self.scan))
+        self.closed = ClosedStarts(self.store.get, keys.newest_transaction(self.scan))
 
     def index(self, count: int) -> list[tuple[int, int]]:
         """The next records in one batch; returns what it closed."""
@@ -89,15 +90,15 @@ class Log:
 
     def late(self) -> set[int]:
         """start_ts of those that are to be verified, or that readers may have missed."""
-        spans = (index.suspect_range(), index.late_range(0, 1 << 60))
+        spans = (keys.suspect_range(), keys.late_range(0, 1 << 60))
         return {unpack_late(*entry)[0] for span in spans for entry in self.scan(*span)}
 
     def readable(self) -> list[tuple[int, int]]:
-        found = (index.unpack_commit(*e) for e in self.scan(*index.commit_range(-1, 1 << 60)))
+        found = (keys.unpack_commit(*e) for e in self.scan(*keys.commit_range(-1, 1 << 60)))
         return [(start_ts, commit_ts) for commit_ts, start_ts, _ in found]
 
 
-def _place(entry: tuple[int, int, index.Place]) -> index.Place:
+def _place(entry: tuple[int, int, keys.Place]) -> keys.Place:
     return entry[2]
 
 
@@ -218,7 +219,7 @@ class SorterMachine(CountedMachine):
 
     def _verified(self) -> set[int]:
         """Late by the log, but for pairs: those came in the wrong order, from whomever."""
-        entries = self.log.scan(*index.late_range(0, 1 << 60))
+        entries = self.log.scan(*keys.late_range(0, 1 << 60))
         return self.log.late() - {unpack_late(*entry)[0] for entry in entries}
 
     def teardown(self) -> None:
@@ -235,8 +236,8 @@ class SorterMachine(CountedMachine):
         whole = {(t.start_ts, t.end) for t in self.world if t.written and t.ended and t.end > 0}
         assert sorted(whole) == sorted(self.log.readable())
         alone = {t.start_ts for t in self.world if t.ended and t.end > 0 and not t.written}
-        shown = self.log.scan(*index.unpaired_range())
-        assert {index.unpack_unpaired(*entry)[0] for entry in shown} == alone
+        shown = self.log.scan(*keys.unpaired_range())
+        assert {keys.unpack_unpaired(*entry)[0] for entry in shown} == alone
         incremental = dict(self.log.store)
         self.log.store.clear()
         self.log.open()

@@ -26,7 +26,7 @@ from tidelog.messages import TxnStatusReply, decode_reply, encode
 from tidelog.pump_control import ControlRequest, WhoHas
 from tidelog.sim import World, run
 from tidelog_cli.resolve import ask, resolve
-from tidelog_pump.late import MISSING, PENDING, SETTLED, UNVERIFIED, judge
+from tidelog_pump.late.reader import MISSING, PENDING, SETTLED, UNVERIFIED, judge
 
 OTHER = "pump-2"
 

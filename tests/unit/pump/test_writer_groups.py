@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.actor import Reply
-from tidelog_pump.writer import GROUP_RECORDS, Append, Outcome, SetState, group_records
+from tidelog_pump.write.writer import GROUP_RECORDS, Append, Outcome, SetState, group_records
 
 
 def append(count: int) -> Append:

@@ -1,0 +1,1 @@
+"""The ways in: bytes become messages to actors."""

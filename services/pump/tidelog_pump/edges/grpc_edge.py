@@ -1,0 +1,192 @@
+"""The gRPC edge: tipb's Pump service on TCP and on a unix socket (section 6).
+
+Raw bytes in and out: a request is parsed once, its payload is a view into it. Only calls actors.
+
+What it holds at most: a connection has STREAMS calls under way, further ones wait at their caller;
+all connections together CALLS, beyond which gRPC itself refuses. Bodies that wait for the writer
+(its mailbox takes 64 MiB of them) sum up to WAITING_BYTES or one that is larger, further ones are
+refused as Overloaded, so that a TiDB tries another Pump or again. gRPC hands a body over only when
+all of it is there: what is still being received is bounded by CALLS and the 2 GiB of a message
+alone, for grpc.aio has no quota of bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import grpc
+import msgspec
+import structlog
+from google.protobuf.message import DecodeError
+
+from tidelog import record
+from tidelog.actor import Actor, Ref
+from tidelog.errors import ConfigError, ForeignCluster, Overloaded, UnparsablePayload
+from tidelog.ports import Buffer, Clock, IndexStore
+from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
+from tidelog_pump.edges.gatherer import Gatherer
+from tidelog_pump.edges.grpc_pull import PullStreams
+from tidelog_pump.edges.grpc_status import status_code
+from tidelog_pump.edges.unforeseen import check_ts, count_fatal, typed
+from tidelog_pump.identity import Identity
+from tidelog_pump.log import payload
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.metrics import REFUSED, RPC_SECONDS
+from tidelog_pump.retention.purge import PurgePoint
+from tidelog_pump.sort.sorter_actor import SorterMessage
+from tidelog_pump.write.writer import Outcome, WriterMessage
+
+log = structlog.get_logger()
+
+GRACE_S = 5.0
+SHALLOW_ABOVE = 64 << 10
+OPTIONS = (
+    ("grpc.max_receive_message_length", record.MAX_PAYLOAD),
+    ("grpc.max_send_message_length", record.MAX_PAYLOAD),
+    ("grpc.so_reuseport", 0),
+)
+STREAMS = 1024
+CALLS = 8192
+WAITING_BYTES = 256 << 20
+"""See above; the payload of a WriteBinlog is never copied by us on its way to the disk."""
+SERVER_OPTIONS = (*OPTIONS, ("grpc.max_concurrent_streams", STREAMS))
+COMPRESSED = (("grpc.default_compression_level", 1),)
+"""Of the algorithms a caller accepts; naming one would send it to those who don't, too."""
+_OK = WriteBinlogResp().SerializeToString()
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """The edge takes no messages."""
+
+
+class GrpcEdge(Actor[Nothing]):
+    def __init__(
+        self,
+        clock: Clock,
+        segments: Segments,
+        store: IndexStore,
+        purge: PurgePoint,
+        sorter: Ref[SorterMessage],
+        writer: Ref[WriterMessage],
+        identity: Identity,
+        *,
+        cluster_id: int,
+        addresses: list[str],
+        compress: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._pulls = PullStreams(clock, segments, store, purge, sorter, lambda: self._ending)
+        self._gatherer = Gatherer(clock, writer, cluster_id, self.spawn)
+        self._identity = identity
+        self._cluster_id = cluster_id
+        self._addresses = addresses
+        self._compress = compress
+        self._ending = False
+        self._streams = 0
+        self._waiting_bytes = 0
+
+    async def on_start(self) -> None:
+        options = (*SERVER_OPTIONS, *(COMPRESSED if self._compress else ()))
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
+        server.add_generic_rpc_handlers((self._handlers(),))
+        for address in self._addresses:
+            try:
+                port = server.add_insecure_port(address)
+            except RuntimeError as error:
+                raise ConfigError(f"gRPC can't listen on {address}: {error}") from error
+            if not address.startswith("unix:"):
+                self._identity.address = f"{address.rpartition(':')[0]}:{port}"
+        await server.start()
+        self.spawn(self._stop_at_end(server), "server")
+
+    def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+        write = grpc.unary_unary_rpc_method_handler(self._write_binlog)
+        pull = grpc.unary_stream_rpc_method_handler(self._pull_binlogs)
+        return grpc.method_handlers_generic_handler(
+            "binlog.Pump", {"WriteBinlog": write, "PullBinlogs": pull}
+        )
+
+    async def _stop_at_end(self, server: grpc.aio.Server) -> None:
+        """However this actor ends. Streams end by themselves, not by a cancellation (G24)."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._ending = True
+            await server.stop(GRACE_S)
+
+    async def on_batch(self, batch: list[Nothing]) -> None:
+        """Nothing comes this way."""
+
+    def status(self) -> dict[str, object]:
+        return {
+            "bound": self._identity.address,
+            "streams": self._streams,
+            "bytes": self._waiting_bytes,
+            "sending_bytes": self._pulls.sending_bytes,
+        }
+
+    async def _write_binlog(self, request: bytes, context: Context) -> bytes:
+        began = self._clock.monotonic()
+        try:
+            error = await self._write(request)
+        except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
+            error = typed(raised, "grpc")
+        RPC_SECONDS["succ" if error is None else "fail"].observe(self._clock.monotonic() - began)
+        if error is None:
+            return _OK
+        context.set_code(status_code(error))
+        context.set_details(str(error))
+        return WriteBinlogResp(errmsg=str(error)).SerializeToString()
+
+    async def _write(self, request: bytes) -> Outcome:
+        size, waiting = len(request), self._waiting_bytes
+        if waiting and waiting + size > WAITING_BYTES:
+            REFUSED.labels(Overloaded.__name__).inc()
+            return Overloaded(f"{waiting} bytes wait to be written")
+        self._waiting_bytes += size
+        try:
+            cluster_id, binlog = parse_write(request)
+            return await self._gatherer.write(cluster_id, binlog)
+        finally:
+            self._waiting_bytes -= size
+
+    async def _pull_binlogs(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
+        self._streams += 1
+        try:
+            wanted = PullBinlogReq.FromString(request)
+            if wanted.clusterID != self._cluster_id:
+                raise ForeignCluster(
+                    f"cluster id {wanted.clusterID}, this Pump serves {self._cluster_id}"
+                )
+            check_ts("the position", wanted.startFrom.offset)
+            async with aclosing(self._pulls.responses(wanted.startFrom.offset)) as responses:
+                async for response in responses:
+                    yield response
+        except DecodeError:
+            context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
+        except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
+            error = typed(raised, "grpc")
+            count_fatal(error)
+            log.warning("a PullBinlogs ended", error=str(error))
+            context.set_code(status_code(error))
+            context.set_details(str(error))
+        finally:
+            self._streams -= 1
+
+
+def parse_write(request: bytes) -> tuple[int, Buffer]:
+    """(cluster id, payload) of a WriteBinlogReq; a large payload stays a view of the request.
+
+    Raises UnparsablePayload.
+    """
+    if len(request) > SHALLOW_ABOVE:
+        return payload.write_request(request)
+    try:
+        parsed = WriteBinlogReq.FromString(request)
+    except DecodeError as error:
+        raise UnparsablePayload("the request is no WriteBinlogReq") from error
+    return parsed.clusterID, parsed.payload

@@ -1,0 +1,57 @@
+"""When the slow chaser is on, when it may hold the writer, when it rests (seeds/003). Pure.
+
+on     from the first batch on that the indexer would not take within the threshold
+look   each POLL_S; while on, a round of at most two catch-ups
+first  beside the writer; was it short, and the last try long ago, then
+second holding the writer, at most LOCKED_S: off, or given up
+"""
+
+from __future__ import annotations
+
+from tidelog.errors import InvariantBroken
+from tidelog_pump.index.keys import Pointer
+
+POLL_S = 0.5
+SHORT_S = 1.0
+"""A catch-up that took less says that the index keeps up again."""
+LOCKED_S = 1.0
+COOLDOWN_S = 60.0
+"""From one try that holds the writer to the next."""
+
+
+class Chase:
+    """Of writer and chaser: is the chaser on, and where is the first record it has not read."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.unread = Pointer(0, 0)
+        self._last_try: float | None = None
+
+    def reset(self) -> None:
+        """The log was read to its end: nothing is unread."""
+        self.__init__()  # type: ignore[misc]
+
+    def turn_on(self, first_unread: Pointer) -> None:
+        if self.on:
+            raise InvariantBroken(f"the chaser is on already, from {self.unread}")
+        self.on, self.unread = True, first_unread
+
+    def read_to(self, pointer: Pointer) -> None:
+        """Everything before `pointer` is indexed."""
+        if not self.on or pointer < self.unread:
+            raise InvariantBroken(f"the chaser went from {self.unread} to {pointer}")
+        self.unread = pointer
+
+    def may_hold(self, took_s: float, now_s: float) -> bool:
+        """After a catch-up beside the writer: is it time for one that holds him?"""
+        rested = self._last_try is None or now_s - self._last_try > COOLDOWN_S
+        return self.on and took_s < SHORT_S and rested
+
+    def tried(self, now_s: float) -> None:
+        self._last_try = now_s
+
+    def turn_off(self, end: Pointer) -> None:
+        """The writer is held, and `end` is where he goes on."""
+        if self.unread != end:
+            raise InvariantBroken(f"the log ends at {end}, the chaser has read up to {self.unread}")
+        self.on = False

@@ -1,0 +1,276 @@
+"""The indexer: what is synced becomes findable, then the sorter is told (section 6, Index).
+
+It owns the index and, at the start, reads the log from the index's head to its end before anything
+else runs. An index that is not of this log, or claims more than it holds, is thrown away and built
+again; so is one that failed while it was used, at the next start.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+import structlog
+
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.failpoints import hit, stalled
+from tidelog.ports import Buffer, Clock, IndexStore
+from tidelog_pump.index import keys
+from tidelog_pump.index.high_ts import HighTs
+from tidelog_pump.index.keys import NOWHERE, Head, Place, Pointer, State, Transaction
+from tidelog_pump.index.pairing import Pairing
+from tidelog_pump.log.payload import Kind, classify
+from tidelog_pump.log.segments import Segments, name
+from tidelog_pump.metrics import INDEX_DROPPED, LOSS
+from tidelog_pump.retention.purge import PurgePoint
+from tidelog_pump.sort.sorter_actor import Indexed, Recovered, SorterMessage
+from tidelog_pump.write.answers import answers_first
+from tidelog_pump.write.intake import Stored
+
+log = structlog.get_logger()
+
+BATCH_ENTRIES = 512
+BUFFER_BYTES = 16 << 20
+BEHIND_S = 0.01
+"""How often to look whether the index has caught up with its own work."""
+PAGE = 4096
+SHOWN = 16
+
+
+class Written(msgspec.Struct, frozen=True):
+    """Records that are in the log, synced, in its order; with a reply if the chaser read them: then
+    the sorter doesn't know their Prewrites yet. Answered when they are indexed and it does."""
+
+    stored: list[Stored]
+    chased: Reply[None] | None = None
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Keys beside the log's own: what is known of late copies. Answered when written."""
+
+    puts: list[tuple[bytes, bytes]]
+    deletes: list[bytes]
+    reply: Reply[None]
+
+
+IndexerMessage = Written | Note
+
+
+def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
+    """What the index knows of a start_ts."""
+    value = store.get(keys.transaction_key(start_ts))
+    return None if value is None else keys.unpack_transaction(value)
+
+
+def read_back(pointer: Pointer, payload: Buffer) -> Stored:
+    """What to index of a record in the log."""
+    facts = classify(payload)
+    place = Place(pointer.fid, pointer.offset, len(payload), facts.body)
+    return Stored(facts.kind, facts.start_ts, facts.commit_ts, place)
+
+
+def locate(store: IndexStore, start_ts: int) -> Pointer | None:
+    """Where the record of a transaction lies: its Prewrite's, or the Commit's if that is all."""
+    known = look_up(store, start_ts)
+    if known is None:
+        return None
+    alone = store.get(keys.unpaired_key(start_ts))
+    if alone is not None:
+        return keys.unpack_unpaired(keys.unpaired_key(start_ts), alone)[2]
+    return Pointer(*known.place[:2])
+
+
+def unpaired(store: IndexStore, limit: int) -> list[tuple[int, int, Pointer]]:
+    """The first Commits without a Prewrite: start_ts, commit_ts, where the Commit lies."""
+    return [keys.unpack_unpaired(*entry) for entry in store.scan(*keys.unpaired_range(), limit)]
+
+
+class Indexer(Actor[IndexerMessage]):
+    tick_s = 1.0
+
+    def __init__(
+        self,
+        clock: Clock,
+        segments: Segments,
+        store: IndexStore,
+        sorter: Ref[SorterMessage],
+        purge: PurgePoint,
+        *,
+        follow: bool,
+        clock_skew_s: float,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
+        self.max_bytes = buffer_bytes
+        self._clock = clock
+        self._segments = segments
+        self._store = store
+        self._sorter = sorter
+        self._purge = purge
+        self._follow = follow
+        self._skew_ms = int(clock_skew_s * 1000)
+        self._pairing: Pairing
+        self._reported_loss = 0
+        self.replayed = 0
+
+    def weigh(self, message: IndexerMessage) -> int:
+        match message:
+            case Written():
+                return 64 + 128 * len(message.stored)
+            case Note():
+                return 64 + 64 * (len(message.puts) + len(message.deletes))
+
+    async def on_start(self) -> None:
+        await self._segments.open()
+        await self._segments.remove(range(self._purge.record.first))
+        self._pairing = self._load()
+        async for records in self._segments.scan(Pointer(*self._pairing.head[:2])):
+            wall_ms = self._clock.wall_ms()
+            for pointer, payload in records:
+                self._pairing.feed(read_back(pointer, payload), wall_ms)
+                if len(self._pairing) >= BATCH_ENTRIES:
+                    await self._write()
+            await self._write()
+            self.replayed += len(records)
+            await self._clock.sleep(0)  # A MiB at a time: what else runs in the process goes on.
+        await self._write()
+        pairing = self._pairing
+        log.info("log read", replayed=self.replayed, open=pairing.open_count)
+        last = keys.newest_commit(self._store.scan)
+        await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened()))
+
+    def _load(self) -> Pairing:
+        """The state at the index's head; from the first record on if there is no usable index."""
+        start = self._segments.start
+        # The purge point was allocated once: whoever has nothing else begins with W there.
+        head = anew = Head(*start, self._purge.ts)
+        if self._store.scan(b"", b"\xff", 1):
+            found = self._stored_head(start)
+            if found is None:
+                INDEX_DROPPED.inc()
+                log.warning("the index does not fit the log, building it again")
+                self._store.clear()
+            head = found or anew
+        self._store.write([(keys.FORMAT_KEY, keys.FORMAT), *self._ended_before()])
+        opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
+        high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
+        newest = keys.newest_transaction(self._store.scan)
+        purged_ts = lambda: self._purge.ts  # noqa: E731
+        return Pairing(self._store.get, head, opened, high, newest, purged_ts)
+
+    def _stored_head(self, start: Pointer) -> Head | None:
+        """Where the index ends in the log; None if it is not of this log, or not whole."""
+        value = self._store.get(keys.HEAD_KEY)
+        if value is None or self._store.get(keys.FORMAT_KEY) != keys.FORMAT:
+            return None
+        try:
+            head = keys.unpack_head(value)
+        except struct.error:
+            return None
+        at = Pointer(*head[:2])
+        fits = start.fid <= at.fid and at <= self._segments.end
+        return head if fits and self._segments.is_boundary(at) else None
+
+    def _ended_before(self) -> Iterator[tuple[bytes, bytes]]:
+        """Transactions that ended in a segment that is gone (see `purge`)."""
+        for start_ts, commit_ts in self._purge.record.ended:
+            key = keys.transaction_key(start_ts)
+            if self._store.get(key) is None:
+                state = State.COMMITTED if commit_ts else State.ROLLED_BACK
+                yield key, keys.pack_transaction(state, commit_ts, NOWHERE)
+
+    def _open_prewrites(self) -> list[tuple[int, int, Place]]:
+        start, stop = keys.open_range()
+        found: list[tuple[int, int, Place]] = []
+        while True:
+            page = self._store.scan(start, stop, PAGE)
+            found += [keys.unpack_open(key, value) for key, value in page]
+            if len(page) < PAGE:
+                return found
+            start = page[-1][0] + b"\x00"
+
+    async def on_batch(self, batch: list[IndexerMessage]) -> None:
+        await answers_first()
+        wall_ms = self._clock.wall_ms()
+        closed: list[tuple[int, int]] = []
+        chased: list[Written] = []
+        for message in batch:
+            match message:
+                case Written():
+                    closed += await self._feed(message.stored, wall_ms)
+                    if message.chased is not None:
+                        chased.append(message)
+                case Note():
+                    closed += await self._write()
+                    self._store.write(message.puts, message.deletes)
+                    message.reply.set(None)
+        closed += await self._write()
+        if closed and not chased:
+            await self._sorter.tell(Indexed(closed))
+        elif chased:
+            await self._tell_of(chased, closed)
+
+    async def _tell_of(self, chased: list[Written], closed: list[tuple[int, int]]) -> None:
+        """Of what the chaser read the sorter learns here what is open."""
+        opened: dict[int, int] = {}
+        for message in chased:
+            for kind, start_ts, _, _ in message.stored:
+                bound = self._pairing.bound(start_ts) if kind is Kind.PREWRITE else None
+                if bound is not None:
+                    opened[start_ts] = bound
+        high_ts = self._pairing.high.value
+        await self._sorter.tell(Indexed(closed, list(opened.items()), high_ts))
+        for message in chased:
+            if message.chased is not None:
+                message.chased.set(None)
+
+    async def _feed(self, records: list[Stored], wall_ms: int) -> list[tuple[int, int]]:
+        closed: list[tuple[int, int]] = []
+        feed, pairing = self._pairing.feed, self._pairing
+        for stored in records:
+            feed(stored, wall_ms)
+            if len(pairing) >= BATCH_ENTRIES:
+                closed += await self._write()
+        return closed
+
+    async def _until_it_keeps_up(self) -> None:
+        """A write that waits for the index's own work would hold the whole process (G16)."""
+        while stalled("pump.indexer.before_write") or self._store.behind():
+            await self._clock.sleep(BEHIND_S)
+            self.progress()
+
+    async def on_tick(self) -> None:
+        # A reader may have met the damage; who is asked here ends the process, and it is rebuilt.
+        self._store.behind()
+
+    async def _write(self) -> list[tuple[int, int]]:
+        await self._until_it_keeps_up()
+        changes = self._pairing.take()
+        hit("pump.indexer.before_write")
+        self._store.write(changes.puts, changes.deletes)
+        for what, start_ts, commit_ts, at in changes.odd:
+            where = name(at.fid)
+            log.warning(what, start_ts=start_ts, commit_ts=commit_ts, file=where, offset=at.offset)
+        LOSS.inc(self._pairing.unpaired - self._reported_loss)
+        self._reported_loss = self._pairing.unpaired
+        return changes.closed
+
+    async def on_stop(self) -> None:
+        self._store.close()
+        await self._segments.finish()
+
+    def status(self) -> dict[str, object]:
+        pairing = self._pairing
+        return {
+            "head": list(pairing.head[:2]),
+            "replayed": self.replayed,
+            "open": pairing.open_count,
+            "unpaired": pairing.unpaired,
+            "unpaired_commits": [
+                {"start_ts": start_ts, "commit_ts": commit_ts, "segment": at.fid, "at": at.offset}
+                for start_ts, commit_ts, at in unpaired(self._store, SHOWN)
+            ],
+            "late_pairs": pairing.late_pairs,
+            "conflicts": pairing.conflicts,
+            "purged_commits": pairing.purged,
+        }

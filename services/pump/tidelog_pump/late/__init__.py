@@ -1,0 +1,1 @@
+"""Second copies and what came too late for some readers (I2)."""

@@ -1,0 +1,307 @@
+"""The verifier: asks the other Pumps about late copies, off the hot path (I2, who-has).
+
+A late copy is an `x` key of the index, put by the indexer where the log alone tells, or from here
+when the sorter saw a Commit at or below resolved_ts. One `have` settles it: the key goes. `pending`
+is asked again. All `no`: it becomes an `l` key, which stops every reader that missed it. Whatever
+else it is, it stays and is shown. All of it survives a restart; built again from the log, it is
+asked again. What an operator accepted is kept in a file of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import msgspec
+import structlog
+
+from tidelog import subjects
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.errors import ActorStopped, BadInput, DiskFull, TidelogError, Unavailable
+from tidelog.messages import PUMP, Empty, Nodes, decode_reply, encode
+from tidelog.ports import Bus, Clock, Disk, IndexStore
+from tidelog.pump_control import ControlRequest, WhoHas
+from tidelog.timestamps import TS_MAX
+from tidelog_pump.identity import Identity
+from tidelog_pump.index import keys
+from tidelog_pump.index.indexer import IndexerMessage, Note, look_up
+from tidelog_pump.index.keys import Pointer, State
+from tidelog_pump.late.late_file import LateFile
+from tidelog_pump.late.reader import PENDING, PURGED, SETTLED, UNREACHABLE, UNVERIFIED, judge
+from tidelog_pump.metrics import LATE_VERDICTS
+from tidelog_pump.retention.purge import PurgePoint
+from tidelog_pump.sort.sorter_actor import AwaitLate, Late, SorterMessage
+
+log = structlog.get_logger()
+
+REGISTRY = "registry"
+PAGE = 256
+QUESTIONS = 4096
+PARALLEL = 8
+ASK_S = 3.0
+NODES_S = 1.0
+PAUSE_S = (0.5, 30.0)
+"""Between two rounds about one transaction: first, and longest after doubling."""
+SHOWN = 16
+COUNTED = 1000
+
+
+class Accept(msgspec.Struct, frozen=True):
+    """The operator says that readers may miss this one. Answered with its commit_ts."""
+
+    start_ts: int
+    reply: Reply[int]
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A late copy, or with `missing` one that nobody else has; where its Prewrite lies."""
+
+    start_ts: int
+    commit_ts: int
+    segment: int
+    offset: int
+    missing: bool
+    answer: str = ""
+    asked: int = 0
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The first unverified and the first missing ones in commit order."""
+
+    unverified: list[Suspect]
+    missing: list[Suspect]
+
+
+class ReadSuspects(msgspec.Struct, frozen=True):
+    limit: int
+    reply: Reply[Shown]
+
+
+VerifierMessage = Accept | ReadSuspects
+
+
+class _Question(msgspec.Struct):
+    next_s: float = 0.0
+    pause_s: float = PAUSE_S[0]
+    asked: int = 0
+    running: bool = False
+    answer: str = ""
+
+
+class Verifier(Actor[VerifierMessage]):
+    tick_s = 0.25
+
+    def __init__(
+        self,
+        clock: Clock,
+        bus: Bus,
+        disk: Disk,
+        store: IndexStore,
+        identity: Identity,
+        purge: PurgePoint,
+        sorter: Ref[SorterMessage],
+        indexer: Ref[IndexerMessage],
+        *,
+        cluster: str,
+    ) -> None:
+        self._clock = clock
+        self._bus = bus
+        self._file = LateFile(disk)
+        self._store = store
+        self._identity = identity
+        self._purge = purge
+        self._sorter = sorter
+        self._indexer = indexer
+        self._cluster = cluster
+        self._questions: dict[int, _Question] = {}
+        self._running = 0
+        self._next = b""
+        self._nodes: tuple[float, Nodes] | None = None
+
+    async def on_start(self) -> None:
+        self._file.load()
+        # An index built anew from the log knows nothing of it.
+        puts: list[tuple[bytes, bytes]] = []
+        for start_ts, commit_ts in self._file.missing.items():
+            at = self._committed(start_ts, commit_ts)
+            if at is not None:
+                puts.append((keys.late_key(commit_ts, start_ts), at))
+        accepted = self._file.accepted.items()
+        await self._note(puts, [key for pair in accepted for key in _keys(*pair)])
+        self.spawn(self._listen(), "late copies")
+
+    async def on_batch(self, batch: list[VerifierMessage]) -> None:
+        for message in batch:
+            match message:
+                case Accept():
+                    await self._accept(message)
+                case ReadSuspects():
+                    message.reply.set(self._shown(message.limit))
+
+    async def _listen(self) -> None:
+        """What the sorter finds late goes into the index."""
+        taken = 0
+        while True:
+            try:
+                late: list[Late] = await self._sorter.ask(partial(AwaitLate, taken))
+            except ActorStopped:
+                return  # The supervisor is about to start all of us anew.
+            taken = late[-1].number
+            puts: list[tuple[bytes, bytes]] = []
+            for copy in late:
+                at = self._committed(copy.start_ts, copy.commit_ts)
+                # Without its Prewrite it is shown as such, and is late when that comes.
+                if at is not None and self._file.accepted.get(copy.start_ts) != copy.commit_ts:
+                    puts.append((keys.suspect_key(copy.commit_ts, copy.start_ts), at))
+            await self._note(puts, [])
+
+    def _committed(self, start_ts: int, commit_ts: int) -> bytes | None:
+        """Where the Prewrite lies, packed; None if the transaction is not readable here."""
+        known = look_up(self._store, start_ts)
+        if known is None or known[:2] != (State.COMMITTED, commit_ts):
+            return None
+        return keys.pack_pointer(Pointer(known.place.fid, known.place.offset))
+
+    async def _note(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes]) -> None:
+        if puts or deletes:
+            await self._indexer.ask(lambda reply: Note(puts, deletes, reply))
+
+    async def on_tick(self) -> None:
+        """A page of them at each tick, round and round."""
+        start, stop = keys.suspect_range()
+        page = self._store.scan(self._next or start, stop, PAGE)
+        self._next = page[-1][0] + b"\x00" if len(page) == PAGE else b""
+        now_s = self._clock.monotonic()
+        for key, value in page:
+            if self._running >= PARALLEL:
+                self._next = key
+                return
+            start_ts, commit_ts, at = keys.unpack_late(key, value)
+            question = self._questions.setdefault(start_ts, _Question())
+            if len(self._questions) > QUESTIONS:
+                del self._questions[next(iter(self._questions))]
+            if not question.running and question.next_s <= now_s:
+                question.running = True
+                self._running += 1
+                self.spawn(self._verify(start_ts, commit_ts, at, question), "question")
+
+    async def _verify(
+        self, start_ts: int, commit_ts: int, at: Pointer, question: _Question
+    ) -> None:
+        question.asked += 1
+        try:
+            answers = await self._ask_all(start_ts, commit_ts)
+            question.answer = ", ".join(f"{k}: {v}" for k, v in sorted(answers.items()))
+            await self._judged(start_ts, commit_ts, at, judge(answers))
+        except (DiskFull, Unavailable) as error:
+            question.answer = type(error).__name__
+        finally:
+            self._running -= 1
+            question.running = False
+            question.next_s = self._clock.monotonic() + question.pause_s
+            question.pause_s = min(question.pause_s * 2, PAUSE_S[1])
+
+    async def _ask_all(self, start_ts: int, commit_ts: int) -> dict[str, str]:
+        """Each other Pump's answer, the registry's while it can't say which there are. Below our
+        own purge point we can't say no: it may have been here."""
+        nodes = await self._known_nodes()
+        if nodes is None:
+            return {REGISTRY: UNREACHABLE}
+        others = [n.nodeId for n in nodes.nodes if n.kind == PUMP]
+        others = [node for node in others if node != self._identity.node]
+        said = await asyncio.gather(*(self._ask(node, start_ts, commit_ts) for node in others))
+        own = {self._identity.node: PURGED} if commit_ts <= self._purge.ts else {}
+        return own | dict(zip(others, said, strict=True))
+
+    async def _known_nodes(self) -> Nodes | None:
+        """Of at most a second ago; None if the registry does not answer, or is not settled."""
+        now = self._clock.monotonic()
+        if self._nodes is None or now - self._nodes[0] > NODES_S:
+            subject = subjects.registry(self._cluster, "nodes")
+            try:
+                answer = await self._bus.request(subject, encode(Empty()), timeout_s=ASK_S)
+                self._nodes = (now, decode_reply(answer.data, Nodes))
+            except TidelogError as error:
+                log.info("the registry does not say which Pumps there are", error=str(error))
+                return None
+        return self._nodes[1] if self._nodes[1].settled else None
+
+    async def _ask(self, node: str, start_ts: int, commit_ts: int) -> str:
+        subject = subjects.pump(self._cluster, node, "control")
+        body = encode(ControlRequest("who-has", start_ts, commit_ts))
+        try:
+            answer = await self._bus.request(subject, body, timeout_s=ASK_S)
+            return decode_reply(answer.data, WhoHas).answer
+        except TidelogError as error:
+            log.info("a Pump does not say what it has", node=node, error=str(error))
+            return UNREACHABLE
+
+    async def _judged(self, start_ts: int, commit_ts: int, at: Pointer, verdict: str) -> None:
+        if verdict in (PENDING, UNVERIFIED) or self._file.accepted.get(start_ts) == commit_ts:
+            return
+        suspect, late = _keys(start_ts, commit_ts)
+        if verdict == SETTLED:
+            await self._file.settle(start_ts)
+            await self._note([], [suspect, late])
+        else:
+            await self._file.miss(start_ts, commit_ts)
+            await self._note([(late, keys.pack_pointer(at))], [suspect])
+            log.error(
+                "a late copy that no other Pump has: readers past it are stopped",
+                start_ts=start_ts,
+                commit_ts=commit_ts,
+                at=list(at),
+            )
+        LATE_VERDICTS.labels(verdict).inc()
+        self._questions.pop(start_ts, None)
+
+    async def _accept(self, message: Accept) -> None:
+        start_ts = message.start_ts
+        known = look_up(self._store, start_ts)
+        entries = [] if known is None else _keys(start_ts, known.commit_ts)
+        if known is None or not any(self._store.get(key) is not None for key in entries):
+            error = BadInput(
+                f"transaction {start_ts} is no late one here: there is nothing to accept",
+                hint="`tidelog status` shows what is late, and at which Pump",
+            )
+            message.reply.fail(error)
+            return
+        try:
+            await self._file.accept(start_ts, known.commit_ts)
+        except DiskFull as error:
+            message.reply.fail(error)
+            return
+        await self._note([], entries)
+        LATE_VERDICTS.labels("accepted").inc()
+        log.warning("an operator accepted", start_ts=start_ts, commit_ts=known.commit_ts)
+        message.reply.set(known.commit_ts)
+
+    def _shown(self, limit: int) -> Shown:
+        late = [
+            self._suspect(*keys.unpack_late(*entry), missing=True)
+            for entry in self._store.scan(*keys.late_range(0, TS_MAX - 1), limit)
+        ]
+        stopped = {(s.start_ts, s.commit_ts) for s in late}
+        found = self._store.scan(*keys.suspect_range(), limit)
+        suspects = [self._suspect(*keys.unpack_late(*entry), missing=False) for entry in found]
+        return Shown([s for s in suspects if (s.start_ts, s.commit_ts) not in stopped], late)
+
+    def _suspect(self, start_ts: int, commit_ts: int, at: Pointer, *, missing: bool) -> Suspect:
+        known = self._questions.get(start_ts, _Question())
+        return Suspect(start_ts, commit_ts, *at, missing, known.answer, known.asked)
+
+    def status(self) -> dict[str, object]:
+        shown = self._shown(COUNTED)
+        return {
+            "unverified": len(shown.unverified),
+            "missing": len(shown.missing),
+            "accepted": len(self._file.accepted),
+            "asking": self._running,
+            "oldest_unverified": msgspec.to_builtins(shown.unverified[:SHOWN]),
+            "oldest_missing": msgspec.to_builtins(shown.missing[:SHOWN]),
+        }
+
+
+def _keys(start_ts: int, commit_ts: int) -> list[bytes]:
+    """The keys that a late one may have: to be verified, and missed by readers."""
+    return [keys.suspect_key(commit_ts, start_ts), keys.late_key(commit_ts, start_ts)]

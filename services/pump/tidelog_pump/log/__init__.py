@@ -1,0 +1,1 @@
+"""The value log: segment files, what is in them, what of them is surely on the disk."""

@@ -1,0 +1,1 @@
+"""Reading committed transactions in commit order."""

@@ -1,0 +1,240 @@
+"""The puller: long polls of the Drainers (design section 5, `pull`).
+
+resolved_ts is taken first, from the sorter, then the index is scanned up to it (I2). Each poll runs
+in a task of its own, so that a waiting one holds nobody back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import structlog
+from google.protobuf.message import DecodeError
+
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.compression import pack
+from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
+from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
+from tidelog_proto.transport_pb2 import PullFrame, PullRequest
+from tidelog_pump.edges.unforeseen import check_ts, count_fatal, typed
+from tidelog_pump.late.reader import Reader
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.metrics import NOTED, PULLED
+from tidelog_pump.pull.frames import FRAME_BYTES, Framer
+from tidelog_pump.retention.purge import PurgePoint
+from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
+
+log = structlog.get_logger()
+
+FEEDS_FILE = "feeds.json"
+READERS_FILE = "readers.json"
+MAX_POLLS = 256
+MAX_FEEDS = 1024
+MAX_FEED_NAME = 255
+MAX_ERRORS = 64
+MAX_WAIT_MS = 60_000
+
+
+class Pull(msgspec.Struct, frozen=True):
+    """A request of `pump.<node>.pull`; answered with one PullFrame."""
+
+    request: Request
+
+
+class ReadFeeds(msgspec.Struct, frozen=True):
+    """Each feed's last pulled after_ts."""
+
+    reply: Reply[dict[str, int]]
+
+
+PullerMessage = Pull | ReadFeeds
+
+
+class Puller(Actor[PullerMessage]):
+    tick_s = 1.0
+
+    def __init__(
+        self,
+        clock: Clock,
+        disk: Disk,
+        bus: Bus,
+        segments: Segments,
+        store: IndexStore,
+        purge: PurgePoint,
+        sorter: Ref[SorterMessage],
+    ) -> None:
+        self._clock = clock
+        self._disk = disk
+        self._bus = bus
+        self._store = store
+        self._framer = Framer(segments, store, purge, clock)
+        self._sorter = sorter
+        self._polls = 0
+        self._feeds: dict[str, int] = {}
+        self._saved: dict[str, int] = {}
+        self._saving: asyncio.Task[None] | None = None
+        self._readers: dict[str, Reader] = {}
+        self._readers_changed = False
+        self._numbers: dict[str, int] = {}
+        self._errors: dict[str, str] = {}
+
+    async def on_start(self) -> None:
+        if self._disk.exists(FEEDS_FILE):
+            self._feeds = msgspec.json.decode(self._disk.read_file(FEEDS_FILE), type=dict[str, int])
+            self._saved = dict(self._feeds)
+        if self._disk.exists(READERS_FILE):
+            data = self._disk.read_file(READERS_FILE)
+            self._readers = msgspec.json.decode(data, type=dict[str, Reader])
+
+    async def on_batch(self, batch: list[PullerMessage]) -> None:
+        for message in batch:
+            match message:
+                case Pull():
+                    self._accept(message.request)
+                case ReadFeeds():
+                    message.reply.set(dict(self._feeds))
+
+    def _accept(self, request: Request) -> None:
+        try:
+            wanted = parse(request.data)
+        except UnparsablePayload as error:
+            _refuse(request, error)
+            return
+        if self._polls >= MAX_POLLS:
+            _refuse(request, Overloaded(f"{MAX_POLLS} polls are waiting"))
+            return
+        self._polls += 1
+        self.spawn(self._serve(request, wanted), "poll")
+
+    async def _serve(self, request: Request, wanted: PullRequest) -> None:
+        try:
+            frame = await self._answer(wanted)
+            frame.number = self._next_number(wanted.feed)
+            PULLED.labels("nats").inc(len(frame.txns))
+            request.respond(pack(frame, wanted.compression))
+            self._errors.pop(wanted.feed, None)
+        except Exception as raised:  # noqa: BLE001 (a bug that one request meets ends that one)
+            error = typed(raised, "pull")
+            count_fatal(error)
+            self._remember(wanted.feed, error)
+            log.warning("a pull failed", feed=wanted.feed, after=wanted.after_ts, error=str(error))
+            _refuse(request, error)
+        finally:
+            self._polls -= 1
+
+    def _remember(self, feed: str, error: TidelogError) -> None:
+        """Each feed's last error, until it is served; of many feeds those that failed last."""
+        self._errors.pop(feed, None)
+        self._errors[feed] = str(error)
+        if len(self._errors) > MAX_ERRORS:
+            del self._errors[next(iter(self._errors))]
+
+    def _next_number(self, feed: str) -> int:
+        self._numbers[feed] = self._numbers.get(feed, 0) + 1 & 0xFFFF_FFFF
+        if len(self._numbers) > MAX_FEEDS:
+            del self._numbers[next(iter(self._numbers))]
+        return self._numbers[feed]
+
+    async def _answer(self, wanted: PullRequest) -> PullFrame:
+        if wanted.max_bytes == 0:
+            resolved = await self._resolved(-1, wanted.want_ts)
+            return PullFrame(resolved_ts=resolved.resolved_ts, high_ts=resolved.high_ts)
+        budget = min(wanted.max_bytes, FRAME_BYTES, self._bus.max_payload)
+        if wanted.offset:
+            frame = await self._framer.continued(
+                wanted.after_ts, wanted.commit_ts, wanted.offset, budget
+            )
+            self._took(wanted.feed, frame)
+            return frame
+        reader = self._reader(wanted.feed, wanted.after_ts)
+        self._note(wanted.feed, wanted.after_ts)
+        reader.goes_on(self._store, wanted.after_ts)
+        resolved = await self._wait(wanted)
+        if resolved.resolved_ts <= wanted.after_ts:
+            return PullFrame(resolved_ts=resolved.resolved_ts, high_ts=resolved.high_ts)
+        frame = await self._framer.frame(wanted.after_ts, resolved.resolved_ts, budget)
+        self._took(wanted.feed, frame)
+        frame.high_ts = resolved.high_ts
+        return frame
+
+    def _reader(self, feed: str, after_ts: int) -> Reader:
+        """What is known of a feed's reading. One that is new begins where it says; of one without
+        a name, or whose beginning was not kept, nothing is known but that it may miss a pair."""
+        reader = self._readers.get(feed)
+        if reader is not None:
+            self._readers_changed |= after_ts < reader.begins
+            return reader
+        if not feed or len(self._readers) >= MAX_FEEDS:
+            return Reader(0)
+        reader = self._readers[feed] = Reader(0 if feed in self._feeds else after_ts)
+        self._readers_changed = True
+        return reader
+
+    def _took(self, feed: str, frame: PullFrame) -> None:
+        """A frame goes out: late pairs that are whole in it are given."""
+        reader = self._readers.get(feed)
+        if reader is not None:
+            whole = [txn.commit_ts for txn in frame.txns if txn.commit_ts <= frame.resolved_ts]
+            if reader.took(self._store, whole, frame.resolved_ts):
+                self._readers_changed = True
+
+    async def _wait(self, wanted: PullRequest) -> Resolved:
+        """resolved_ts once it passes after_ts, or as it is after wait_ms."""
+        try:
+            async with asyncio.timeout(min(wanted.wait_ms, MAX_WAIT_MS) / 1000):
+                return await self._resolved(wanted.after_ts, wanted.want_ts)
+        except TimeoutError:
+            return await self._resolved(-1, 0)
+
+    async def _resolved(self, above: int, want_ts: int) -> Resolved:
+        return await self._sorter.ask(lambda reply: AwaitResolved(above, want_ts, reply))
+
+    def _note(self, feed: str, after_ts: int) -> None:
+        if feed in self._feeds or (feed and len(self._feeds) < MAX_FEEDS):
+            self._feeds[feed] = after_ts
+        elif feed:
+            NOTED.labels("feed_not_kept").inc()
+
+    async def on_tick(self) -> None:
+        changed = self._readers_changed or self._feeds != self._saved
+        if changed and (self._saving is None or self._saving.done()):
+            self._saving = self.spawn(self._save(), "save feeds")
+
+    async def on_stop(self) -> None:
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+        await self._save()
+
+    async def _save(self) -> None:
+        """Nothing, if nothing changed."""
+        if self._readers_changed:
+            self._readers_changed = False
+            await self._disk.write_file(READERS_FILE, msgspec.json.encode(self._readers))
+        if self._feeds != self._saved:
+            feeds = dict(self._feeds)
+            await self._disk.write_file(FEEDS_FILE, msgspec.json.encode(feeds))
+            self._saved = feeds
+
+    def status(self) -> dict[str, object]:
+        return {"polls": self._polls, "feeds": self._feeds, "errors": self._errors}
+
+
+def parse(data: bytes) -> PullRequest:
+    """Raises UnparsablePayload."""
+    try:
+        wanted = PullRequest.FromString(data)
+    except DecodeError as error:
+        raise UnparsablePayload("the body is no PullRequest") from error
+    check_ts("after_ts", wanted.after_ts)
+    check_ts("want_ts", wanted.want_ts)
+    check_ts("commit_ts", wanted.commit_ts)
+    if wanted.offset and not wanted.commit_ts:
+        raise UnparsablePayload(f"offset {wanted.offset} of no transaction")
+    if len(wanted.feed.encode()) > MAX_FEED_NAME:
+        raise UnparsablePayload(f"a feed's name is longer than {MAX_FEED_NAME} bytes")
+    return wanted
+
+
+def _refuse(request: Request, error: TidelogError) -> None:
+    request.respond(PullFrame(code=type(error).__name__, message=error.message).SerializeToString())

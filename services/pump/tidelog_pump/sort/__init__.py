@@ -1,0 +1,1 @@
+"""Open Prewrites, resolved_ts, and what becomes of those that nobody closes."""

@@ -1,0 +1,1 @@
+"""Group commit: what becomes of payloads handed in."""
