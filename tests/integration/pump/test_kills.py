@@ -1,0 +1,108 @@
+"""A Pump that is killed under load keeps its word; Pumps that don't are caught (reliability R4)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.integration.pump.kill_ledger import Wrong
+from tests.integration.pump.kill_rig import FEWEST, Rig
+from tests.planted.bugs import Bug, Edit
+from tests.planted.copy import PATHS, ROOT, plant
+from tests.servers import nats_server
+
+KILLS = 10
+
+
+def pump_file(name: str) -> str:
+    (found,) = (ROOT / "services/pump").rglob(name)
+    return str(found.relative_to(ROOT))
+
+
+def test_nothing_is_lost_by_kills_under_load(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as nats:
+        rig = Rig(nats, tmp_path, kills=KILLS, seed=7)
+        asyncio.run(rig.run())
+    print(rig.summary())
+    assert rig.kills.total() == KILLS
+    under_load = sum(count for moment, count in rig.kills.items() if moment != "start")
+    assert rig.ledger.acked >= FEWEST * under_load / 2, "a quiet run proves nothing"
+    assert rig.checked >= rig.ledger.acked / 2
+
+
+BROKEN = (
+    Bug(
+        "an indexer that skips one record in 400",
+        "loss",
+        (
+            Edit(
+                pump_file("indexer.py"),
+                "        for stored in records:\n            feed(stored, wall_ms)\n",
+                "        for stored in records:\n"
+                "            self.fed = getattr(self, 'fed', 0) + 1\n"
+                "            if stored.kind is Kind.PREWRITE and self.fed % 400 < 2:\n"
+                "                continue\n"
+                "            feed(stored, wall_ms)\n",
+            ),
+        ),
+    ),
+    Bug(
+        "a puller that drops the last of a full page",
+        "loss",
+        (
+            Edit(
+                pump_file("frames.py"),
+                "            if len(page) < PAGE:\n                return frame\n",
+                "            if len(page) < PAGE:\n"
+                "                if len(frame.txns) > 3:\n"
+                "                    del frame.txns[-1]\n"
+                "                return frame\n",
+            ),
+        ),
+    ),
+    Bug(
+        "a start that cuts off the last good record",
+        "loss",
+        (
+            Edit(
+                pump_file("segments.py"),
+                "        good = await self._read_tail(fid, known)\n",
+                "        good = await self._read_tail(fid, known)\n"
+                "        for step in self._walk(fid, 0, good):\n"
+                "            good = step.records[-1][0] if step.records else good\n",
+            ),
+        ),
+    ),
+    Bug(
+        "a start that forgets what is open",
+        "was not read up to|had been resolved",
+        (Edit(pump_file("indexer.py"), "last, pairing.opened())", "last, [])"),),
+    ),
+    Bug(
+        "a frame's bytes are not what was written",
+        "are not what was written",
+        (
+            Edit(
+                pump_file("frames.py"),
+                "                payload = self._scan.payload(committed)\n",
+                "                payload = self._scan.payload(committed)\n"
+                "                if committed.start_ts % 64 == 0:\n"
+                "                    payload = payload[:-1] + b'?'\n",
+            ),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("bug", BROKEN, ids=lambda bug: bug.name)
+def test_a_pump_that_breaks_its_word_is_caught(bug: Bug, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    plant(bug, copy)
+    with nats_server(tmp_path) as nats:
+        rig = Rig(nats, tmp_path, kills=8, seed=3)
+        rig.pump.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
+        with pytest.raises(Wrong, match=bug.breaks):
+            asyncio.run(rig.run())
