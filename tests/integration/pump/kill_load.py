@@ -18,7 +18,7 @@ from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, Rollback
 
 T = TypeVar("T")
 CLIENTS = 64
-SIZES = {100: 300, 1000: 150, 4 << 10: 60, 64 << 10: 4, 700 << 10: 1, 2 << 20: 1}
+SIZES = {100: 300, 1000: 150, 4 << 10: 60, 64 << 10: 4, 700 << 10: 1, 2 << 20: 3}
 """Bytes at most: weight. Half of the last ones are above the bus limit and go by gRPC."""
 FATES = {"commit": 84, "roll back": 7, "die committed": 3, "die rolled back": 3, "die": 3}
 

@@ -85,10 +85,11 @@ class Reader:
         life = self._life()
         want_ts = await self._oracle.fresh(0)
         frame = await self._pull(self.reading.position, max_bytes=0, want_ts=want_ts)
-        if (life, frame.resolved_ts) < self._resolved and life == self._resolved[0]:
-            raise Wrong(f"resolved_ts went back from {self._resolved[1]} to {frame.resolved_ts}")
-        if life == self._life():
-            self._resolved = (life, frame.resolved_ts)
+        if life != self._life():
+            return  # Whose answer this is, nobody knows.
+        (same, before), self._resolved = self._resolved, (life, frame.resolved_ts)
+        if same == life and frame.resolved_ts < before:
+            raise Wrong(f"resolved_ts went back from {before} to {frame.resolved_ts}")
 
     async def _pull(
         self, after_ts: int, *, max_bytes: int, want_ts: int = 0, wait_ms: int = 0,

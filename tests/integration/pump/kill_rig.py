@@ -15,6 +15,7 @@ import contextlib
 import json
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,11 +44,13 @@ from tidelog.subjects import pump
 
 CLUSTER, NODE = "default", "pump-1"
 RATE = 400
+BUS_LIMIT = 1 << 20
 FEWEST = 100
 """Transactions between a start and a kill under load, at least; a quiet run proves nothing."""
 TRY_S = 1.0
 """What waits for an answer of a Pump that was killed tries again after this."""
 STUCK_S = 60.0
+POINT_S = 20.0
 POINTS = {
     "before write": ("pump.segments.before_append", 60),
     "after sync": ("pump.segments.after_sync", 60),
@@ -127,10 +130,10 @@ class Rig:
             await self._until(lambda: self._dead() or reader.reading.position >= target, reader)
             enough = self.ledger.acked + self._rng.randint(FEWEST, 4 * FEWEST)
             await self._until(lambda: self._dead() or self.ledger.acked >= enough, load)
-            if moment in POINTS:
-                await self._until_dead()
+            if moment in POINTS and not await self._ended():
+                moment = "load"
             self.up_s += time.monotonic() - began
-        if moment not in POINTS or not self._dead():
+        if not self._dead():
             self.pump.process.kill()  # type: ignore[union-attr]
         await asyncio.to_thread(self._died, moment)
         if self.ledger.strangers:
@@ -148,10 +151,15 @@ class Rig:
                 async with asyncio.timeout(0.2):
                     await who.progress.wait()
 
-    async def _until_dead(self) -> None:
+    async def _ended(self) -> bool:
+        """False if the failpoint is not reached."""
         process = self.pump.process
         assert process is not None
-        await asyncio.to_thread(process.wait, STUCK_S)
+        try:
+            await asyncio.to_thread(process.wait, POINT_S)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     # The whole ------------------------------------------------------------------------------
 
@@ -230,11 +238,17 @@ class Rig:
         with urllib.request.urlopen(f"http://{address}/status", timeout=5) as answer:
             return json.load(answer)["actors"]
 
+    @property
+    def large(self) -> int:
+        """Acked, and too large for the bus: they came by gRPC."""
+        return sum(e.acked and e.size > BUS_LIMIT for e in self.ledger.entries.values())
+
     def summary(self) -> str:
         moments = ", ".join(f"{name} {count}" for name, count in sorted(self.kills.items()))
         transactions = len(self.ledger.entries)
         return (
-            f"{self.kills.total()} kills ({moments}), {transactions} transactions,"
+            f"{self.kills.total()} kills ({moments}), {transactions} transactions"
+            f" ({self.large} above the bus limit),"
             f" {self.ledger.acked} acked, {self.checked} checked, 0 loss, 0 duplicate,"
             f" 0 out-of-order; {self.seconds:.0f} s, {transactions / self.seconds:.0f}/s"
             f" (while it served {transactions / max(self.up_s, 0.1):.0f}/s), seed {self._seed}"

@@ -31,6 +31,7 @@ def test_nothing_is_lost_by_kills_under_load(tmp_path: Path) -> None:
     under_load = sum(count for moment, count in rig.kills.items() if moment != "start")
     assert rig.ledger.acked >= FEWEST * under_load / 2, "a quiet run proves nothing"
     assert rig.checked >= rig.ledger.acked / 2
+    assert rig.large
 
 
 BROKEN = (
