@@ -203,8 +203,6 @@ BUGS = (
         "sources-forgotten",
         "I4: a Pump leaves a source set only by a tombstone, whatever else is lost",
         (Edit(f"{DRAINER}/collector.py", "        self._recall()\n", ""),),
-        # Bucket and copy seldom go together, and then the Drainer has to have read nothing since.
-        hunted=False,
     ),
     Bug(
         "log-not-announced",
