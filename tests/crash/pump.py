@@ -21,9 +21,10 @@ from tidelog.sim.trace import Trace
 from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.index import keys
+from tidelog_pump.log.place import Pointer
+from tidelog_pump.log.purge import PurgeRecord
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.retention.gc_actor import Collect, Collected
-from tidelog_pump.retention.purge import PurgeRecord
 from tidelog_pump.service import build
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved
 from tidelog_pump.write.writer import Append, Outcome, SetState
@@ -186,7 +187,7 @@ class Pump:
         found: dict[tuple[int, int], bytes] = {}
         for key, value in store.scan(*keys.commit_range(self.purged.ts, 1 << 62), 1 << 20):
             commit_ts, start_ts, place = keys.unpack_commit(key, value)
-            found[commit_ts, start_ts] = self.segments.payload(keys.Pointer(*place[:2]))
+            found[commit_ts, start_ts] = self.segments.payload(Pointer(*place[:2]))
         return found
 
     def open_bounds(self) -> dict[int, int]:

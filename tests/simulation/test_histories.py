@@ -19,7 +19,7 @@ from tidelog.sim.disk import SimFile
 from tidelog.sim.tables import SimTable
 from tidelog.workload import Committed
 from tidelog_drainer.merger import Merger, Txn
-from tidelog_pump.retention.purge import PURGED_FILE
+from tidelog_pump.log.purge import PURGED_FILE
 from tidelog_pump.sort.sorter import Sorter
 
 ROOT = Path(__file__).parents[2]

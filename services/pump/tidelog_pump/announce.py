@@ -8,10 +8,10 @@ from tidelog.ports import IndexStore
 from tidelog_pump.identity import Identity
 from tidelog_pump.index.indexer import unpaired
 from tidelog_pump.late.verifier import ReadSuspects, Shown, VerifierMessage
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc_actor import GcMessage, ReadBehind
-from tidelog_pump.retention.purge import PurgePoint
 from tidelog_pump.sort.resolver import ReadWaiting, ResolverMessage, Waiting
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
 from tidelog_pump.write.writer import SetState, WriterMessage

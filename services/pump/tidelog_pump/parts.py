@@ -23,11 +23,11 @@ from tidelog_pump.index.chase import Chase
 from tidelog_pump.index.chaser import Chaser, Handover
 from tidelog_pump.index.indexer import Indexer, IndexerMessage, locate
 from tidelog_pump.late.verifier import Verifier, VerifierMessage
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.pull.puller import Puller, PullerMessage
 from tidelog_pump.retention.gc_actor import Gc, GcMessage
-from tidelog_pump.retention.purge import PurgePoint
 from tidelog_pump.sort.faker import Faker
 from tidelog_pump.sort.resolver import Resolver, ResolverMessage
 from tidelog_pump.sort.sorter_actor import SorterActor, SorterMessage

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from tidelog.sim.disk import DiskFaults, MountedDisk, SimDisk, SimFile
 from tidelog.sim.life import Life
 from tidelog.sim.trace import Trace
-from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments
 
 T = TypeVar("T")

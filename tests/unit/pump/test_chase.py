@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.errors import InvariantBroken
 from tidelog_pump.index.chase import COOLDOWN_S, LOCKED_S, POLL_S, SHORT_S, Chase
-from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.place import Pointer
 
 
 def test_the_numbers_are_the_seeds() -> None:

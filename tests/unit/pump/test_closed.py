@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog_pump.index import keys
-from tidelog_pump.index.high_ts import HighTs
-from tidelog_pump.index.keys import NOWHERE, Head, Place, State
+from tidelog_pump.index.keys import NOWHERE, Head, State
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.log.payload import Kind
+from tidelog_pump.log.place import Place
+from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.write.closed import ClosedStarts
 from tidelog_pump.write.intake import Stored
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from tests.unit.pump.test_closed import Map
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.index import keys
-from tidelog_pump.index.high_ts import HighTs
-from tidelog_pump.index.keys import NOWHERE, Head, Place, State
+from tidelog_pump.index.keys import NOWHERE, Head, State
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.log.payload import Kind
+from tidelog_pump.log.place import Place
 from tidelog_pump.retention.gc import Decision, Held, Limits, decide
 from tidelog_pump.retention.sweep import Sweep
+from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.write.intake import Stored
 
 RECORDS = 3

@@ -18,9 +18,9 @@ from tests.unit.pump.rig import prewrite
 from tests.unit.pump.steps import CountedMachine, play
 from tidelog import record
 from tidelog.errors import DiskFull, IoFailed, Purged
-from tidelog_pump.index.keys import Pointer
 from tidelog_pump.log import catalog, segments, synced
 from tidelog_pump.log.catalog import ClosedSegment
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments, name
 
 LOG_STEPS = 16_000

@@ -28,8 +28,8 @@ from tidelog.real.disk import RealDisk
 from tidelog.sim import World, run
 from tidelog.sim.disk import SimFile
 from tidelog.sim.life import Life
-from tidelog_pump.index.keys import Pointer
 from tidelog_pump.log import catalog, segments
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import CLOSE_BYTES, CLOSED, SYNCED, Segments, name
 from tidelog_pump.metrics import DAMAGED, SYNC_LOG
 

@@ -52,7 +52,7 @@ from tidelog import record
 from tidelog.errors import Corrupt, IoFailed
 from tidelog.real.disk import RealDisk
 from tidelog.sim import World, run
-from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments, name
 
 

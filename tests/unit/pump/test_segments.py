@@ -15,7 +15,7 @@ from tidelog import failpoints, record
 from tidelog.errors import Corrupt, InvariantBroken, Purged
 from tidelog.real.disk import RealDisk
 from tidelog_pump.index import keys
-from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import READ_BYTES, SYNCED, Segments, _Step, name
 
 START = Pointer(0, 0)

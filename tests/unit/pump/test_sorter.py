@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.timestamps import compose
-from tidelog_pump.index.high_ts import HighTs
+from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter import Sorter
 
 NOW_MS = 1_000

@@ -26,10 +26,11 @@ from tests.unit.pump.steps import CountedMachine, play
 from tidelog.errors import InvariantBroken, TidelogError
 from tidelog.messages import ONLINE
 from tidelog_pump.index import keys
-from tidelog_pump.index.high_ts import HighTs
 from tidelog_pump.index.keys import HEAD_KEY, Head, unpack_head, unpack_late, unpack_open
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.log import payload
+from tidelog_pump.log.place import Place
+from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter import Sorter
 from tidelog_pump.write.closed import ClosedStarts
 from tidelog_pump.write.intake import Intake, Stored
@@ -98,7 +99,7 @@ class Log:
         return [(start_ts, commit_ts) for commit_ts, start_ts, _ in found]
 
 
-def _place(entry: tuple[int, int, keys.Place]) -> keys.Place:
+def _place(entry: tuple[int, int, Place]) -> Place:
     return entry[2]
 
 

@@ -12,13 +12,14 @@ from tidelog.timestamps import physical_ms
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import keys
 from tidelog_pump.index.indexer import look_up
-from tidelog_pump.index.keys import Pointer, State, Transaction
+from tidelog_pump.index.keys import State, Transaction
 from tidelog_pump.late.reader import HAVE, NO, PENDING, PURGED
 from tidelog_pump.late.verifier import Accept, VerifierMessage
 from tidelog_pump.log import payload
+from tidelog_pump.log.place import Pointer
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.retention.gc_actor import Collect, GcMessage
-from tidelog_pump.retention.purge import PurgePoint
 from tidelog_pump.sort.resolver import key_of
 from tidelog_pump.sort.sorter import OpenPrewrite
 from tidelog_pump.sort.sorter_actor import AwaitResolved, ReadOpen, Resolved, SorterMessage

@@ -29,13 +29,13 @@ from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogRes
 from tidelog_pump.edges.gatherer import Gatherer
 from tidelog_pump.edges.grpc_pull import PullStreams
 from tidelog_pump.edges.grpc_status import status_code
-from tidelog_pump.edges.unforeseen import check_ts, count_fatal, typed
 from tidelog_pump.identity import Identity
 from tidelog_pump.log import payload
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import REFUSED, RPC_SECONDS
-from tidelog_pump.retention.purge import PurgePoint
 from tidelog_pump.sort.sorter_actor import SorterMessage
+from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 from tidelog_pump.write.writer import Outcome, WriterMessage
 
 log = structlog.get_logger()

@@ -20,10 +20,10 @@ from tidelog.ports import Clock, IndexStore
 from tidelog_proto.pump_pb2 import Entity, Meta, PullBinlogResp
 from tidelog_pump.late.reader import Reader
 from tidelog_pump.log import payload
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import PULLED
 from tidelog_pump.pull.scan import CommitScan, Committed
-from tidelog_pump.retention.purge import PurgePoint
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
 
 PAGE = 256

@@ -17,10 +17,10 @@ from tidelog.ports import Bus, IndexStore
 from tidelog.routes import Handler
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.edges.lookup import Shown, binlogs_at
-from tidelog_pump.edges.unforeseen import typed
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc_actor import Collect, Collected, GcMessage
+from tidelog_pump.unforeseen import typed
 
 REGISTRY_TIMEOUT_S = 3.0
 

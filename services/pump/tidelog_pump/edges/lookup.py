@@ -10,7 +10,7 @@ from tidelog.ports import IndexStore
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType, PrewriteValue
 from tidelog_pump.index import keys
 from tidelog_pump.index.indexer import locate, look_up
-from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments, name
 
 SHOWN_BYTES = 4 << 20

@@ -16,9 +16,9 @@ from tidelog.ports import Buffer, Bus, Request, Subscription
 from tidelog.pump_control import ControlRequest
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 from tidelog_pump.edges.control import Controller
-from tidelog_pump.edges.unforeseen import typed
 from tidelog_pump.identity import Identity
 from tidelog_pump.pull.puller import Pull, PullerMessage
+from tidelog_pump.unforeseen import typed
 from tidelog_pump.write.writer import Append, Outcome, WriterMessage
 
 _DONE = b"\x0a\x00"

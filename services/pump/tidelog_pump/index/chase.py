@@ -9,7 +9,7 @@ second holding the writer, at most LOCKED_S: off, or given up
 from __future__ import annotations
 
 from tidelog.errors import InvariantBroken
-from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.place import Pointer
 
 POLL_S = 0.5
 SHORT_S = 1.0

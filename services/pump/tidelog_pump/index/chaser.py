@@ -38,7 +38,7 @@ from tidelog.actor import Actor, Ref
 from tidelog.ports import Clock
 from tidelog_pump.index.chase import LOCKED_S, POLL_S, Chase
 from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
-from tidelog_pump.index.keys import Pointer
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import CATCH_UP_SECONDS, CHASED, CHASER, CHASER_ON
 from tidelog_pump.sort.sorter_actor import (

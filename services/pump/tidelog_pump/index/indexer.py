@@ -17,13 +17,14 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.failpoints import hit, stalled
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump.index import keys
-from tidelog_pump.index.high_ts import HighTs
-from tidelog_pump.index.keys import NOWHERE, Head, Place, Pointer, State, Transaction
+from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.log.payload import Kind, classify
+from tidelog_pump.log.place import Place, Pointer
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments, name
 from tidelog_pump.metrics import INDEX_DROPPED, LOSS
-from tidelog_pump.retention.purge import PurgePoint
+from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter_actor import Indexed, Recovered, SorterMessage
 from tidelog_pump.write.answers import answers_first
 from tidelog_pump.write.intake import Stored

@@ -22,22 +22,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.timestamps import TS_MAX
-
-
-class Pointer(NamedTuple):
-    """A record: segment number and offset of its header."""
-
-    fid: int
-    offset: int
-
-
-class Place(NamedTuple):
-    """A Prewrite's record: the pointer, the payload's bytes, where its body begins in it."""
-
-    fid: int
-    offset: int
-    length: int
-    body: int
+from tidelog_pump.log.place import Place, Pointer
 
 
 class State(IntEnum):

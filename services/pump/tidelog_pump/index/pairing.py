@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from tidelog import record
 from tidelog_pump.index import keys
-from tidelog_pump.index.high_ts import HighTs
-from tidelog_pump.index.keys import NOWHERE, Head, Place, Pointer, State, Transaction
+from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.log.payload import Kind
+from tidelog_pump.log.place import Place, Pointer
+from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.write.intake import Stored
 
 

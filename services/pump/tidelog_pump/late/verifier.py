@@ -25,11 +25,12 @@ from tidelog.timestamps import TS_MAX
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import keys
 from tidelog_pump.index.indexer import IndexerMessage, Note, look_up
-from tidelog_pump.index.keys import Pointer, State
+from tidelog_pump.index.keys import State
 from tidelog_pump.late.late_file import LateFile
 from tidelog_pump.late.reader import PENDING, PURGED, SETTLED, UNREACHABLE, UNVERIFIED, judge
+from tidelog_pump.log.place import Pointer
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.metrics import LATE_VERDICTS
-from tidelog_pump.retention.purge import PurgePoint
 from tidelog_pump.sort.sorter_actor import AwaitLate, Late, SorterMessage
 
 log = structlog.get_logger()

@@ -33,9 +33,9 @@ from tidelog.errors import Corrupt, DiskFull, InvariantBroken, Purged, Unparsabl
 from tidelog.failpoints import hit
 from tidelog.ports import Buffer, Disk, File
 from tidelog.timestamps import TS_MAX
-from tidelog_pump.index.keys import Pointer
 from tidelog_pump.log.catalog import Catalog, ClosedSegment
 from tidelog_pump.log.payload import classify
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.synced import UNKNOWN, Synced, SyncedFile
 from tidelog_pump.metrics import DAMAGED, SYNC_LOG
 

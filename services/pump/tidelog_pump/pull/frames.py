@@ -13,9 +13,9 @@ from crc32c import crc32c
 from tidelog.errors import Purged
 from tidelog.ports import Clock, IndexStore
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.scan import CommitScan, Committed
-from tidelog_pump.retention.purge import PurgePoint
 
 FRAME_BYTES = 512 << 10
 FRAME_OVERHEAD = 128

@@ -17,13 +17,13 @@ from tidelog.compression import pack
 from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
-from tidelog_pump.edges.unforeseen import check_ts, count_fatal, typed
 from tidelog_pump.late.reader import Reader
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import NOTED, PULLED
 from tidelog_pump.pull.frames import FRAME_BYTES, Framer
-from tidelog_pump.retention.purge import PurgePoint
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 
 log = structlog.get_logger()
 

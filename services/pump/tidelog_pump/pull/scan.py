@@ -15,10 +15,10 @@ from tidelog import record
 from tidelog.errors import Corrupt, InvariantBroken
 from tidelog.ports import IndexStore
 from tidelog_pump.index import keys
-from tidelog_pump.index.keys import Place, Pointer
 from tidelog_pump.log.payload import commit_head
+from tidelog_pump.log.place import Place, Pointer
+from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.retention.purge import PurgePoint
 
 WINDOW_BYTES = 128 << 10
 Take = Callable[[memoryview], object]

@@ -27,10 +27,10 @@ from tidelog_pump import metrics
 from tidelog_pump.config import Retention
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import Head
+from tidelog_pump.log.purge import PurgePoint, PurgeRecord
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc import Decision, Held, decide, limits, warned_below
-from tidelog_pump.retention.purge import PurgePoint, PurgeRecord
 from tidelog_pump.retention.sweep import Sweep, lost_between
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
 

@@ -15,8 +15,9 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, TidelogError
 from tidelog.ports import Clock, IndexStore, TxnStatus
 from tidelog_pump.index.indexer import look_up
-from tidelog_pump.index.keys import Place, Pointer, State
+from tidelog_pump.index.keys import State
 from tidelog_pump.log import payload
+from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import QUERIES
 from tidelog_pump.sort.sorter import OpenPrewrite

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog_pump.index.high_ts import HighTs
+from tidelog_pump.sort.high_ts import HighTs
 
 
 class OpenPrewrite(NamedTuple):

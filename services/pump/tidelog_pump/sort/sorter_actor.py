@@ -17,8 +17,8 @@ from tidelog.actor import Actor, Reply
 from tidelog.errors import TidelogError
 from tidelog.ports import Clock, Oracle, Rng
 from tidelog.timestamps import physical_ms
-from tidelog_pump.index.high_ts import HighTs
 from tidelog_pump.metrics import MAX_COMMIT_TS, NOTED
+from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter import OpenPrewrite, Sorter
 
 log = structlog.get_logger()

@@ -13,9 +13,9 @@ from tidelog import record
 from tidelog.errors import DiskFull, InvariantBroken, NotOnline, TidelogError, UnparsablePayload
 from tidelog.messages import ONLINE
 from tidelog.ports import Buffer
-from tidelog_pump.edges.unforeseen import typed
-from tidelog_pump.index.keys import Place
 from tidelog_pump.log.payload import Facts, Kind, classify
+from tidelog_pump.log.place import Place
+from tidelog_pump.unforeseen import typed
 from tidelog_pump.write.closed import ClosedStarts
 
 

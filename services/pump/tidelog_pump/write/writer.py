@@ -18,7 +18,8 @@ from tidelog.messages import JOINING
 from tidelog.ports import Buffer, Clock, Disk, IndexStore
 from tidelog_pump.config import StorageConfig
 from tidelog_pump.index.chaser import Handover
-from tidelog_pump.index.keys import Pointer, newest_transaction
+from tidelog_pump.index.keys import newest_transaction
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.log.space import POLL_S, Space
 from tidelog_pump.metrics import (
