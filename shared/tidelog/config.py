@@ -17,12 +17,13 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
 
 from tidelog.errors import ConfigError, TidelogError
+from tidelog.ranges import Range, bare, check, range_of, within
 
 SECTIONS = ("registry", "pump", "drainer", "applier", "backfill", "cli", "test")
 RESERVED = ("config", "failpoints")
@@ -56,12 +57,16 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     node_id: str = ""
     cluster: str = "default"
-    cluster_id: int = 0
+    cluster_id: Annotated[int, Range(0, (1 << 64) - 1)] = 0
     nats_url: str = "nats://127.0.0.1:4222"
     data_dir: str = ""
     http_addr: str = "127.0.0.1:0"
     log_format: str = "auto"
     log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError. Who has more to check does so after this."""
+        check(self)
 
 
 class HelpRequested(TidelogError):
@@ -80,6 +85,7 @@ class _Key(msgspec.Struct, frozen=True):
     type: Any
     default: Any
     from_file: bool = False
+    range: Range | None = None
 
 
 def _is_struct(kind: Any) -> bool:
@@ -96,7 +102,8 @@ def _keys(cls: type[msgspec.Struct], path: tuple[str, ...], table: tuple[str, ..
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        found["-".join(there)] = _Key(here, there, field.type, default)
+        kind, allowed = bare(field.type), range_of(field.type)
+        found["-".join(there)] = _Key(here, there, kind, default, range=allowed)
         if field.type is Secret:
             pointed = (*table, f"{field.encode_name}-file")
             found["-".join(pointed)] = _Key(here, pointed, Secret, msgspec.NODEFAULT, True)
@@ -228,11 +235,14 @@ def _convert(key: _Key, where: str, value: Any, *, strict: bool = False) -> Any:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{where}: the file {value} can't be read: {error}") from error
     try:
-        return msgspec.convert(value, type=key.type, strict=strict, dec_hook=_decode)
+        converted = msgspec.convert(value, type=key.type, strict=strict, dec_hook=_decode)
     except msgspec.ValidationError as error:
         shown = "***" if key.type is Secret else repr(value)
         expected = _type_name(key.type)
         raise ConfigError(f"{where} is {shown}, but {expected} is expected: {error}") from error
+    if key.range is not None:
+        within(where, converted, key.range)
+    return converted
 
 
 def _decode(kind: type, value: Any) -> Any:
@@ -301,5 +311,6 @@ def usage(cls: type[msgspec.Struct], section: str) -> str:
     for name, key in _keys(cls, (), ()).items():
         if not key.from_file:
             default = "" if key.default is msgspec.NODEFAULT else f" [{key.default!r}]"
-            lines.append(f"  --{name:28} {_type_name(key.type)}{default}")
+            allowed = "" if key.range is None else f", {key.range}"
+            lines.append(f"  --{name:28} {_type_name(key.type)}{allowed}{default}")
     return "\n".join(lines)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from tidelog.config import ServiceConfig
+from tidelog.ranges import Bytes, Period, Range, Timestamp
 
 
 class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
@@ -11,21 +14,15 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     feed: str = "main"
     downstream: str = ""
     """`sqlite:////absolute/path`, `mysql://USER:PASSWORD@HOST:PORT/`."""
-    start_ts: int = 0
+    start_ts: Timestamp = 0
     """Where to begin with a downstream that has no checkpoint (exclusive): it holds everything up
     to there; 0 = nothing, so that a stream which has lost its beginning is a gap."""
-    group_rows: int = 5000
+    group_rows: Annotated[int, Range(1, 10_000_000, "rows")] = 5000
     """A downstream transaction takes whole upstream ones until it has this many rows …"""
-    group_bytes: int = 4 << 20
+    group_bytes: Bytes = 4 << 20
     """… or about this many bytes."""
-    checkpoint_s: float = 3.0
+    checkpoint_s: Period = 3.0
     """How often the position is saved while only watermarks come."""
-
-    def __post_init__(self) -> None:
-        if self.group_rows < 1 or self.group_bytes < 1:
-            raise ValueError("group-rows and group-bytes must be at least 1")
-        if self.checkpoint_s <= 0:
-            raise ValueError("checkpoint-s must be above 0")
 
     @property
     def node(self) -> str:

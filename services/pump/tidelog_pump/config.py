@@ -4,34 +4,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from tidelog.config import ServiceConfig
 from tidelog.errors import ConfigError
+from tidelog.ranges import DAY_S, Bytes, Period, Range, Span, check
 
-_DAY_S = 86400.0
-_UNIT_S = {"d": _DAY_S, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|us|ns|d|h|m|s)")
+_UNIT_S = {"d": float(DAY_S), "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|us|ns|d|h|m|s)", re.ASCII)
+_NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
+KEPT_S = Range(0.001, 36500 * DAY_S, "seconds")
+INTERVAL_S = Range(0.001, 30 * DAY_S, "seconds")
+_KEPT_HINT = 'a number of days ("7"), or a duration above 0 ("168h", "36h30m"), at most 36500 days'
+_INTERVAL_HINT = 'seconds (3600), or a duration above 0 ("1h", "10m"), at most 30 days'
 
 
-def parse_retention(value: str | int) -> float:
-    """Seconds of `gc`: a bare number is days, else a duration as Go writes them ("168h", "1h30m"),
-    days allowed ("7d"). Raises ConfigError."""
+def parse_duration(value: str | float, bare_s: float) -> float | None:
+    """Seconds of a duration as Go writes them ("168h", "1h30m"), days allowed ("7d"); a number
+    without a unit counts `bare_s` each. None if it is none."""
     text = str(value).strip()
     parts = _PART.findall(text)
-    if text.isascii() and text.isdigit():
-        seconds = int(text) * _DAY_S
-    elif "".join(number + unit for number, unit in parts) == text:
-        seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
-    else:
-        seconds = 0.0
-    if not 0 < seconds <= 36500 * _DAY_S:
-        raise ConfigError(
-            f"{value!r} is no time to keep binlogs",
-            hint='a number of days ("7"), or a duration above 0 ("168h", "36h30m")',
-        )
+    if _NUMBER.fullmatch(text):
+        return float(text) * bare_s
+    if text and "".join(number + unit for number, unit in parts) == text:
+        return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    return None
+
+
+def parse_retention(value: str | float, key: str = "gc") -> float:
+    """Seconds of `gc` and `gc-hard-cap`; a number without a unit is days. Raises ConfigError."""
+    seconds = parse_duration(value, DAY_S)
+    if seconds is None or not KEPT_S.takes(seconds):
+        raise ConfigError(f"{key} {value!r} is no time to keep binlogs", hint=_KEPT_HINT)
+    return seconds
+
+
+def parse_interval(value: str | float) -> float:
+    """Seconds of `gc-interval`; a number without a unit is seconds, as of the other intervals.
+    Raises ConfigError."""
+    seconds = parse_duration(value, 1.0)
+    if seconds is None or not INTERVAL_S.takes(seconds):
+        raise ConfigError(f"gc-interval {value!r} is no time between runs", hint=_INTERVAL_HINT)
     return seconds
 
 
@@ -67,9 +82,12 @@ class StorageConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """False: an ack promises nothing after a power loss."""
     stop_write_at_available_space: str | int = AUTO
     """Prewrites are refused below it; "auto" = 10 gib, or a tenth of a disk below 100 gib."""
-    slow_write_threshold: float = 1.0
+    slow_write_threshold: Period = 1.0
     """A write or sync of the log that takes longer is logged; if handing over to the index takes
     longer, the slow chaser takes over; seconds."""
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def kept_free(self, capacity: int) -> int:
         """Bytes below which Prewrites are refused, on a disk of `capacity`. Raises ConfigError."""
@@ -111,44 +129,43 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """Of PullBinlogs answers, for callers that accept it."""
     advertise_addr: str = ""
     """The gRPC address others use; empty = the bound one."""
-    segment_bytes: int = 500 << 20
-    index_buffer_bytes: int = 16 << 20
+    segment_bytes: Bytes = 500 << 20
+    index_buffer_bytes: Bytes = 16 << 20
     """What may wait in memory for the index; beyond it, the slow chaser."""
-    txn_timeout_s: float = 600.0
+    txn_timeout_s: Annotated[float, Range(1, 30 * DAY_S, "seconds")] = 600.0
     """From this age on an open Prewrite's verdict may be forced."""
-    resolve_after_s: float = 1.0
-    clock_skew_s: float = 60.0
-    gen_binlog_interval: float = 3.0
+    resolve_after_s: Span = 1.0
+    clock_skew_s: Span = 60.0
+    gen_binlog_interval: Period = 3.0
     """A fake binlog after so long without a write; none under `follow`."""
-    heartbeat_interval: float = 2.0
-    gc: str | int = 7
+    heartbeat_interval: Period = 2.0
+    gc: str | float = 7
     """How long a segment is kept at least: days, or a duration ("168h"). Then it goes, once every
     registered consumer has read it."""
-    gc_hard_cap: str | int = ""
+    gc_hard_cap: str | float = ""
     """From this age on it goes in any case, and that loss is counted and shown; empty = twice gc:
     as long again to mend a consumer that stands still, and a bound for the disk."""
-    gc_interval: str = "1h"
+    gc_interval: str | float = "1h"
+    """Between two runs of the gc: seconds, or a duration ("10m")."""
     storage: StorageConfig = StorageConfig()
 
     @property
     def retention(self) -> Retention:
         """Raises ConfigError."""
         age_s = parse_retention(self.gc)
-        cap_s = parse_retention(self.gc_hard_cap) if self.gc_hard_cap != "" else 2 * age_s
+        cap_s = (
+            parse_retention(self.gc_hard_cap, "gc-hard-cap")
+            if self.gc_hard_cap != ""
+            else 2 * age_s
+        )
         if cap_s < age_s:
             raise ConfigError(
                 f"gc-hard-cap {self.gc_hard_cap!r} is shorter than gc {self.gc!r}",
                 hint="nothing goes before gc is over: give the hard cap as much, or more",
             )
-        return Retention(age_s, cap_s, parse_retention(self.gc_interval))
+        return Retention(age_s, cap_s, parse_interval(self.gc_interval))
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("gen-binlog-interval", self.gen_binlog_interval),
-            ("heartbeat-interval", self.heartbeat_interval),
-            ("storage.slow-write-threshold", self.storage.slow_write_threshold),
-        ):
-            if not 0 < value < 86400:
-                raise ConfigError(f"{name} is {value}", hint="seconds, above 0 and below a day")
+        super().__post_init__()
         _ = self.retention
         self.storage.kept_free(0)

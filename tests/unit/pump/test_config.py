@@ -10,7 +10,13 @@ import pytest
 
 from tidelog.config import HelpRequested, load
 from tidelog.errors import ConfigError
-from tidelog_pump.config import PumpConfig, StorageConfig, parse_retention, parse_size
+from tidelog_pump.config import (
+    PumpConfig,
+    StorageConfig,
+    parse_interval,
+    parse_retention,
+    parse_size,
+)
 from tidelog_pump.parts import grpc_addresses
 
 
@@ -18,6 +24,7 @@ from tidelog_pump.parts import grpc_addresses
     ("value", "seconds"),
     [
         (7, 604800.0),
+        (0.5, 43200.0),
         ("7", 604800.0),
         ("168h", 604800.0),
         ("7d", 604800.0),
@@ -55,6 +62,22 @@ def test_nonsense_is_no_retention(value: str | int) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_retention(value)
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [(3600, 3600.0), ("3600", 3600.0), ("10m", 600.0), ("0.1s", 0.1), (2.5, 2.5)],
+)
+def test_an_interval_without_a_unit_is_seconds(value: str | float, seconds: float) -> None:
+    assert parse_interval(value) == seconds
+    assert PumpConfig(gc_interval=value).retention.interval_s == seconds
+
+
+@pytest.mark.parametrize("value", [0, -1, "0s", "", "31d", "nan", 10**9, "soon"])
+def test_nonsense_is_no_interval(value: str | float) -> None:
+    with pytest.raises(ConfigError, match="gc-interval") as raised:
+        PumpConfig(gc_interval=value)
+    assert "at most 30 days" in raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -124,9 +147,24 @@ def test_a_key_without_a_meaning_here_says_so_and_what_to_do(tmp_path: Path, key
 
 
 def test_values_out_of_range_are_named(tmp_path: Path) -> None:
-    for flag in ("--gen-binlog-interval=0", "--heartbeat-interval=-1"):
-        with pytest.raises(ConfigError, match=flag[2:].partition("=")[0]):
+    for flag, allowed in (
+        ("--gen-binlog-interval=0", "0.001 to 86400 seconds"),
+        ("--heartbeat-interval=-1", "0.001 to 86400 seconds"),
+        ("--storage-slow-write-threshold=0", "0.001 to 86400 seconds"),
+        ("--segment-bytes=0", "1 to 1099511627776 bytes"),
+        ("--segment-bytes=-5", "1 to 1099511627776 bytes"),
+        ("--index-buffer-bytes=0", "1 to 1099511627776 bytes"),
+        ("--txn-timeout-s=-1", "1 to 2592000 seconds"),
+        ("--txn-timeout-s=nan", "1 to 2592000 seconds"),
+        ("--txn-timeout-s=inf", "1 to 2592000 seconds"),
+        ("--resolve-after-s=-1", "0 to 86400 seconds"),
+        ("--clock-skew-s=-1", "0 to 86400 seconds"),
+        ("--cluster-id=-1", "0 to 18446744073709551615"),
+    ):
+        key, _, value = flag.partition("=")
+        with pytest.raises(ConfigError, match=f"^{key} is {value}.*") as raised:
             load(PumpConfig, "pump", [flag], {})
+        assert raised.value.hint == f"{key} takes {allowed}"
     with pytest.raises(ConfigError, match="no size"):
         load(PumpConfig, "pump", ["--storage-stop-write-at-available-space", "much"], {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from tidelog.config import HelpRequested, Secret, ServiceConfig, load, redacted
 from tidelog.errors import ConfigError
+from tidelog.ranges import Range, bare, range_of
 
 
 class Gc(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -111,4 +113,37 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
 
 def test_help_lists_the_keys() -> None:
     with pytest.raises(HelpRequested, match=r"--gc-keep-days +int \[7\]"):
+        load(Config, "pump", ["--help"], {})
+
+
+@pytest.mark.parametrize("section", ["registry", "pump", "drainer", "applier"])
+def test_every_number_of_every_service_has_a_range(section: str) -> None:
+    """And it holds however the configuration is made: by a file, a flag, or in code."""
+    module = importlib.import_module(f"tidelog_{section}.config")
+    cls = getattr(module, f"{section.capitalize()}Config")
+    numbers = 0
+    for field in msgspec.structs.fields(cls):
+        if bare(field.type) not in (int, float):
+            continue
+        numbers += 1
+        allowed = range_of(field.type)
+        assert allowed is not None, field.name
+        assert allowed.takes(field.default), field.name
+        for wrong in (allowed.low - 1, allowed.high * 2 + 1):
+            said = bare(field.type)(wrong)
+            with pytest.raises(ConfigError, match=f"{field.encode_name} is {said}") as raised:
+                load(cls, section, [f"--{field.encode_name}={said}"], {})
+            assert str(allowed) in raised.value.hint
+            with pytest.raises(ConfigError, match=field.encode_name):
+                msgspec.structs.replace(cls(), **{field.name: said})
+    assert numbers
+
+
+def test_not_a_number_is_in_no_range() -> None:
+    assert not Range(0, 1).takes(float("nan"))
+    assert str(Range(0.5, 2, "seconds")) == "0.5 to 2 seconds"
+
+
+def test_help_says_the_range() -> None:
+    with pytest.raises(HelpRequested, match=r"--cluster-id +int, 0 to 18446744073709551615 \[0\]"):
         load(Config, "pump", ["--help"], {})
