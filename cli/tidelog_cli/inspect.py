@@ -1,5 +1,6 @@
 """`tidelog inspect`: what segment files hold, and the first bad record. Only reads, a window at a
-time, so that a Pump may run on them and a record may be of any size."""
+time, so that a Pump may run on them and a record may be of any size. Its gc deletes segments
+meanwhile: one that vanishes is no damage if the purge record, written before, gave it up."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ _SYNCED = (struct.Struct("<IQQ"), struct.Struct("<IQ"))
 _CLOSED = struct.Struct("<IQQ")
 """An entry of `value/closed`: segment, largest timestamp, bytes; a crc ends the file."""
 _CRC = struct.Struct("<I")
+GONE = "it was written and is gone"
 KINDS = ("prewrite", "commit", "rollback", "fake")
 
 
@@ -65,6 +67,12 @@ class Inspection(msgspec.Struct, frozen=True):
     bad: bool
 
 
+class _Purged(msgspec.Struct, frozen=True):
+    """`purged.json`, what of it matters here: the oldest segment that stays."""
+
+    first: int = 0
+
+
 class _Record(NamedTuple):
     """`head` are the payload's first bytes; `bad` says why it can't be read."""
 
@@ -76,14 +84,21 @@ class _Record(NamedTuple):
 
 def inspect(path: Path, ts: int = 0) -> Inspection:
     """A segment, a Pump's data directory, or a topology's. Raises BadInput if there is none."""
-    files = [_file(file, ts) for file in _segments(path)]
-    lost = [
-        report
-        for folder in sorted({Path(f.file).parent for f in files})
-        for report in _lost(folder)
-    ]
-    reports = files + (lost if path.is_dir() else [])
+    segments = _segments(path)
+    reports = [report for file in segments if (report := _looked_at(file, ts)) is not None]
+    if path.is_dir():
+        told = {report.file for report in reports if report.bad == GONE}
+        for folder in sorted({segment.parent for segment in segments}):
+            reports += [report for report in _lost(folder) if report.file not in told]
     return Inspection(reports, any(report.bad for report in reports))
+
+
+def _looked_at(path: Path, ts: int) -> Report | None:
+    """None of one that the gc deletes meanwhile."""
+    try:
+        return _file(path, ts)
+    except FileNotFoundError:
+        return None if _purged(path) else Report(str(path), bad=GONE)
 
 
 def _segments(path: Path) -> list[Path]:
@@ -100,8 +115,7 @@ def _segments(path: Path) -> list[Path]:
 
 def _synced(folder: Path) -> tuple[int, int] | None:
     """(segment, offset) up to which the last one is synced; None if nothing says it."""
-    file = folder / "synced"
-    data = file.read_bytes() if file.is_file() else b""
+    data = _content(folder / "synced")
     for layout in _SYNCED:
         body, crc = data[: layout.size], data[layout.size :]
         if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == crc32c(body):
@@ -112,21 +126,52 @@ def _synced(folder: Path) -> tuple[int, int] | None:
 
 def _lost(folder: Path) -> Iterator[Report]:
     """Closed segments that are gone, or are not as long as when they were closed."""
-    file = folder / "closed"
-    data = file.read_bytes() if file.is_file() else b""
-    body, crc = data[: -_CRC.size], data[-_CRC.size :]
-    if not data:
+    closed = _closed(folder)
+    if closed is None:
+        file = folder / "closed"
+        yield Report(str(file), bytes=len(_content(file)), bad="its checksum does not match")
         return
-    if len(body) % _CLOSED.size or _CRC.unpack(crc)[0] != crc32c(body):
-        yield Report(str(file), bytes=len(data), bad="its checksum does not match")
-        return
-    for fid, max_ts, size in _CLOSED.iter_unpack(body):
+    for fid, (max_ts, size) in closed.items():
         segment = folder / f"{fid:06d}.vlog"
-        if not segment.is_file():
-            yield Report(str(segment), max_ts=max_ts, bad="it was written and is gone")
-        elif segment.stat().st_size != size:
-            why = f"it was closed with {size} bytes"
-            yield Report(str(segment), bytes=segment.stat().st_size, bad=why)
+        try:
+            found = segment.stat().st_size
+        except FileNotFoundError:
+            # Since `closed` was read the gc may have taken it: then that doesn't name it any more.
+            if not _purged(segment) and fid in (_closed(folder) or ()):
+                yield Report(str(segment), max_ts=max_ts, bad=GONE)
+            continue
+        if found != size:
+            yield Report(str(segment), bytes=found, bad=f"it was closed with {size} bytes")
+
+
+def _closed(folder: Path) -> dict[int, tuple[int, int]] | None:
+    """What `closed` says: segment -> largest timestamp, bytes; None if it can't be read."""
+    data = _content(folder / "closed")
+    if not data:
+        return {}
+    body, crc = data[: -_CRC.size], data[-_CRC.size :]
+    if len(body) % _CLOSED.size or _CRC.unpack(crc)[0] != crc32c(body):
+        return None
+    return {fid: (max_ts, size) for fid, max_ts, size in _CLOSED.iter_unpack(body)}
+
+
+def _purged(segment: Path) -> bool:
+    """Does the purge record give this segment up? A record that can't be read gives up nothing;
+    the Pump's start says what is wrong with it."""
+    data = _content(segment.parent.parent / "purged.json")
+    try:
+        first = msgspec.json.decode(data, type=_Purged).first if data else 0
+    except msgspec.DecodeError:
+        first = 0
+    return _NAME.fullmatch(segment.name) is not None and int(segment.stem) < first
+
+
+def _content(file: Path) -> bytes:
+    """Nothing of one that is not there (any more)."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def _file(path: Path, ts: int) -> Report:

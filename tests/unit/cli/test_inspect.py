@@ -17,6 +17,7 @@ from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog import record
 from tidelog.errors import BadInput
 from tidelog.real.disk import RealDisk
+from tidelog_cli import inspect as module
 from tidelog_cli.app import app
 from tidelog_cli.inspect import WINDOW_BYTES, inspect
 from tidelog_pump.log.payload import fake
@@ -147,6 +148,61 @@ def test_segments_that_are_gone_or_shorter_are_told(tmp_path: Path) -> None:
         "its checksum does not match"
     ]
     assert crc32c(bytes(closed[:-4])) != int.from_bytes(closed[-4:], "little")
+
+
+@pytest.mark.parametrize("purged", [True, False])
+@pytest.mark.parametrize("when", ["listed", "opened", "closed read"])
+def test_a_gc_that_deletes_meanwhile_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, *, purged: bool
+) -> None:
+    """A segment that goes between two looks at it: by the gc, which writes its record first, or
+    without a record, which is a loss."""
+    paths = written(tmp_path, footers=True)
+
+    def vanish() -> None:
+        if purged:
+            put(tmp_path / "purged.json", b'{"ts":2,"first":2,"ended":[],"lost":[]}')
+        paths[1].unlink(missing_ok=True)
+
+    def meanwhile(name: str, before: bool) -> None:
+        real = getattr(module, name)
+
+        def and_then(*args: object) -> object:
+            if before:
+                vanish()
+            answer = real(*args)
+            vanish()
+            return answer
+
+        monkeypatch.setattr(module, name, and_then)
+
+    meanwhile(
+        *{"listed": ("_segments", False), "opened": ("_file", True)}.get(when, ("_closed", False))
+    )
+    found = inspect(tmp_path)
+    bad = [(one.file, one.bad) for one in found.files if one.bad]
+    assert bad == ([] if purged else [(str(paths[1]), "it was written and is gone")])
+    assert found.bad == (not purged)
+
+
+def test_one_that_closed_names_no_more_is_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog is saved before the files go; a purge record that is read late is not needed."""
+    paths = written(tmp_path, footers=True)
+    real = module._closed
+    catalogs: list[Path] = []
+
+    def once(folder: Path) -> object:
+        if catalogs:
+            return {}
+        catalogs.append(folder)
+        closed = real(folder)
+        paths[1].unlink()
+        return closed
+
+    monkeypatch.setattr(module, "_closed", once)
+    assert not inspect(tmp_path).bad
 
 
 def test_the_originals_files_and_only_reading(tmp_path: Path) -> None:
