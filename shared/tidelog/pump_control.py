@@ -31,7 +31,8 @@ class PumpStatus(msgspec.Struct, frozen=True):
 
 
 class Inspected(msgspec.Struct, frozen=True):
-    """Answer to `inspect`, `resolve`, `accept`: open, committed, rolled_back, unpaired, unknown.
+    """Answer to `inspect`, `resolve`, `accept`: open, committed, rolled_back, unpaired,
+    lost (gc-hard-cap took it while it was open), unknown.
     `late`: "unverified" or "missing" if its Commit came at or below resolved_ts."""
 
     state: str

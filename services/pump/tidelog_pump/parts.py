@@ -158,7 +158,7 @@ class Parts:
             ports.clock, ports.disk, ports.bus, self._segments, self._store, self._purge, sorter
         )
 
-    def gc(self, sorter: SorterRef, puller: PullerRef) -> Gc:
+    def gc(self, sorter: SorterRef, puller: PullerRef, indexer: IndexerRef) -> Gc:
         return Gc(
             self._ports,
             self._config.cluster,
@@ -167,6 +167,7 @@ class Parts:
             self._purge,
             sorter,
             puller,
+            indexer,
             retention=self._config.retention,
         )
 

@@ -35,7 +35,7 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     # The Drainers' long polls.
     puller = tree.actor("puller", lambda: parts.puller(sorter))
     # Deletes what is old and read by everybody who is registered.
-    gc = tree.actor("gc", lambda: parts.gc(sorter, puller))
+    gc = tree.actor("gc", lambda: parts.gc(sorter, puller, indexer))
     # The ways in: bytes become messages to writer, puller and sorter.
     if parts.grpc_addresses:
         tree.actor("grpc", lambda: parts.grpc_edge(sorter, writer))

@@ -272,7 +272,7 @@ def test_the_hard_cap_takes_it_and_says_what_was_lost_to_whom() -> None:
         lost = [ts for ts in load.committed[4:] if ts <= answer["purge_ts"]]
         assert lost
         assert f"{len(lost)} transactions that consumer a1 of feed main" in " ".join(answer["lost"])
-        assert "1 open Prewrites" in answer["lost"]
+        assert f"1 open Prewrites, start_ts {stuck}" in answer["lost"]
         beats = len(registry.beats)
         await world.until(lambda: len(registry.beats) > beats + 1, 10)
         assert "1 open Prewrites" in registry.beats[-1].status.detail["retention"]
@@ -284,6 +284,88 @@ def test_the_hard_cap_takes_it_and_says_what_was_lost_to_whom() -> None:
         assert status(world, "gc")["lost"] == answer["lost"]
 
     run(main, 4)
+
+
+@pytest.mark.parametrize("after", ["nothing", "a restart", "an index built again"])
+def test_an_open_prewrite_that_the_hard_cap_took_holds_nobody_any_more(after: str) -> None:
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="40s", txn_timeout_s=1e6)
+        registry, client = await start(world, config)
+        registry.safe_point, registry.pumps = TS_MAX, [NODE]
+        load = Load(world, client)
+        await load.run(2)
+        silent, late = ts_now(world, 100), ts_now(world, 101)
+        await client.done(prewrite(silent), prewrite(late))
+        await load.run(15)
+        await asyncio.sleep(60)
+        await load.run(5)
+        point = (await client.control("gc"))["purge_ts"]
+
+        async def again() -> None:
+            if after == "an index built again":
+                await restart_without_index(world, client)
+            elif after == "a restart":
+                world.node(NODE).kill()
+                world.node(NODE).restart()
+                await client.until_online()
+            assert status(world, "sorter")["open"] == status(world, "indexer")["open"] == 0
+            for start_ts in (silent, late):
+                assert (await client.control("inspect", start_ts))["state"] == "lost"
+
+        await again()
+        refused = await client.control("resolve", silent)
+        assert (refused["code"], refused["message"][-4:]) == ("Refused", "lost")
+        assert (await client.control("who-has", silent))["answer"] == "purged"
+        # Its Commit comes after all: taken, counted, shown; and no reader meets it.
+        end = ts_now(world)
+        await client.done(commit(late, end), commit(late, end))
+        await client.until_state(late, "lost")
+        await world.until(lambda: status(world, "indexer")["purged_commits"] == 1, 5)
+        newest = await load.one()
+        for _ in range(2):
+            found = await client.pull_up_to(newest, point)
+            assert [t.commit_ts for t in found] == [ts for ts in load.committed if ts > point]
+            await again()
+            assert (await client.control("inspect", late))["commit_ts"] == end
+            assert not status(world, "indexer")["unpaired_commits"]
+        # The other one's rows come once more: then it is a transaction like all others.
+        begin = ts_now(world)
+        await client.done(prewrite(silent))
+        await client.done(commit(silent, begin + 5))
+        found = await client.pull_up_to(begin + 5, newest)
+        assert [t.start_ts for t in found] == [silent]
+
+    run(main, 9)
+
+
+@pytest.mark.parametrize("index_lost", [False, True])
+def test_a_crash_before_an_open_prewrite_is_closed_as_lost(*, index_lost: bool) -> None:
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="40s")
+        registry, client = await start(world, config)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        stuck = ts_now(world, 100)
+        await client.done(prewrite(stuck))
+        await load.run(15)
+        node = world.node(NODE)
+        failpoints.arm("pump.gc.before_removal", lambda: node.kill(restart_after_s=0.5))
+        # The first run is a minute after the start.
+        await world.until(lambda: node.kills == 1, 60)
+        if index_lost:
+            node.indexes.clear()
+        await client.until_online()
+        assert (await client.control("inspect", stuck))["state"] == "lost"
+        await client.done(commit(stuck, ts_now(world)))
+        newest = await load.one()
+        found = await client.pull_up_to(newest, status(world, "gc")["gc_ts"])
+        assert newest in [t.commit_ts for t in found]
+        assert stuck not in [t.start_ts for t in found]
+
+    try:
+        run(main, 10)
+    finally:
+        failpoints.disarm_all()
 
 
 def test_it_makes_room_for_prewrites_again() -> None:

@@ -114,6 +114,8 @@ class Controller:
             return PURGED if commit_ts <= self._purge.ts else NO
         if known.state is State.OPEN:
             return PENDING
+        if known.state is State.LOST or known == (State.COMMITTED, commit_ts, keys.NOWHERE):
+            return PURGED
         if known[:2] != (State.COMMITTED, commit_ts):
             return NO
         return NO if self._late(start_ts, commit_ts) else HAVE

@@ -19,6 +19,7 @@ from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
+from tidelog_pump.index.taken import taken
 from tidelog_pump.log.payload import Kind, classify
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.purge import PurgePoint
@@ -55,7 +56,14 @@ class Note(msgspec.Struct, frozen=True):
     reply: Reply[None]
 
 
-IndexerMessage = Written | Note
+class Lose(msgspec.Struct, frozen=True):
+    """The purge point moved: what was open in a segment that is about to go is lost (`taken`).
+    Answered when it is written and the sorter knows."""
+
+    reply: Reply[None]
+
+
+IndexerMessage = Written | Note | Lose
 
 
 def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
@@ -120,6 +128,8 @@ class Indexer(Actor[IndexerMessage]):
                 return 64 + 128 * len(message.stored)
             case Note():
                 return 64 + 64 * (len(message.puts) + len(message.deletes))
+            case Lose():
+                return 64
 
     async def on_start(self) -> None:
         await self._segments.open()
@@ -153,6 +163,8 @@ class Indexer(Actor[IndexerMessage]):
                 self._store.clear()
             head = found or anew
         self._store.write([(keys.FORMAT_KEY, keys.FORMAT), *self._ended_before()])
+        for lost in taken(self._store, self._purge.record.first, self._purge.ts):
+            self._store.write(lost.puts, lost.deletes)
         opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
         high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
         newest = keys.newest_transaction(self._store.scan)
@@ -173,7 +185,11 @@ class Indexer(Actor[IndexerMessage]):
         return head if fits and self._segments.is_boundary(at) else None
 
     def _ended_before(self) -> Iterator[tuple[bytes, bytes]]:
-        """Transactions that ended in a segment that is gone (see `purge`)."""
+        """Transactions that ended in a segment that is gone, or were lost with it (see `purge`)."""
+        for start_ts in set(self._purge.record.taken) - {s for s, _ in self._purge.record.ended}:
+            key = keys.transaction_key(start_ts)
+            if self._store.get(key) is None:
+                yield key, keys.pack_transaction(State.LOST, 0, NOWHERE)
         for start_ts, commit_ts in self._purge.record.ended:
             key = keys.transaction_key(start_ts)
             if self._store.get(key) is None:
@@ -205,6 +221,9 @@ class Indexer(Actor[IndexerMessage]):
                     closed += await self._write()
                     self._store.write(message.puts, message.deletes)
                     message.reply.set(None)
+                case Lose():
+                    closed += await self._write()
+                    await self._lose(message)
         closed += await self._write()
         if closed and not chased:
             await self._sorter.tell(Indexed(closed))
@@ -224,6 +243,16 @@ class Indexer(Actor[IndexerMessage]):
         for message in chased:
             if message.chased is not None:
                 message.chased.set(None)
+
+    async def _lose(self, message: Lose) -> None:
+        for lost in taken(self._store, self._purge.record.first, self._purge.ts):
+            await self._until_it_keeps_up()
+            self._store.write(lost.puts, lost.deletes)
+            for start_ts in lost.closed:
+                self._pairing.lose(start_ts)
+            if lost.closed:
+                await self._sorter.tell(Indexed([(start_ts, 0) for start_ts in lost.closed]))
+        message.reply.set(None)
 
     async def _feed(self, records: list[Stored], wall_ms: int) -> list[tuple[int, int]]:
         closed: list[tuple[int, int]] = []

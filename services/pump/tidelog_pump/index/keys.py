@@ -31,14 +31,21 @@ class State(IntEnum):
     ROLLED_BACK = 2
     UNPAIRED = 3
     """A Commit came, its Prewrite did not."""
+    LOST = 4
+    """`gc-hard-cap` took its Prewrite while it was open; commit_ts 0 = no end came since."""
 
 
 class Transaction(NamedTuple):
-    """What `p` says of a start_ts; `place` is all zero while UNPAIRED."""
+    """What `p` says of a start_ts; `place` is all zero while UNPAIRED or LOST."""
 
     state: State
     commit_ts: int
     place: Place
+
+    @property
+    def endless(self) -> bool:
+        """Lost, and nobody said what became of it: it may begin or end once more."""
+        return self.state is State.LOST and not self.commit_ts
 
 
 class Head(NamedTuple):
@@ -124,13 +131,22 @@ def _newest(scan: Scan, kind: bytes) -> int:
     return newest
 
 
+def start_of(key: bytes) -> int:
+    """Of a transaction's key."""
+    return int.from_bytes(key[1:], "big")
+
+
 def pack_transaction(state: State, commit_ts: int, place: Place) -> bytes:
     return _TRANSACTION.pack(state, commit_ts, *place)
 
 
 def closed_at(value: bytes) -> int | None:
-    """Of a transaction's value: its commit_ts, 0 if it was rolled back, None while it is open."""
-    return None if value[0] == State.OPEN else int.from_bytes(value[1:9], "little")
+    """Of a transaction's value: its commit_ts, 0 if it was rolled back, None while it is open, or
+    lost without an end."""
+    commit_ts = int.from_bytes(value[1:9], "little")
+    if value[0] == State.OPEN or (value[0] == State.LOST and not commit_ts):
+        return None
+    return commit_ts
 
 
 def unpack_transaction(value: bytes) -> Transaction:

@@ -30,6 +30,7 @@ UNPAIRED = "a Commit came without its Prewrite"
 LATE_PAIR = "a Prewrite came after its Commit"
 CONFLICT = "a second Commit differs from the first"
 PURGED = "a Commit came whose transaction, if it was here, is purged"
+LOST = "a Commit came whose Prewrite gc-hard-cap took: no reader gets this transaction"
 
 
 class Changes(NamedTuple):
@@ -83,6 +84,10 @@ class Pairing:
     def opened(self) -> list[tuple[int, int]]:
         """Open Prewrites as (start_ts, bound), in log order."""
         return [(start, bound) for start, (bound, _) in self._open.items()]
+
+    def lose(self, start_ts: int) -> None:
+        """Its Prewrite is gone (`taken`)."""
+        self._open.pop(start_ts, None)
 
     def bound(self, start_ts: int) -> int | None:
         """Of an open Prewrite, else None."""
@@ -141,7 +146,7 @@ class Pairing:
         if self.high.follow:
             self.high.claim(start_ts, wall_ms)
         known = self._known(start_ts)
-        if known is None:
+        if known is None or known.endless:
             bound = max(start_ts, self.high.value)
             self._open[start_ts] = (bound, place)
             self._set(start_ts, State.OPEN, 0, place)
@@ -191,6 +196,10 @@ class Pairing:
             self.purged += 1
             self._odd.append(Odd(PURGED, start_ts, commit_ts, place))
             self._set(start_ts, State.COMMITTED, commit_ts, NOWHERE)
+        elif known is not None and known.endless:
+            self.purged += 1
+            self._odd.append(Odd(LOST, start_ts, commit_ts, place))
+            self._set(start_ts, State.LOST, commit_ts, NOWHERE)
         elif known is None:
             self.unpaired += 1
             self._odd.append(Odd(UNPAIRED, start_ts, commit_ts, place))
@@ -206,7 +215,9 @@ class Pairing:
         _, prewrite = self._open.pop(start_ts, (0, None))
         if prewrite is not None:
             self._delete(keys.open_key(start_ts))
-        elif self._known(start_ts) is not None:
-            return
+        else:
+            known = self._known(start_ts)
+            if known is not None and not known.endless:
+                return
         self._set(start_ts, State.ROLLED_BACK, 0, prewrite or NOWHERE)
         self._closed.append((start_ts, 0))

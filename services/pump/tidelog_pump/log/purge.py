@@ -4,7 +4,8 @@
 crash anywhere in it leaves a Pump that knows what it lacks:
 
     1  the record is durable: the purge point, and the first segment that stays
-    2  from then on a reader from below the point is refused
+    2  from then on a reader from below the point is refused; Prewrites that the hard cap took while
+       they were open are closed as lost
     3  the segments before that one are deleted, oldest first, and their directory is synced
     4  index entries of what was given up go, by ranges
 
@@ -12,7 +13,8 @@ A start reads the record before it opens the log, and finishes 3 before anything
 is done again by every run, from the beginning of each range. Deleted segments are always the
 oldest ones: what is left of the log is a suffix of it, so the Commit of a Prewrite that is left is
 left too, unless it came before that Prewrite (a late pair, or a Prewrite sent once more). Such
-transactions are listed in the record: an index built anew takes them as ended, not as open.
+transactions are listed in the record: an index built anew takes them as ended, not as open. So are
+those that were lost: without it their Commits, come later, would look as if they had no Prewrite.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ PURGED_FILE = "purged.json"
 class PurgeRecord(msgspec.Struct, frozen=True):
     """`ts`: the purge point. `first`: the oldest segment that stays. `ended`: (start_ts, commit_ts,
     0 = rolled back) whose end may have gone while a Prewrite of theirs stays. `lost`: what the hard
-    cap took from somebody, newest last."""
+    cap took from somebody, newest last. `taken`: start_ts of the open Prewrites among that."""
 
     ts: int = 0
     first: int = 0
     ended: list[tuple[int, int]] = []
     lost: list[str] = []
+    taken: list[int] = []
 
 
 class PurgePoint:

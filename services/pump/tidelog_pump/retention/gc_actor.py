@@ -26,6 +26,7 @@ from tidelog.timestamps import TS_MAX, compose, physical_ms
 from tidelog_pump import metrics
 from tidelog_pump.config import Retention
 from tidelog_pump.index import keys
+from tidelog_pump.index.indexer import IndexerMessage, Lose
 from tidelog_pump.index.keys import Head
 from tidelog_pump.log.purge import PurgePoint, PurgeRecord
 from tidelog_pump.log.segments import Segments
@@ -46,6 +47,9 @@ MAX_ENDED = 1 << 16
 """Of a record's `ended`; those nearest to what went come first. Without the others an index built
 anew shows some transactions as open, and the resolver asks about them."""
 MAX_LOST = 16
+MAX_TAKEN = 1 << 16
+"""Of a record's `taken`, newest last. A Commit of one that is forgotten counts as unpaired."""
+NAMED = 8
 COUNTED = 100_000
 BEHIND_S = 0.05
 """Between two pages while the index is busy with its own work."""
@@ -101,6 +105,7 @@ class Gc(Actor[GcMessage]):
         purge: PurgePoint,
         sorter: Ref[SorterMessage],
         puller: Ref[PullerMessage],
+        indexer: Ref[IndexerMessage],
         *,
         retention: Retention,
     ) -> None:
@@ -112,6 +117,7 @@ class Gc(Actor[GcMessage]):
         self._purge = purge
         self._sorter = sorter
         self._puller = puller
+        self._indexer = indexer
         self._retention = retention
         self._waiting: list[Answer] = []
         self._running: asyncio.Task[None] | None = None
@@ -186,9 +192,10 @@ class Gc(Actor[GcMessage]):
             self._warn(readers.known, warned_below(now_ms, age_s), limit.cap_ts)
             held = await self._held()
             decision = decide(held, limit, self._purge.ts)
-            lost = self._lost(decision, readers) if decision.forced else []
+            taken = await self._taken(decision)
+            lost = self._lost(decision, readers, taken) if decision.forced else []
             if decision.going:
-                await self._delete(decision, lost)
+                await self._delete(decision, lost, taken)
         going = decision.going
         size = sum(segment.bytes for segment in going)
         return Collected(self._purge.ts, len(going), size, decision.stays, lost)
@@ -240,12 +247,14 @@ class Gc(Actor[GcMessage]):
             start = page[-1][0] + b"\x00"
             await self._clock.sleep(0)
 
-    async def _delete(self, decision: Decision, lost: list[str]) -> None:
+    async def _delete(self, decision: Decision, lost: list[str], taken: list[int]) -> None:
         """The order is `purge`'s."""
         first = decision.going[-1].fid + 1
         kept_lost = [*self._purge.record.lost, *lost][-MAX_LOST:]
         ended = await self._ended(first, decision.purge_ts)
-        await self._purge.move(PurgeRecord(decision.purge_ts, first, ended, kept_lost))
+        kept_taken = list(dict.fromkeys([*self._purge.record.taken, *taken]))[-MAX_TAKEN:]
+        await self._purge.move(PurgeRecord(decision.purge_ts, first, ended, kept_lost, kept_taken))
+        await self._indexer.ask(Lose)
         metrics.GC_TS.set(physical_ms(decision.purge_ts))
         await self._segments.remove(range(first))
         size = sum(segment.bytes for segment in decision.going)
@@ -267,13 +276,25 @@ class Gc(Actor[GcMessage]):
                 break
         return found[:MAX_ENDED]
 
-    def _lost(self, decision: Decision, readers: _Readers) -> list[str]:
+    async def _taken(self, decision: Decision) -> list[int]:
+        """The start_ts of the open Prewrites that go."""
+        found: list[int] = []
+        if any(segment.open for segment in decision.forced):
+            async for page in self._pages(*keys.open_range()):
+                entries = (keys.unpack_open(*entry) for entry in page)
+                found += [e[0] for e in entries if e[2].fid <= decision.going[-1].fid]
+                del found[:-MAX_TAKEN]
+        return found
+
+    def _lost(self, decision: Decision, readers: _Readers, taken: list[int]) -> list[str]:
         """What the hard cap takes, counted, logged and for the status."""
         up_to, found = decision.purge_ts, []
         opened = sum(segment.open for segment in decision.forced)
         if opened:
             metrics.HARD_CAP_LOST.labels("open_prewrite").inc(opened)
-            found.append(f"{opened} open Prewrites")
+            first = ", ".join(str(start_ts) for start_ts in taken[:NAMED])
+            more = " and more" if opened > NAMED else ""
+            found.append(f"{opened} open Prewrites, start_ts {first}{more}")
         positions = dict(sorted(readers.known.items()))
         if readers.safe_point < min(positions.values(), default=TS_MAX):
             positions["whoever the safe point waits for"] = readers.safe_point
@@ -289,7 +310,7 @@ class Gc(Actor[GcMessage]):
     async def _sweep(self) -> None:
         remembered = compose(max(0, self._clock.wall_ms() - int(REMEMBERED_S * 1000)))
         record = self._purge.record
-        sweep = Sweep(self._store, record.ts, record.first, remembered)
+        sweep = Sweep(self._store, record.ts, record.first, remembered, record.taken)
         while not self._stopping and not sweep.step():
             await self._clock.sleep(BEHIND_S if self._store.behind() else 0)
         metrics.DELETED_KEYS.inc(sweep.deleted)

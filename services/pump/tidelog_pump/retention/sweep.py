@@ -6,6 +6,8 @@ Pure but for the index.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tidelog.ports import IndexStore
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.index import keys
@@ -16,14 +18,21 @@ PAGE = 1024
 
 class Sweep:
     """`remembered_ts`: a transaction that began later is remembered as ended, though purged, so
-    that whatever its writer still sends of it is known for what it is."""
+    that whatever its writer still sends of it is known for what it is; so is one that was `taken`.
+    """
 
     def __init__(
-        self, store: IndexStore, purge_ts: int, first: int, remembered_ts: int = TS_MAX
+        self,
+        store: IndexStore,
+        purge_ts: int,
+        first: int,
+        remembered_ts: int = TS_MAX,
+        taken: Collection[int] = (),
     ) -> None:
         self._store = store
         self._purge_ts = purge_ts
         self._first = first
+        self._taken = frozenset(taken)
         self._pages = [
             (b"u", keys.unpaired_key(TS_MAX)),
             (b"p", keys.transaction_key(min(purge_ts, remembered_ts) + 1)),
@@ -70,6 +79,8 @@ class Sweep:
             _, commit_ts, at = keys.unpack_unpaired(key, value)
             return commit_ts <= self._purge_ts and at.fid < self._first
         state, commit_ts, _ = keys.unpack_transaction(value)
+        if state is State.LOST and keys.start_of(key) in self._taken:
+            return False
         return state is not State.OPEN and commit_ts <= self._purge_ts
 
 

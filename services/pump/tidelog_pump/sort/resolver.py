@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import ActorStopped, TidelogError
+from tidelog.errors import ActorStopped, Purged, TidelogError
 from tidelog.ports import Clock, IndexStore, TxnStatus
 from tidelog_pump.index.indexer import look_up
 from tidelog_pump.index.keys import State
@@ -196,6 +196,10 @@ class Resolver(Actor[ResolverMessage]):
 
 
 def key_of(segments: Segments, place: Place) -> bytes:
-    """A Prewrite's prewrite_key, from its record's first bytes."""
+    """A Prewrite's prewrite_key, from its record's first bytes; b"" of one that gc-hard-cap has
+    just taken: whoever asks goes by the start_ts alone."""
     pointer = Pointer(place.fid, place.offset)
-    return payload.prewrite_key(segments.read(pointer, 0, min(place.length, KEY_BYTES)))
+    try:
+        return payload.prewrite_key(segments.read(pointer, 0, min(place.length, KEY_BYTES)))
+    except Purged:
+        return b""
