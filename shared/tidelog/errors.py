@@ -57,6 +57,10 @@ class NotFound(BadInput):
     """What was asked about is not known here."""
 
 
+class MethodNotAllowed(BadInput):
+    """What was asked for is there, but not for this method."""
+
+
 class Refused(TidelogError):
     """The service works, and says no for now."""
 

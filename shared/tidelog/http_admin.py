@@ -12,7 +12,13 @@ import structlog
 from aiohttp import web
 
 from tidelog import metrics
-from tidelog.errors import ConfigError, DeadlineExceeded, NotFound, TidelogError
+from tidelog.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    MethodNotAllowed,
+    NotFound,
+    TidelogError,
+)
 from tidelog.messages import encode_error
 from tidelog.routes import Answer, Route, find, status_of
 
@@ -86,10 +92,12 @@ class HttpAdmin:
         found = find(self._routes(), request.method, request.rel_url.raw_path)
         methods = ("GET", "HEAD") if request.path in self._own else found.methods
         if found.route is None:
-            error = NotFound(f"{request.method} {request.path} is nothing that is served here")
+            asked = f"{request.method} {request.path}"
             if not methods:
-                return _error(error, 404)
-            return _error(error, 405, {"Allow": ", ".join(methods)})
+                return _error(NotFound(f"{asked} is nothing that is served here"), 404)
+            allowed = ", ".join(methods)
+            refusal = MethodNotAllowed(f"{asked} is not served, only {allowed}")
+            return _error(refusal, 405, {"Allow": allowed})
         try:
             async with asyncio.timeout(DEADLINE_S):
                 answer = await found.route.handler(found.given)

@@ -17,6 +17,7 @@ import msgspec
 from tidelog.errors import (
     BadInput,
     DeadlineExceeded,
+    MethodNotAllowed,
     NotFound,
     Purged,
     Refused,
@@ -51,6 +52,7 @@ class Found(msgspec.Struct, frozen=True):
 
 _STATUS: tuple[tuple[type[TidelogError], int], ...] = (
     (NotFound, 404),
+    (MethodNotAllowed, 405),
     (BadInput, 400),
     (Purged, 410),
     (DeadlineExceeded, 504),

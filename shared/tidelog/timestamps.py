@@ -17,6 +17,11 @@ def physical_ms(ts: int) -> int:
     return ts >> LOGICAL_BITS
 
 
+def age_s(ts: int, wall_ms: int) -> float:
+    """Seconds since a timestamp was allocated, by a wall clock; 0 if by that it is yet to come."""
+    return max(0, wall_ms - physical_ms(ts)) / 1000
+
+
 def logical(ts: int) -> int:
     """The counter within the millisecond."""
     return ts & LOGICAL_MAX

@@ -90,7 +90,8 @@ def complaints(store: IndexStore, late: Shown, waiting: list[Waiting]) -> dict[s
         )
     for prewrite in waiting:
         found["oldest_open"] = (
-            f"Prewrite {prewrite.start_ts} is open since {prewrite.age_s:.0f} s, key "
+            f"Prewrite {prewrite.start_ts} is open, begun {prewrite.age_s:.0f} s ago by its "
+            f"start_ts, watched for {prewrite.watched_s:.0f} s, key "
             f"{prewrite.key or 'not read yet'}, asked {prewrite.asked} times"
             f"{_last(prewrite.answer)}; an operator may say `tidelog resolve {prewrite.start_ts}`"
         )

@@ -17,20 +17,31 @@ SYNC_LOG = Gauge(
 DAMAGED = Counter(
     "tidelog_pump_damaged_segments", "closed segments found damaged or lost at a start"
 )
-NOTED = Counter(
-    "tidelog_pump_noted",
-    "binlogs taken but not as usual: duplicate, late_copy, repeated_prewrite, closed_prewrite, "
-    "conflict, stray_rollback, refused_ts, feed_not_kept",
-    ["what"],
+NOTES = (
+    "duplicate",
+    "closed_prewrite",
+    "conflict",
+    "stray_rollback",
+    "repeated_prewrite",
+    "late_copy",
+    "late_copy_not_verified",
+    "refused_ts",
+    "feed_not_kept",
 )
+NOTED = Counter("tidelog_pump_noted", f"taken, but not as usual: {', '.join(NOTES)}", ["what"])
 RPC_TIME = Histogram(
     "binlog_pump_rpc_duration_seconds",
-    "of gRPC calls (label succ or fail)",
+    "of gRPC's WriteBinlog and PullBinlogs (until the stream ends), and of write, a message of "
+    "many binlogs by NATS; label succ or fail, fail if one of them was refused",
     ["method", "label"],
     buckets=SECONDS,
 )
 RPC_SECONDS = {label: RPC_TIME.labels("WriteBinlog", label) for label in ("succ", "fail")}
-ERRORS = Count("binlog_pump_storage_error_count", "pulls that met a Fatal, by class", ["type"])
+PULL_SECONDS = {label: RPC_TIME.labels("PullBinlogs", label) for label in ("succ", "fail")}
+NATS_SECONDS = {label: RPC_TIME.labels("write", label) for label in ("succ", "fail")}
+ERRORS = Count(
+    "binlog_pump_storage_error_count", "writes and pulls that met a Fatal, by class", ["type"]
+)
 WRITE_SIZE = Histogram(
     "binlog_pump_storage_write_binlog_size",
     "bytes of one write of what waited together (batch)",

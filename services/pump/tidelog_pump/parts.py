@@ -226,7 +226,8 @@ class Parts:
             clock_skew_s=self._config.clock_skew_s,
         )
         cluster = self._config.cluster
-        return NatsEdge(self._ports.bus, cluster, self._identity, controller, writer, puller)
+        ports = self._ports
+        return NatsEdge(ports.clock, ports.bus, cluster, self._identity, controller, writer, puller)
 
     def http_edge(self, puller: PullerRef) -> HttpEdge:
         cluster = self._config.cluster

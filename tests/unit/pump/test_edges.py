@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,19 +14,21 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import Histogram
 
 from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
 from tidelog import subjects
-from tidelog.errors import Unavailable, UnparsablePayload, error_class
+from tidelog.errors import Corrupt, IoFailed, Unavailable, UnparsablePayload, error_class
 from tidelog.real.clock import RealClock
 from tidelog.sim import World, run
-from tidelog.timestamps import TS_MAX
-from tidelog_proto.pump_pb2 import WriteBinlogReq
+from tidelog.timestamps import TS_MAX, compose
+from tidelog_proto.pump_pb2 import Pos, PullBinlogReq, WriteBinlogReq
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, WriteBatchResult
 from tidelog_pump.edges import grpc_edge
 from tidelog_pump.edges.grpc_edge import GrpcEdge, parse_write
 from tidelog_pump.log.payload import Facts, classify
-from tidelog_pump.metrics import NOTED, UNFORESEEN
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.metrics import ERRORS, NATS_SECONDS, NOTED, PULL_SECONDS, UNFORESEEN
 from tidelog_pump.pull.puller import MAX_ERRORS, MAX_FEEDS
 from tidelog_pump.pull.scan import CommitScan
 from tidelog_pump.write import intake
@@ -245,6 +249,88 @@ def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) 
         assert (contexts[0].code, edge.status()["bytes"]) == (None, 0)
 
     asyncio.run(main())
+
+
+def observed(seconds: dict[str, Histogram]) -> tuple[int, int]:
+    """How many: succ, fail."""
+    succ, fail = (
+        int(sum(bucket.get() for bucket in seconds[k]._buckets)) for k in ("succ", "fail")
+    )
+    return succ, fail
+
+
+def test_every_grpc_pull_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that its reader ends, one that meets an error, two that ask wrongly."""
+
+    async def main() -> None:
+        edge = GrpcEdge(RealClock(), *(Mock() for _ in range(6)), cluster_id=7, addresses=[])
+
+        async def responses(after_ts: int) -> AsyncGenerator[bytes, None]:
+            yield b"one"
+            if after_ts:
+                raise Corrupt("damaged")
+
+        monkeypatch.setattr(edge, "_pulls", Mock(responses=responses))
+        succ, fail = observed(PULL_SECONDS)
+        asked = [PullBinlogReq(clusterID=7, startFrom=Pos(offset=n)) for n in (0, 5)]
+        bodies = [*(one.SerializeToString() for one in asked), PullBinlogReq().SerializeToString()]
+        for body in (*bodies, b"\xff"):
+            async for _ in edge._pull_binlogs(body, Context()):  # type: ignore[arg-type]
+                pass
+        assert observed(PULL_SECONDS) == (succ + 1, fail + 3)
+        async with aclosing(edge._pull_binlogs(bodies[1], Context())) as stream:  # type: ignore[arg-type, type-var]
+            await anext(stream)
+        assert observed(PULL_SECONDS) == (succ + 2, fail + 3)
+
+    asyncio.run(main())
+
+
+def test_every_message_of_writes_is_timed() -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        succ, fail = observed(NATS_SECONDS)
+        await client.done(prewrite(base), prewrite(base + 1))
+        await client.write(prewrite(base + 2), b"no binlog")
+        await raw(client, "write", b"no batch")
+        assert observed(NATS_SECONDS) == (succ + 1, fail + 2)
+
+    run(main, 7)
+
+
+def test_a_failed_write_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        before = ERRORS.labels("IoFailed")._value.get()
+
+        async def fails(*_: object) -> None:
+            raise IoFailed("the disk is gone")
+
+        monkeypatch.setattr(Segments, "append", fails)
+        with contextlib.suppress(Unavailable):
+            await client.write(prewrite(ts_now(world)))
+        assert ERRORS.labels("IoFailed")._value.get() == before + 1
+
+    run(main, 8)
+
+
+def noted(what: str) -> float:
+    return float(NOTED.labels(what)._value.get())
+
+
+def test_a_repeated_prewrite_and_a_refused_timestamp_are_counted() -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        repeated, refused = noted("repeated_prewrite"), noted("refused_ts")
+        await client.done(prewrite(base))
+        await client.done(prewrite(base))
+        await client.pull(0, wait_ms=0)
+        assert (noted("repeated_prewrite"), noted("refused_ts")) == (repeated + 1, refused)
+        await client.pull(0, wait_ms=0, want_ts=base + compose(3_600_000))
+        assert noted("refused_ts") == refused + 1
+
+    run(main, 9)
 
 
 @given(

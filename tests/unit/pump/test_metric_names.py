@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 
 from tidelog import metrics
 from tidelog_pump import metrics as pump
+from tidelog_pump.write.intake import Note
 
 NAMES = (
     'binlog_pump_rpc_duration_seconds_bucket{label="succ",le="1.0",method="WriteBinlog"}',
@@ -26,6 +29,7 @@ NAMES = (
     'binlog_pump_storage_write_binlog_duration_time_count{type="rotate"}',
     'binlog_pump_storage_write_binlog_duration_time_count{type="to_disk"}',
     'binlog_pump_storage_slow_chaser_count{type="turned_on"}',
+    'binlog_pump_rpc_duration_seconds_bucket{label="succ",le="1.0",method="PullBinlogs"}',
 )
 
 
@@ -37,3 +41,13 @@ def test_the_name_is_the_originals(name: str) -> None:
     pump.CHASER.labels("turned_on")
     pump.EARLY_ALERTS.labels("x")
     assert re.search(f"^{re.escape(name)} ", metrics.exposition().decode(), re.MULTILINE)
+
+
+def test_every_documented_note_is_counted_somewhere_and_no_other() -> None:
+    """`NOTED.labels("…")` in the code, or the writer's, which come by `Note`."""
+    counted = {note.value for note in Note}
+    for path in Path(pump.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "NOTED.labels":
+                counted |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
+    assert counted == set(pump.NOTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 
 import msgspec
 import pytest
@@ -190,6 +191,30 @@ def test_a_verdict_is_never_forced_before_the_timeout(seed: int) -> None:
         assert not early
 
     run(main, seed)
+
+
+def test_its_age_survives_a_restart_and_the_forcing_begins_anew() -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, msgspec.structs.replace(CONFIG, txn_timeout_s=60.0))
+        await client.done(prewrite(ts_now(world)))
+        await asyncio.sleep(3600)
+        assert registry.asked[-1].force
+        node = world.node(NODE)
+        await node.stop()
+        node.restart()
+        await client.until_online()
+        asked = len(registry.asked)
+        await asyncio.sleep(30)
+        told = registry.beats[-1].status.detail["oldest_open"]
+        age, watched = (int(n) for n in re.findall(r"(\d+) s\b", told))
+        assert age >= 3630
+        assert 20 < watched <= 31
+        oldest = node.service.status()["sorter"]["oldest_open"]
+        assert (oldest["age_s"] >= 3630, oldest["watched_s"] < 40) == (True, True)
+        assert len(registry.asked) > asked
+        assert not any(question.force for question in registry.asked[asked:])
+
+    run(main, 1)
 
 
 def test_the_oldest_open_prewrite_is_shown_with_its_key_and_the_last_answer() -> None:

@@ -77,7 +77,7 @@ def test_a_route_answers_and_what_is_not_there_is_told() -> None:
         assert await ask("POST", "/debug/gc/trigger") == (202, {"deleted": [2**63]}, "")
         status, body, allow = await ask("GET", "/debug/gc/trigger")
         assert (status, allow) == (405, "POST")
-        assert body["code"] == "NotFound"
+        assert body["code"] == "MethodNotAllowed"
         assert (await ask("POST", "/status"))[::2] == (405, "GET, HEAD")
         assert (await ask("GET", "/status"))[0] == (await ask("HEAD", "/status"))[0] == 200
         for nowhere in ("/debug/binlog", "/debug/binlog/", "/x", "/"):

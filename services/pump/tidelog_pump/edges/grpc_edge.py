@@ -33,7 +33,7 @@ from tidelog_pump.identity import Identity
 from tidelog_pump.log import payload
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.metrics import REFUSED, RPC_SECONDS
+from tidelog_pump.metrics import PULL_SECONDS, REFUSED, RPC_SECONDS
 from tidelog_pump.sort.sorter_actor import SorterMessage
 from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 from tidelog_pump.write.writer import Outcome, WriterMessage
@@ -156,6 +156,7 @@ class GrpcEdge(Actor[Nothing]):
 
     async def _pull_binlogs(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
         self._streams += 1
+        began, label = self._clock.monotonic(), "succ"
         try:
             wanted = PullBinlogReq.FromString(request)
             if wanted.clusterID != self._cluster_id:
@@ -167,14 +168,17 @@ class GrpcEdge(Actor[Nothing]):
                 async for response in responses:
                     yield response
         except DecodeError:
+            label = "fail"
             context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
         except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
-            error = typed(raised, "grpc")
+            error, label = typed(raised, "grpc"), "fail"
             count_fatal(error)
             log.warning("a PullBinlogs ended", error=str(error))
             context.set_code(status_code(error))
             context.set_details(str(error))
         finally:
+            # Who goes away, as every reader does in the end, has had no error.
+            PULL_SECONDS[label].observe(self._clock.monotonic() - began)
             self._streams -= 1
 
 

@@ -12,11 +12,12 @@ from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
 from tidelog.messages import decode, encode_error
-from tidelog.ports import Buffer, Bus, Request, Subscription
+from tidelog.ports import Buffer, Bus, Clock, Request, Subscription
 from tidelog.pump_control import ControlRequest
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 from tidelog_pump.edges.control import Controller
 from tidelog_pump.identity import Identity
+from tidelog_pump.metrics import NATS_SECONDS
 from tidelog_pump.pull.puller import Pull, PullerMessage
 from tidelog_pump.unforeseen import typed
 from tidelog_pump.write.writer import Append, Outcome, WriterMessage
@@ -38,6 +39,7 @@ class Control(msgspec.Struct, frozen=True):
 class NatsEdge(Actor[Control]):
     def __init__(
         self,
+        clock: Clock,
         bus: Bus,
         cluster: str,
         identity: Identity,
@@ -45,6 +47,7 @@ class NatsEdge(Actor[Control]):
         writer: Ref[WriterMessage],
         puller: Ref[PullerMessage],
     ) -> None:
+        self._clock = clock
         self._bus = bus
         self._cluster = cluster
         self._identity = identity
@@ -73,10 +76,12 @@ class NatsEdge(Actor[Control]):
                 await subscription.close()
 
     async def _write(self, request: Request) -> None:
+        began = self._clock.monotonic()
         try:
             batch = WriteBatch.FromString(request.data)
         except DecodeError:
             respond_all(request, 1, UnparsablePayload("the body is no WriteBatch"))
+            self._observe(began, failed=True)
             return
         payloads: list[Buffer] = list(batch.payloads)
 
@@ -85,12 +90,17 @@ class NatsEdge(Actor[Control]):
                 respond_all(request, len(payloads), error)
             else:
                 request.respond(encode_outcomes(outcomes))
+            self._observe(began, failed=outcomes is None or any(outcomes))
 
         try:
             reply: Reply[list[Outcome]] = self._writer.reply(settle)
             await self._writer.tell(Append(batch.cluster_id, payloads, reply))
         except TidelogError as error:
             respond_all(request, len(payloads), error)
+            self._observe(began, failed=True)
+
+    def _observe(self, began: float, *, failed: bool) -> None:
+        NATS_SECONDS["fail" if failed else "succ"].observe(self._clock.monotonic() - began)
 
     async def _pull(self, request: Request) -> None:
         # Stopping: the poll's deadline passes at the reader's side.

@@ -14,6 +14,7 @@ import structlog
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, Purged, TidelogError
 from tidelog.ports import Clock, IndexStore, TxnStatus
+from tidelog.timestamps import age_s
 from tidelog_pump.index.indexer import look_up
 from tidelog_pump.index.keys import State
 from tidelog_pump.log import payload
@@ -40,10 +41,12 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """An open Prewrite that was asked about; `key` in hex, `answer` the last one."""
+    """An open Prewrite that was asked about; `key` in hex, `answer` the last one. `age_s` goes by
+    its start_ts, over restarts; `watched_s` is what `txn-timeout-s` is compared with."""
 
     start_ts: int
     age_s: float
+    watched_s: float
     asked: int
     answer: str
     key: str
@@ -129,6 +132,8 @@ class Resolver(Actor[ResolverMessage]):
             question = self._questions[prewrite.start_ts]
             if question.running or question.next_s > now_s:
                 continue
+            # By our own watching, anew after a restart: start_ts and the wall clock are what
+            # others say, and a verdict forced on a transaction under way can't be taken back.
             force = now_s - prewrite.since_s >= self._txn_timeout_s
             question.running = True
             self._running += 1
@@ -180,9 +185,9 @@ class Resolver(Actor[ResolverMessage]):
         return key_of(self._segments, known.place)
 
     def _waiting(self, limit: int) -> list[Waiting]:
-        now_s = self._clock.monotonic()
+        now_s, now_ms = self._clock.monotonic(), self._clock.wall_ms()
         return [
-            Waiting(ts, round(now_s - q.since_s, 1), q.asked, q.answer, q.key)
+            Waiting(ts, age_s(ts, now_ms), round(now_s - q.since_s, 1), q.asked, q.answer, q.key)
             for ts, q in islice(self._questions.items(), limit)
         ]
 

@@ -18,7 +18,7 @@ from tidelog_pump.sort.high_ts import HighTs
 
 class OpenPrewrite(NamedTuple):
     """`since_s`: monotonic clock when it arrived, or when this Pump started; a wall clock that is
-    set forward must not make it look old."""
+    set forward must not have its verdict forced."""
 
     start_ts: int
     bound: int

@@ -16,7 +16,7 @@ import structlog
 from tidelog.actor import Actor, Reply
 from tidelog.errors import TidelogError
 from tidelog.ports import Clock, Oracle, Rng
-from tidelog.timestamps import physical_ms
+from tidelog.timestamps import age_s, physical_ms
 from tidelog_pump.metrics import MAX_COMMIT_TS, NOTED
 from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter import OpenPrewrite, Sorter
@@ -139,9 +139,9 @@ SorterMessage = (
 
 
 class SorterActor(Actor[SorterMessage]):
-    batch_count = 256
-
     """`locate` says where the record of a start_ts lies, (segment, offset)."""
+
+    batch_count = 256
 
     def __init__(
         self,
@@ -177,8 +177,11 @@ class SorterActor(Actor[SorterMessage]):
 
     async def on_batch(self, batch: list[SorterMessage]) -> None:
         now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic()
+        repeated, refused = self._sorter.repeated, self._sorter.high.refused
         for message in batch:
             self._handle(message, now_ms, now_s)
+        NOTED.labels("repeated_prewrite").inc(self._sorter.repeated - repeated)
+        NOTED.labels("refused_ts").inc(self._sorter.high.refused - refused)
         if self._sorter.advance():
             MAX_COMMIT_TS.set(physical_ms(self._sorter.resolved))
         self._wake()
@@ -304,7 +307,8 @@ class SorterActor(Actor[SorterMessage]):
             if oldest is None
             else {
                 "start_ts": oldest.start_ts,
-                "age_s": self._clock.monotonic() - oldest.since_s,
+                "age_s": age_s(oldest.start_ts, self._clock.wall_ms()),
+                "watched_s": self._clock.monotonic() - oldest.since_s,
             },
             "late_copies": sorter.late,
             "late_copies_not_verified": self._late_lost,

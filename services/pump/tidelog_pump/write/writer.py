@@ -31,6 +31,7 @@ from tidelog_pump.metrics import (
     TO_DISK_SECONDS,
     WRITTEN,
 )
+from tidelog_pump.unforeseen import count_fatal
 from tidelog_pump.write.answers import answers_first
 from tidelog_pump.write.closed import ClosedStarts
 from tidelog_pump.write.intake import Intake
@@ -161,6 +162,13 @@ class Writer(Actor[WriterMessage]):
         return [intake.take(payload, own=message.own) for payload in message.payloads]
 
     async def _store(self, intake: Intake) -> Pointer:
+        try:
+            return await self._append(intake)
+        except Fatal as error:
+            count_fatal(error)
+            raise
+
+    async def _append(self, intake: Intake) -> Pointer:
         """Write and sync. Every failure is fatal: half of a batch may be anywhere, and only a start
         from the log knows."""
         began = self._clock.monotonic()
