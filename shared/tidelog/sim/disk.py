@@ -255,12 +255,14 @@ class MountedDisk:
     async def remove(self, path: str) -> None:
         self._life.check()
         disk, path = self._disk, _normal(path)
-        await disk._take_time(disk.faults.write_s)
+        await disk._take_time(disk.faults.write_s / 2)
         self._life.check()
         self._inode(path)
         self._refuse(path, frees=True)
         disk._change_entry(path, None)
         disk._trace.event(disk.name, "disk.remove", path)
+        # It is gone before the caller learns of it; one that is cancelled meanwhile never does.
+        await disk._take_time(disk.faults.write_s / 2)
 
     async def sync_dir(self, path: str) -> None:
         self._life.check()

@@ -189,6 +189,21 @@ class LogMachine(CountedMachine):
         assert self.held[: len(kept)] == kept
         self.synced = len(self.held) if dead else len(kept)
 
+    @precondition(lambda self: len(self.log.fids) > 1)
+    @rule(data=st.data(), turns=st.integers(1, 30), more=st.booleans())
+    def remove_in_vain_then_again(self, data: st.DataObject, turns: int, *, more: bool) -> None:
+        """A gc is cancelled and the log stays open for the next one."""
+        going = data.draw(st.sets(st.sampled_from(self.log.fids[:-1])))
+        interrupted(self.log.remove(going), turns)
+        if more:
+            drive(self.appended(self.batch([300, 300])))
+        safe = self.held[: self.safe_count()]
+        drive(self.log.remove(going))
+        assert not going & {*self.log.fids}
+        self.gone += [r for r in self.held if r.pointer.fid in going]
+        self.held = [r for r in self.held if r.pointer.fid not in going]
+        self.synced = sum(r.pointer.fid not in going for r in safe)
+
     @invariant()
     def nothing_else_is_there(self) -> None:
         if not hasattr(self, "held"):

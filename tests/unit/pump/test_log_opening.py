@@ -467,3 +467,19 @@ def test_a_damaged_old_segment_stops_who_reads_it_and_nobody_else(*, lost: bool)
         assert not pump.failures
 
     run(main, 11)
+
+
+def test_a_removal_that_is_cancelled_is_finished_by_the_next_one() -> None:
+    """Wherever the gc's actor is restarted: the unlink under way ends in its thread."""
+    for turns in range(1, 40):
+        machine = small()
+        log = machine.opened()
+        records = fill(log)
+        going = log.fids[:3]
+        cancelled = interrupted(log.remove(going), turns)
+        drive(log.remove(going))
+        assert not {*going} & {*log.fids}
+        assert scanned(log, log.start) == ([r for r in records if r[0].fid not in going], None)
+        if not cancelled:
+            return
+    pytest.fail("it never came to an end")

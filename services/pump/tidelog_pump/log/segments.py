@@ -313,7 +313,8 @@ class Segments:
 
     async def remove(self, fids: Iterable[int]) -> None:
         """Delete closed segments, durably; oldest first, so that a crash leaves the newer ones.
-        Whoever still reads one gets Purged. Numbers that are gone already are no error."""
+        Whoever still reads one gets Purged. Numbers that are gone already are no error, nor files:
+        a gc that is cancelled meanwhile leaves the unlink to its thread, and the next one goes on."""
         going = sorted({*fids} & {*self._closed})
         if self._fids[-1] in {*fids}:
             raise InvariantBroken(f"{name(self._fids[-1])} is being written, it can't be removed")
@@ -323,7 +324,8 @@ class Segments:
         await self._save_catalog()
         for fid in going:
             if fid in self._files:
-                await self._disk.remove(name(fid))
+                if self._disk.exists(name(fid)):
+                    await self._disk.remove(name(fid))
                 self._fids.remove(fid)
                 self._files.pop(fid).close()
             for known in (self._closed, self._damaged):
