@@ -3,13 +3,15 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 SOURCES := shared services cli tests bench
+# State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
+MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
 SEEDS ?= 0:300
 STATES ?= 10000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled bench proto planted sim full mariadb compiler unit crash simulation fixtures integration
+.PHONY: help demo test check compiled bench proto planted sim full mariadb compiler unit models crash simulation fixtures integration
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,7 +33,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb compiler check unit compiled crash simulation fixtures integration ## everything CI runs
+test: $(VENV)/.dev mariadb compiler check unit compiled models crash simulation fixtures integration ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
@@ -47,7 +49,10 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 	@$(PYTEST) tests/unit/test_tidy.py tests/unit/test_proto.py
 
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
-	@$(PYTEST) -n 2 tests/unit tests/conformance
+	@$(PYTEST) -n 2 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
+
+models: $(VENV)/.dev ## state machines against their models, damage bit by bit
+	@$(PYTEST) -n 2 $(MODELS)
 
 compiled: $(VENV)/.dev compiler ## the row codecs compiled by mypyc, as a wheel has them, under the same tests
 	@rm -rf build/compiled
