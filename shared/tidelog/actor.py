@@ -19,6 +19,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, ClassVar, Generic, TypeVar
 
+import msgspec
+
 from tidelog.errors import ActorStopped, TidelogError
 from tidelog.mailbox import Mailbox
 
@@ -109,6 +111,10 @@ class Ref(Generic[M]):
     def reply(self, settle: Settle[T]) -> Reply[T]:
         """A reply for a message to this actor; `settle(value, error)` is called exactly once."""
         return Reply(settle, self._living().owed)
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """For an actor that takes no messages."""
 
 
 class Actor(Generic[M]):

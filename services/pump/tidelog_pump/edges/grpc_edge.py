@@ -17,12 +17,11 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import grpc
-import msgspec
 import structlog
 from google.protobuf.message import DecodeError
 
 from tidelog import record
-from tidelog.actor import Actor, Ref
+from tidelog.actor import Actor, Nothing, Ref
 from tidelog.errors import ConfigError, ForeignCluster, Overloaded, UnparsablePayload
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
@@ -57,10 +56,6 @@ COMPRESSED = (("grpc.default_compression_level", 1),)
 _OK = WriteBinlogResp().SerializeToString()
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """The edge takes no messages."""
 
 
 class GrpcEdge(Actor[Nothing]):

@@ -30,11 +30,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
-import msgspec
 import structlog
 
 from tidelog import record
-from tidelog.actor import Actor, Ref
+from tidelog.actor import Actor, Nothing, Ref
 from tidelog.ports import Clock
 from tidelog_pump.index.chase import LOCKED_S, POLL_S, Chase
 from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
@@ -104,10 +103,6 @@ class Handover:
             CHASER.labels("turned_on").inc()
             CHASER_ON.set(1)
             log.warning("the index is slow, the chaser is on", segment=first.fid, at=first.offset)
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """The chaser takes no messages."""
 
 
 class Chaser(Actor[Nothing]):
