@@ -313,8 +313,8 @@ class Segments:
 
     async def remove(self, fids: Iterable[int]) -> None:
         """Delete closed segments, durably; oldest first, so that a crash leaves the newer ones.
-        Whoever still reads one gets Purged. Numbers that are gone already are no error, nor files:
-        a gc that is cancelled meanwhile leaves the unlink to its thread, and the next one goes on."""
+        Whoever still reads one gets Purged. What is gone already is no error, be it the file only:
+        a gc that is cancelled leaves the unlink under way to its thread, and the next goes on."""
         going = sorted({*fids} & {*self._closed})
         if self._fids[-1] in {*fids}:
             raise InvariantBroken(f"{name(self._fids[-1])} is being written, it can't be removed")

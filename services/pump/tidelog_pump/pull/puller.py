@@ -7,6 +7,7 @@ in a task of its own, so that a waiting one holds nobody back.
 from __future__ import annotations
 
 import asyncio
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -14,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.compression import pack
-from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
+from tidelog.errors import Corrupt, DiskFull, Overloaded, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 from tidelog_pump.late.reader import Reader
@@ -27,6 +28,7 @@ from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
 FEEDS_FILE = "feeds.json"
 READERS_FILE = "readers.json"
 MAX_POLLS = 256
@@ -34,6 +36,10 @@ MAX_FEEDS = 1024
 MAX_FEED_NAME = 255
 MAX_ERRORS = 64
 MAX_WAIT_MS = 60_000
+FORGET_HINT = (
+    "restore it, or delete it and so forget who read here: what a feed that is not registered has "
+    "yet to read may then be purged, and one that missed a late pair is not stopped any more"
+)
 
 
 class Pull(msgspec.Struct, frozen=True):
@@ -76,16 +82,24 @@ class Puller(Actor[PullerMessage]):
         self._saving: asyncio.Task[None] | None = None
         self._readers: dict[str, Reader] = {}
         self._readers_changed = False
+        self._unsaved = ""
+        """Why the disk does not have what this knows."""
         self._numbers: dict[str, int] = {}
         self._errors: dict[str, str] = {}
 
     async def on_start(self) -> None:
-        if self._disk.exists(FEEDS_FILE):
-            self._feeds = msgspec.json.decode(self._disk.read_file(FEEDS_FILE), type=dict[str, int])
-            self._saved = dict(self._feeds)
-        if self._disk.exists(READERS_FILE):
-            data = self._disk.read_file(READERS_FILE)
-            self._readers = msgspec.json.decode(data, type=dict[str, Reader])
+        self._feeds = self._load(FEEDS_FILE, dict[str, int])
+        self._saved = dict(self._feeds)
+        self._readers = self._load(READERS_FILE, dict[str, Reader])
+
+    def _load(self, path: str, kind: type[dict[str, T]]) -> dict[str, T]:
+        """Never as if nobody had read here: retention goes by it. Raises Corrupt."""
+        if not self._disk.exists(path):
+            return {}
+        try:
+            return msgspec.json.decode(self._disk.read_file(path), type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Corrupt(f"{path} can't be read: {error}", hint=FORGET_HINT) from error
 
     async def on_batch(self, batch: list[PullerMessage]) -> None:
         for message in batch:
@@ -207,17 +221,38 @@ class Puller(Actor[PullerMessage]):
         await self._save()
 
     async def _save(self) -> None:
-        """Nothing, if nothing changed."""
+        """Nothing, if nothing changed. On a full disk the next tick tries again: until then a
+        restart finds older positions, which hold more back, and does not know the newest readers.
+        """
+        try:
+            await self._save_changed()
+        except DiskFull as error:
+            if not self._unsaved:
+                log.warning("what the feeds have read can't be saved", reason=error.message)
+            self._unsaved = error.message
+        else:
+            self._unsaved = ""
+
+    async def _save_changed(self) -> None:
         if self._readers_changed:
             self._readers_changed = False
-            await self._disk.write_file(READERS_FILE, msgspec.json.encode(self._readers))
+            try:
+                await self._disk.write_file(READERS_FILE, msgspec.json.encode(self._readers))
+            except DiskFull:
+                self._readers_changed = True
+                raise
         if self._feeds != self._saved:
             feeds = dict(self._feeds)
             await self._disk.write_file(FEEDS_FILE, msgspec.json.encode(feeds))
             self._saved = feeds
 
     def status(self) -> dict[str, object]:
-        return {"polls": self._polls, "feeds": self._feeds, "errors": self._errors}
+        return {
+            "polls": self._polls,
+            "feeds": self._feeds,
+            "errors": self._errors,
+            "unsaved": self._unsaved,
+        }
 
 
 def parse(data: bytes) -> PullRequest:
