@@ -13,7 +13,7 @@ from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Inspected
 from tidelog_cli.connect import TIMEOUT_S, nodes, of_kind
 
-OPEN = "open"
+OPEN, UNPAIRED = "open", "unpaired"
 ROLLBACK, COMMIT, ACCEPT = "rollback", "commit", "accept"
 
 
@@ -75,7 +75,9 @@ def concerned(
     ]
     asleep = f"these do not answer: {', '.join(silent)}" if silent else ""
     if known:
-        raise Refused(f"{missing} ({'; '.join(known)})", hint=asleep)
+        alone = any(said.late and said.state == UNPAIRED for said in found.values())
+        hint = asleep or (f"--{ACCEPT} ends a Commit whose Prewrite nobody has" if alone else "")
+        raise Refused(f"{missing} ({'; '.join(known)})", hint=hint)
     raise BadInput(missing, hint=asleep or "no Pump knows it: is it a start_ts?")
 
 

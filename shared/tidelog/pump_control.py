@@ -33,7 +33,8 @@ class PumpStatus(msgspec.Struct, frozen=True):
 class Inspected(msgspec.Struct, frozen=True):
     """Answer to `inspect`, `resolve`, `accept`: open, committed, rolled_back, unpaired,
     lost (gc-hard-cap took it while it was open), unknown.
-    `late`: "unverified" or "missing" if its Commit came at or below resolved_ts."""
+    `late`: "unverified" or "missing" if its Commit came at or below resolved_ts, or without its
+    Prewrite."""
 
     state: str
     commit_ts: int = 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from tidelog.actor import Ref
 from tidelog.messages import PUMP, Heartbeat, NodeStatus
-from tidelog.ports import IndexStore
 from tidelog_pump.identity import Identity
-from tidelog_pump.index.indexer import unpaired
 from tidelog_pump.late.verifier import ReadSuspects, Shown, VerifierMessage
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
@@ -24,7 +22,6 @@ class Announcer:
         host: str,
         segments: Segments,
         purge: PurgePoint,
-        store: IndexStore,
         sorter: Ref[SorterMessage],
         resolver: Ref[ResolverMessage],
         verifier: Ref[VerifierMessage],
@@ -36,7 +33,6 @@ class Announcer:
         self._host = host
         self._segments = segments
         self._purge = purge
-        self._store = store
         self._sorter = sorter
         self._resolver = resolver
         self._verifier = verifier
@@ -59,7 +55,7 @@ class Announcer:
             # After a restart W is what the oracle said, perhaps nothing yet: this tells of data.
             logTS=max(self._segments.newest_ts, self._purge.ts),
             resolvedTS=now.resolved_ts,
-            detail=complaints(self._store, late, waiting) | retained(retention),
+            detail=complaints(late, waiting) | retained(retention),
         )
         return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds))
 
@@ -68,13 +64,18 @@ class Announcer:
         await self._writer.tell(SetState(state))
 
 
-def complaints(store: IndexStore, late: Shown, waiting: list[Waiting]) -> dict[str, str]:
+def complaints(late: Shown, waiting: list[Waiting]) -> dict[str, str]:
     """What an operator should know, for `tidelog status`: the first of each kind."""
     found: dict[str, str] = {}
-    for start_ts, commit_ts, at in unpaired(store, 1):
+    for one in late.unpaired:
+        nobody = (
+            f"no Pump has it, its rows are missing; `tidelog resolve {one.start_ts} --accept` "
+            "ends this"
+        )
         found["unpaired"] = (
-            f"Commit {commit_ts} of {start_ts} has no Prewrite here "
-            f"(segment {at.fid} at {at.offset}), see indexer in /status"
+            f"Commit {one.commit_ts} of {one.start_ts} has no Prewrite here (segment {one.segment} "
+            f"at {one.offset}); others asked {one.asked} times{_last(one.answer)}; "
+            f"{nobody if one.missing else 'see verifier in /status'}"
         )
     for one in late.unverified:
         found["unverified"] = (

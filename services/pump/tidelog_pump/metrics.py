@@ -104,6 +104,7 @@ BEHIND = Gauge("tidelog_pump_readers_behind", "readers behind nearly as far as g
 QUERIES = Count("binlog_pump_storage_query_tikv_count", "questions what became of a transaction")
 LATE_VERDICTS = Counter(
     "tidelog_pump_late_copies",
-    "Commits at or below resolved_ts by what became of them: settled, missing, accepted",
+    "Commits at or below resolved_ts by what became of them: settled, missing, accepted; those "
+    "without their Prewrite: unpaired_settled, unpaired_missing, accepted",
     ["verdict"],
 )

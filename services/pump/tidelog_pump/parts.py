@@ -169,6 +169,7 @@ class Parts:
             puller,
             indexer,
             retention=self._config.retention,
+            clock_skew_s=self._config.clock_skew_s,
         )
 
     def grpc_edge(self, sorter: SorterRef, writer: WriterRef) -> GrpcEdge:
@@ -247,7 +248,6 @@ class Parts:
             self._config.advertise_addr,
             self._segments,
             self._purge,
-            self._store,
             sorter,
             resolver,
             verifier,

@@ -14,7 +14,7 @@ from tidelog_pump.index import keys
 from tidelog_pump.index.indexer import look_up
 from tidelog_pump.index.keys import State, Transaction
 from tidelog_pump.late.reader import HAVE, NO, PENDING, PURGED
-from tidelog_pump.late.verifier import Accept, VerifierMessage
+from tidelog_pump.late.verifier import Accept, ReadMissing, VerifierMessage
 from tidelog_pump.log import payload
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.purge import PurgePoint
@@ -68,7 +68,7 @@ class Controller:
             case "status":
                 return await self._status()
             case "inspect":
-                return self._inspect(asked.ts)
+                return await self._inspect(asked.ts)
             case "who-has":
                 return WhoHas(await self._who_has(asked.ts, asked.commit_ts))
             case "resolve":
@@ -77,7 +77,7 @@ class Controller:
                 return await self._gc.ask(Collect)
             case "accept":
                 await self._verifier.ask(lambda reply: Accept(asked.ts, reply))
-                return self._inspect(asked.ts)
+                return await self._inspect(asked.ts)
             case _:
                 raise BadInput(f"unknown verb {asked.verb!r}", hint=VERBS)
 
@@ -91,12 +91,15 @@ class Controller:
             now.max_commit_ts,
         )
 
-    def _inspect(self, start_ts: int) -> Inspected:
+    async def _inspect(self, start_ts: int) -> Inspected:
         known = look_up(self._store, start_ts)
         if known is None:
             return Inspected("unknown")
         state, commit_ts, (fid, offset, length, _) = known
         late = self._late(start_ts, commit_ts)
+        if self._store.get(keys.unpaired_key(start_ts)) is not None:
+            missing: bool = await self._verifier.ask(lambda reply: ReadMissing(start_ts, reply))
+            late = "missing" if missing else "unverified"
         return Inspected(state.name.lower(), commit_ts, fid, offset, length, late)
 
     def _late(self, start_ts: int, commit_ts: int) -> str:
@@ -164,7 +167,7 @@ class Controller:
                 "the verdict is in the log and not in the index yet",
                 hint="look with `tidelog inspect --ts` whether it holds",
             )
-        became = self._inspect(start_ts)
+        became = await self._inspect(start_ts)
         wanted = State.COMMITTED if commit_ts else State.ROLLED_BACK
         if (became.state, became.commit_ts) != (wanted.name.lower(), commit_ts):
             raise _closed(start_ts, look_up(self._store, start_ts) or known)

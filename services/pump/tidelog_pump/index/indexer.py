@@ -80,14 +80,15 @@ def read_back(pointer: Pointer, payload: Buffer) -> Stored:
 
 
 def locate(store: IndexStore, start_ts: int) -> Pointer | None:
-    """Where the record of a transaction lies: its Prewrite's, or the Commit's if that is all."""
+    """Where the record of a transaction lies: its Prewrite's, or the Commit's if that is all; None
+    if neither is known."""
     known = look_up(store, start_ts)
     if known is None:
         return None
     alone = store.get(keys.unpaired_key(start_ts))
     if alone is not None:
         return keys.unpack_unpaired(keys.unpaired_key(start_ts), alone)[2]
-    return Pointer(*known.place[:2])
+    return None if known.place == NOWHERE else Pointer(*known.place[:2])
 
 
 def unpaired(store: IndexStore, limit: int) -> list[tuple[int, int, Pointer]]:

@@ -5,11 +5,16 @@ when the sorter saw a Commit at or below resolved_ts. One `have` settles it: the
 is asked again. All `no`: it becomes an `l` key, which stops every reader that missed it. Whatever
 else it is, it stays and is shown. All of it survives a restart; built again from the log, it is
 asked again. What an operator accepted is kept in a file of its own.
+
+A Commit without its Prewrite (a `u` key) is asked about likewise: whoever has the transaction
+settles it. All `no`: it is shown as missing, and asked again. It stops nobody: this Pump never held
+the Prewrite, so it promised nothing of it (I2), and one stray Commit could stop every feed.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -24,10 +29,18 @@ from tidelog.pump_control import ControlRequest, WhoHas
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import keys
-from tidelog_pump.index.indexer import IndexerMessage, Note, look_up
+from tidelog_pump.index.indexer import IndexerMessage, Note, look_up, unpaired
 from tidelog_pump.index.keys import State
 from tidelog_pump.late.late_file import LateFile
-from tidelog_pump.late.reader import PENDING, PURGED, SETTLED, UNREACHABLE, UNVERIFIED, judge
+from tidelog_pump.late.reader import (
+    MISSING,
+    PENDING,
+    PURGED,
+    SETTLED,
+    UNREACHABLE,
+    UNVERIFIED,
+    judge,
+)
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.metrics import LATE_VERDICTS
@@ -55,7 +68,8 @@ class Accept(msgspec.Struct, frozen=True):
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A late copy, or with `missing` one that nobody else has; where its Prewrite lies."""
+    """A late copy, or with `missing` one that nobody else has; where its Prewrite lies, or of an
+    unpaired one the Commit."""
 
     start_ts: int
     commit_ts: int
@@ -67,10 +81,11 @@ class Suspect(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The first unverified and the first missing ones in commit order."""
+    """The first unverified and the first missing ones in commit order; the first unpaired ones."""
 
     unverified: list[Suspect]
     missing: list[Suspect]
+    unpaired: list[Suspect] = []
 
 
 class ReadSuspects(msgspec.Struct, frozen=True):
@@ -78,7 +93,14 @@ class ReadSuspects(msgspec.Struct, frozen=True):
     reply: Reply[Shown]
 
 
-VerifierMessage = Accept | ReadSuspects
+class ReadMissing(msgspec.Struct, frozen=True):
+    """Did all the others say `no` when they were asked about this unpaired Commit?"""
+
+    start_ts: int
+    reply: Reply[bool]
+
+
+VerifierMessage = Accept | ReadSuspects | ReadMissing
 
 
 class _Question(msgspec.Struct):
@@ -87,6 +109,8 @@ class _Question(msgspec.Struct):
     asked: int = 0
     running: bool = False
     answer: str = ""
+    missing: bool = False
+    """Of an unpaired Commit: all said no."""
 
 
 class Verifier(Actor[VerifierMessage]):
@@ -116,7 +140,7 @@ class Verifier(Actor[VerifierMessage]):
         self._cluster = cluster
         self._questions: dict[int, _Question] = {}
         self._running = 0
-        self._next = b""
+        self._next = self._next_unpaired = b""
         self._nodes: tuple[float, Nodes] | None = None
 
     async def on_start(self) -> None:
@@ -138,6 +162,8 @@ class Verifier(Actor[VerifierMessage]):
                     await self._accept(message)
                 case ReadSuspects():
                     message.reply.set(self._shown(message.limit))
+                case ReadMissing():
+                    message.reply.set(self._question(message.start_ts).missing)
 
     async def _listen(self) -> None:
         """What the sorter finds late goes into the index."""
@@ -169,15 +195,23 @@ class Verifier(Actor[VerifierMessage]):
 
     async def on_tick(self) -> None:
         """A page of them at each tick, round and round."""
-        start, stop = keys.suspect_range()
-        page = self._store.scan(self._next or start, stop, PAGE)
-        self._next = page[-1][0] + b"\x00" if len(page) == PAGE else b""
+        self._next = self._look(self._next, keys.suspect_range(), keys.unpack_late)
+        alone = keys.unpaired_range()
+        self._next_unpaired = self._look(self._next_unpaired, alone, keys.unpack_unpaired)
+
+    def _look(
+        self,
+        begin: bytes,
+        span: tuple[bytes, bytes],
+        unpack: Callable[[bytes, bytes], tuple[int, int, Pointer]],
+    ) -> bytes:
+        """Where to go on."""
+        page = self._store.scan(begin or span[0], span[1], PAGE)
         now_s = self._clock.monotonic()
         for key, value in page:
             if self._running >= PARALLEL:
-                self._next = key
-                return
-            start_ts, commit_ts, at = keys.unpack_late(key, value)
+                return key
+            start_ts, commit_ts, at = unpack(key, value)
             question = self._questions.setdefault(start_ts, _Question())
             if len(self._questions) > QUESTIONS:
                 del self._questions[next(iter(self._questions))]
@@ -185,6 +219,7 @@ class Verifier(Actor[VerifierMessage]):
                 question.running = True
                 self._running += 1
                 self.spawn(self._verify(start_ts, commit_ts, at, question), "question")
+        return page[-1][0] + b"\x00" if len(page) == PAGE else b""
 
     async def _verify(
         self, start_ts: int, commit_ts: int, at: Pointer, question: _Question
@@ -193,7 +228,11 @@ class Verifier(Actor[VerifierMessage]):
         try:
             answers = await self._ask_all(start_ts, commit_ts)
             question.answer = ", ".join(f"{k}: {v}" for k, v in sorted(answers.items()))
-            await self._judged(start_ts, commit_ts, at, judge(answers))
+            known = look_up(self._store, start_ts)
+            if known is not None and known[:2] == (State.UNPAIRED, commit_ts):
+                await self._judged_unpaired(start_ts, commit_ts, question, judge(answers))
+            else:
+                await self._judged(start_ts, commit_ts, at, judge(answers))
         except (DiskFull, Unavailable) as error:
             question.answer = type(error).__name__
         finally:
@@ -238,9 +277,13 @@ class Verifier(Actor[VerifierMessage]):
             return UNREACHABLE
 
     async def _judged(self, start_ts: int, commit_ts: int, at: Pointer, verdict: str) -> None:
-        if verdict in (PENDING, UNVERIFIED) or self._file.accepted.get(start_ts) == commit_ts:
+        suspect, late, _ = _keys(start_ts, commit_ts)
+        if self._file.accepted.get(start_ts) == commit_ts:
+            # As unpaired, or in this very moment.
+            await self._note([], [suspect, late])
             return
-        suspect, late = _keys(start_ts, commit_ts)
+        if verdict in (PENDING, UNVERIFIED):
+            return
         if verdict == SETTLED:
             await self._file.settle(start_ts)
             await self._note([], [suspect, late])
@@ -255,6 +298,23 @@ class Verifier(Actor[VerifierMessage]):
             )
         LATE_VERDICTS.labels(verdict).inc()
         self._questions.pop(start_ts, None)
+
+    async def _judged_unpaired(
+        self, start_ts: int, commit_ts: int, question: _Question, verdict: str
+    ) -> None:
+        """Its Prewrite may be right behind it: missing only if nobody has it at the second look."""
+        if verdict == SETTLED:
+            await self._note([], [keys.unpaired_key(start_ts)])
+            LATE_VERDICTS.labels("unpaired_settled").inc()
+            self._questions.pop(start_ts, None)
+        elif verdict == MISSING and question.asked > 1:
+            if not question.missing:
+                LATE_VERDICTS.labels("unpaired_missing").inc()
+                told = {"start_ts": start_ts, "commit_ts": commit_ts}
+                log.error("a Commit whose Prewrite no Pump has", **told)
+            question.missing = True
+        elif verdict == PENDING:
+            question.missing = False
 
     async def _accept(self, message: Accept) -> None:
         start_ts = message.start_ts
@@ -273,6 +333,7 @@ class Verifier(Actor[VerifierMessage]):
             message.reply.fail(error)
             return
         await self._note([], entries)
+        self._questions.pop(start_ts, None)
         LATE_VERDICTS.labels("accepted").inc()
         log.warning("an operator accepted", start_ts=start_ts, commit_ts=known.commit_ts)
         message.reply.set(known.commit_ts)
@@ -285,10 +346,18 @@ class Verifier(Actor[VerifierMessage]):
         stopped = {(s.start_ts, s.commit_ts) for s in late}
         found = self._store.scan(*keys.suspect_range(), limit)
         suspects = [self._suspect(*keys.unpack_late(*entry), missing=False) for entry in found]
-        return Shown([s for s in suspects if (s.start_ts, s.commit_ts) not in stopped], late)
+        alone = [
+            self._suspect(start_ts, commit_ts, at, missing=self._question(start_ts).missing)
+            for start_ts, commit_ts, at in unpaired(self._store, limit)
+        ]
+        unverified = [s for s in suspects if (s.start_ts, s.commit_ts) not in stopped]
+        return Shown(unverified, late, alone)
+
+    def _question(self, start_ts: int) -> _Question:
+        return self._questions.get(start_ts, _Question())
 
     def _suspect(self, start_ts: int, commit_ts: int, at: Pointer, *, missing: bool) -> Suspect:
-        known = self._questions.get(start_ts, _Question())
+        known = self._question(start_ts)
         return Suspect(start_ts, commit_ts, *at, missing, known.answer, known.asked)
 
     def status(self) -> dict[str, object]:
@@ -296,13 +365,17 @@ class Verifier(Actor[VerifierMessage]):
         return {
             "unverified": len(shown.unverified),
             "missing": len(shown.missing),
+            "unpaired": len(shown.unpaired),
+            "unpaired_missing": sum(one.missing for one in shown.unpaired),
             "accepted": len(self._file.accepted),
             "asking": self._running,
             "oldest_unverified": msgspec.to_builtins(shown.unverified[:SHOWN]),
             "oldest_missing": msgspec.to_builtins(shown.missing[:SHOWN]),
+            "oldest_unpaired": msgspec.to_builtins(shown.unpaired[:SHOWN]),
         }
 
 
 def _keys(start_ts: int, commit_ts: int) -> list[bytes]:
-    """The keys that a late one may have: to be verified, and missed by readers."""
-    return [keys.suspect_key(commit_ts, start_ts), keys.late_key(commit_ts, start_ts)]
+    """The keys that a late one may have: to be verified, missed by readers, without Prewrite."""
+    suspect, late = keys.suspect_key(commit_ts, start_ts), keys.late_key(commit_ts, start_ts)
+    return [suspect, late, keys.unpaired_key(start_ts)]
