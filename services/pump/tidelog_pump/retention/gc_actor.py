@@ -5,7 +5,7 @@ Who still needs what is asked anew for each run: of the registry the safe point 
 behind it, of the puller what each feed was last asked for. (A safe point that was heard of earlier
 may be above a consumer that has been registered since.) No answer, or the registry doesn't know
 yet: nothing goes but by the hard cap. Nobody registered: age decides, and what the feeds known here
-have pulled.
+have pulled. What time it is, this machine's clock does not say alone (`now`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tidelog_pump.log.purge import PurgePoint, PurgeRecord
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc import Decision, Held, decide, limits, warned_below
+from tidelog_pump.retention.now import Now
 from tidelog_pump.retention.sweep import Sweep, lost_between
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
 
@@ -54,6 +55,8 @@ COUNTED = 100_000
 BEHIND_S = 0.05
 """Between two pages while the index is busy with its own work."""
 PAGE = 1024
+LOOK_S = 1.0
+"""Between two looks at W."""
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -108,6 +111,7 @@ class Gc(Actor[GcMessage]):
         indexer: Ref[IndexerMessage],
         *,
         retention: Retention,
+        clock_skew_s: float,
     ) -> None:
         self._clock = ports.clock
         self._bus = ports.bus
@@ -119,6 +123,10 @@ class Gc(Actor[GcMessage]):
         self._puller = puller
         self._indexer = indexer
         self._retention = retention
+        self._skew_s = clock_skew_s
+        self._now = Now()
+        self._ahead = ""
+        """What to say of a clock that is ahead of the timestamps."""
         self._waiting: list[Answer] = []
         self._running: asyncio.Task[None] | None = None
         self._stopping = False
@@ -128,7 +136,35 @@ class Gc(Actor[GcMessage]):
 
     async def on_start(self) -> None:
         metrics.GC_TS.set(physical_ms(self._purge.ts))
+        self.spawn(self._keep_time(), "time")
         self.spawn(self._each_interval(), "interval")
+
+    async def _keep_time(self) -> None:
+        while True:
+            try:
+                await self._resolved()
+            except ActorStopped:
+                return
+            await self._clock.sleep(LOOK_S)
+
+    async def _resolved(self) -> Resolved:
+        now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
+        self._now.saw(now.high_ts, self._clock.monotonic())
+        return now
+
+    def _now_ms(self) -> int:
+        """For all that age decides; says so where this machine's clock would say something else."""
+        wall_ms = self._clock.wall_ms()
+        now_ms, ahead_s = self._now.ms(wall_ms), self._now.ahead_s(wall_ms)
+        before, self._ahead = self._ahead, ""
+        if ahead_s > self._skew_s:
+            self._ahead = (
+                f"this Pump's clock is {ahead_s:.0f} s ahead of the newest timestamp known; "
+                "retention goes by the timestamp"
+            )
+            if not before:
+                log.warning("the clock is ahead of the timestamps", ahead_s=round(ahead_s))
+        return now_ms
 
     async def _each_interval(self) -> None:
         wait_s = min(FIRST_S, self._retention.interval_s)
@@ -183,9 +219,8 @@ class Gc(Actor[GcMessage]):
 
     async def _collect(self) -> Collected:
         with metrics.GC_SECONDS.time():
-            now_ms = self._clock.wall_ms()
             readers = await self._readers()
-            now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
+            now, now_ms = await self._resolved(), self._now_ms()
             age_s, cap_s = self._retention.age_s, self._retention.hard_cap_s
             positions = [readers.safe_point, *readers.known.values()]
             limit = limits(now_ms, age_s, cap_s, positions, now.resolved_ts)
@@ -308,7 +343,7 @@ class Gc(Actor[GcMessage]):
         return found
 
     async def _sweep(self) -> None:
-        remembered = compose(max(0, self._clock.wall_ms() - int(REMEMBERED_S * 1000)))
+        remembered = compose(max(0, self._now_ms() - int(REMEMBERED_S * 1000)))
         record = self._purge.record
         sweep = Sweep(self._store, record.ts, record.first, remembered, record.taken)
         while not self._stopping and not sweep.step():
@@ -333,6 +368,7 @@ class Gc(Actor[GcMessage]):
 
     def _complaints(self) -> list[str]:
         at = [f"{who} has read up to {ts} only" for who, ts in sorted(self._behind.items())]
+        at += [self._ahead] if self._ahead else []
         return [*at, *(f"lost to gc-hard-cap: {what}" for what in self._purge.record.lost)]
 
     def status(self) -> dict[str, object]:
@@ -343,5 +379,6 @@ class Gc(Actor[GcMessage]):
             "behind": dict(self._behind),
             "lost": record.lost,
             "last": None if last is None else msgspec.to_builtins(last),
+            "clock": self._ahead,
             "error": self._error,
         }
