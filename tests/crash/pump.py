@@ -32,6 +32,7 @@ from tidelog_pump.write.writer import Append, Outcome, SetState
 CLUSTER_ID = 7
 EDGES = ("resolver", "faker", "grpc", "nats", "membership", "http")
 """What reaches for others: a crash state is about this Pump's own files."""
+OLD_S = 61.0
 CONFIG = PumpConfig(node_id="pump-1", cluster_id=CLUSTER_ID, oracle="follow")
 
 
@@ -175,7 +176,8 @@ class Pump:
         return cast(PurgeRecord, self.actor("gc")._purge.record)
 
     async def collect(self) -> Collected:
-        """What an operator's gc does, the index included."""
+        """What an operator's gc does, the index included; when what is stored is old enough."""
+        await asyncio.sleep(OLD_S)
         gc = self.actor("gc")
         done: Collected = await self._ref("gc").ask(Collect)
         await asyncio.wait([gc._running])

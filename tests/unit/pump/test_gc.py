@@ -8,6 +8,7 @@ from tidelog.errors import ConfigError
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_pump.config import PumpConfig, Retention
 from tidelog_pump.retention.gc import Held, Limits, decide, limits, warned_below
+from tidelog_pump.retention.now import Now
 
 DAY_S = 86400.0
 
@@ -81,11 +82,11 @@ def test_the_hard_cap_takes_what_is_older_whoever_needs_it(
 
 def test_the_limits_are_ages_of_the_clock_and_the_slowest_reader() -> None:
     now_ms = 100 * 86_400_000
-    found = limits(now_ms, 7 * DAY_S, 14 * DAY_S, [30, 20, 25], 99)
-    assert found == Limits(compose(93 * 86_400_000), compose(86 * 86_400_000), 20, 99)
+    found = limits(now_ms, 7 * DAY_S, 14 * DAY_S, {"a": 30, "b": 20, "c": 25}, 99)
+    assert found == Limits(compose(93 * 86_400_000), compose(86 * 86_400_000), 20, 99, "b")
     assert found.target == 20
-    assert limits(now_ms, DAY_S, DAY_S, [], 99).floor == 0
-    assert limits(5, DAY_S, DAY_S, [TS_MAX], 99).target == 0
+    assert limits(now_ms, DAY_S, DAY_S, {}, 99).floor == 0
+    assert limits(5, DAY_S, DAY_S, {"a": TS_MAX}, 99).target == 0
 
 
 def test_a_reader_is_named_twenty_hours_ahead_of_a_long_gc_and_half_of_a_short_one() -> None:
@@ -103,3 +104,20 @@ def test_gc_and_its_hard_cap_as_they_are_configured() -> None:
         with pytest.raises(ConfigError) as raised:
             PumpConfig(**wrong)
         assert raised.value.hint
+
+
+def test_what_time_it_is_at_most() -> None:
+    now = Now()
+    assert (now.ms(5_000_000), now.ahead_s(5_000_000)) == (0, 0)
+    now.saw(0, 90)
+    assert (now.ms(5_000_000), now.ahead_s(5_000_000)) == (0, 0)
+    now.saw(compose(1_000_000), 100)
+    assert now.ms(1_000_300) == 1_000_000
+    assert now.ms(999_000) == 999_000
+    # The same W later: what passed is known. A newer one that is less than that changes nothing.
+    now.saw(compose(1_000_000), 160)
+    assert now.ms(9_000_000) == 1_060_000
+    now.saw(compose(1_030_000), 160)
+    assert (now.ms(9_000_000), now.ahead_s(9_000_000)) == (1_060_000, 7940)
+    now.saw(compose(1_500_000), 161)
+    assert (now.ms(9_000_000), now.ahead_s(1_400_000)) == (1_500_000, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -472,3 +472,47 @@ def test_a_stop_in_the_middle_of_a_run_is_a_clean_one() -> None:
         assert not node.failures
 
     run(main, 8)
+
+
+@pytest.mark.parametrize("oracle", ["embedded", "follow"])
+def test_a_clock_that_jumps_ahead_deletes_nothing(oracle: Literal["embedded", "follow"]) -> None:
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(CONFIG, oracle=oracle, segment_bytes=2 << 10)
+        registry, client = await start(world, config)
+        load = Load(world, client)
+        await load.run(10)
+        registry.safe_point = load.committed[3]
+        stuck = ts_now(world)
+        await client.done(prewrite(stuck))
+        await load.run(10)
+        before = segments(world)
+        skew_ms = 15 * 86_400_000
+        world.node(NODE).clock.skew_ms += skew_ms
+        answer = await client.control("gc")
+        assert (answer["purge_ts"], answer["lost"], segments(world)) == (0, [], before)
+        assert "clock is 12960" in status(world, "gc")["clock"]
+        beats = len(registry.beats)
+        await world.until(lambda: len(registry.beats) > beats + 1, 10)
+        assert "clock is 12960" in registry.beats[-1].status.detail["retention"]
+        world.node(NODE).clock.skew_ms -= skew_ms
+        await client.control("gc")
+        assert not status(world, "gc")["clock"]
+        assert not (await client.pull(load.committed[3], wait_ms=0)).code
+
+    run(main, 9)
+
+
+def test_age_goes_on_while_nothing_is_written_and_nobody_tells_the_time() -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        await load.run(10)
+        await client.pull(load.committed[-1], wait_ms=0)
+        await client.control("gc")
+        await asyncio.sleep(3600)
+        gc = status(world, "gc")
+        assert not gc["clock"]
+        assert gc["first_segment"] == int(segments(world)[-1][:6]) > 5
+
+    run(main, 10)
