@@ -61,7 +61,7 @@ BUGS = (
             Edit(
                 f"{PUMP}/index/indexer.py",
                 "        if closed and not chased:\n"
-                "            await self._sorter.tell(Indexed(closed))\n"
+                "            await self._sorter.tell(Indexed(closed, end=self._indexed))\n"
                 "        elif chased:\n",
                 "        if chased:\n",
             ),

@@ -23,6 +23,7 @@ from tidelog_pump.index.chase import Chase
 from tidelog_pump.index.chaser import Chaser, Handover
 from tidelog_pump.index.indexer import Indexer, IndexerMessage, locate
 from tidelog_pump.late.verifier import Verifier, VerifierMessage
+from tidelog_pump.log.promised import PromisedFile
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED
@@ -66,6 +67,7 @@ class Parts:
         self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
         self._lock = disk.lock(LOCK_FILE)
         self._purge = PurgePoint(disk)
+        self._promised = PromisedFile(disk)
         self._store = open_index(ports)
         self._chase = Chase()
         self._write_lock = asyncio.Lock()
@@ -85,6 +87,7 @@ class Parts:
             self._ports.clock,
             self._ports.rng,
             self.oracle,
+            self._promised,
             clock_skew_s=self._config.clock_skew_s,
             locate=lambda start_ts: locate(self._store, start_ts),
         )
@@ -96,6 +99,7 @@ class Parts:
             self._store,
             sorter,
             self._purge,
+            self._promised,
             follow=self.oracle is None,
             clock_skew_s=self._config.clock_skew_s,
             buffer_bytes=self._config.index_buffer_bytes,

@@ -8,6 +8,7 @@ again; so is one that failed while it was used, at the next start.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -22,11 +23,12 @@ from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.index.taken import taken
 from tidelog_pump.log.payload import Kind, classify
 from tidelog_pump.log.place import Place, Pointer
+from tidelog_pump.log.promised import PromisedFile
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments, name
 from tidelog_pump.metrics import INDEX_DROPPED, LOSS
 from tidelog_pump.sort.high_ts import HighTs
-from tidelog_pump.sort.sorter_actor import Indexed, Recovered, SorterMessage
+from tidelog_pump.sort.sorter_actor import LATE_KEPT, Indexed, Recovered, SorterMessage
 from tidelog_pump.write.answers import answers_first
 from tidelog_pump.write.intake import Stored
 
@@ -106,6 +108,7 @@ class Indexer(Actor[IndexerMessage]):
         store: IndexStore,
         sorter: Ref[SorterMessage],
         purge: PurgePoint,
+        promised: PromisedFile,
         *,
         follow: bool,
         clock_skew_s: float,
@@ -117,6 +120,8 @@ class Indexer(Actor[IndexerMessage]):
         self._store = store
         self._sorter = sorter
         self._purge = purge
+        self._promised = promised
+        self._late: deque[tuple[int, int]] = deque(maxlen=LATE_KEPT)
         self._follow = follow
         self._skew_ms = int(clock_skew_s * 1000)
         self._pairing: Pairing
@@ -149,7 +154,8 @@ class Indexer(Actor[IndexerMessage]):
         pairing = self._pairing
         log.info("log read", replayed=self.replayed, open=pairing.open_count)
         last = keys.newest_commit(self._store.scan)
-        await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened()))
+        late, end = list(self._late), self._segments.end
+        await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened(), end, late))
 
     def _load(self) -> Pairing:
         """The state at the index's head; from the first record on if there is no usable index."""
@@ -170,7 +176,8 @@ class Indexer(Actor[IndexerMessage]):
         high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
         newest = keys.newest_transaction(self._store.scan)
         purged_ts = lambda: self._purge.ts  # noqa: E731
-        return Pairing(self._store.get, head, opened, high, newest, purged_ts)
+        promised = lambda: self._promised.now  # noqa: E731
+        return Pairing(self._store.get, head, opened, high, newest, purged_ts, promised)
 
     def _stored_head(self, start: Pointer) -> Head | None:
         """Where the index ends in the log; None if it is not of this log, or not whole."""
@@ -227,9 +234,13 @@ class Indexer(Actor[IndexerMessage]):
                     await self._lose(message)
         closed += await self._write()
         if closed and not chased:
-            await self._sorter.tell(Indexed(closed))
+            await self._sorter.tell(Indexed(closed, end=self._indexed))
         elif chased:
             await self._tell_of(chased, closed)
+
+    @property
+    def _indexed(self) -> Pointer:
+        return Pointer(*self._pairing.head[:2])
 
     async def _tell_of(self, chased: list[Written], closed: list[tuple[int, int]]) -> None:
         """Of what the chaser read the sorter learns here what is open."""
@@ -240,7 +251,8 @@ class Indexer(Actor[IndexerMessage]):
                 if bound is not None:
                     opened[start_ts] = bound
         high_ts = self._pairing.high.value
-        await self._sorter.tell(Indexed(closed, list(opened.items()), high_ts))
+        told = Indexed(closed, list(opened.items()), high_ts, self._indexed)
+        await self._sorter.tell(told)
         for message in chased:
             if message.chased is not None:
                 message.chased.set(None)
@@ -282,6 +294,7 @@ class Indexer(Actor[IndexerMessage]):
         for what, start_ts, commit_ts, at in changes.odd:
             where = name(at.fid)
             log.warning(what, start_ts=start_ts, commit_ts=commit_ts, file=where, offset=at.offset)
+        self._late += changes.late
         LOSS.inc(self._pairing.unpaired - self._reported_loss)
         self._reported_loss = self._pairing.unpaired
         return changes.closed

@@ -1,6 +1,7 @@
 """From log records to index entries: which Commit belongs to which Prewrite (section 7). Pure.
 
-Fed in log order, live and at the restart alike; what it decides depends on the log alone.
+Fed in log order, live and at the restart alike; what it decides depends on the log alone, but for
+what is late: that depends on what readers were promised, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.log.payload import Kind
 from tidelog_pump.log.place import Place, Pointer
+from tidelog_pump.log.promised import NOTHING, Promise
 from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.write.intake import Stored
 
@@ -34,17 +36,19 @@ LOST = "a Commit came whose Prewrite gc-hard-cap took: no reader gets this trans
 
 
 class Changes(NamedTuple):
-    """One index batch, the (start_ts, commit_ts or 0) that it closes, what was odd in it."""
+    """One index batch, the (start_ts, commit_ts or 0) that it closes, what was odd in it, and which
+    of the closed came too late for some reader."""
 
     puts: list[tuple[bytes, bytes]]
     deletes: list[bytes]
     closed: list[tuple[int, int]]
     odd: list[Odd]
+    late: list[tuple[int, int]]
 
 
 class Pairing:
     """`look_up` reads a key of the index, `newest` is the largest start_ts it knows, `purged_ts`
-    the purge point."""
+    the purge point, `promised` what readers were promised."""
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class Pairing:
         high: HighTs,
         newest: int,
         purged_ts: Callable[[], int] = lambda: 0,
+        promised: Callable[[], Promise] = lambda: NOTHING,
     ) -> None:
         self.head = head
         self.high = high
@@ -62,6 +67,8 @@ class Pairing:
         self.conflicts = 0
         self.purged = 0
         self._purged_ts = purged_ts
+        self._promised = promised
+        self._late: list[tuple[int, int]] = []
         self._pointed: dict[int, int] = {}
         self._pointed_now: set[int] = set()
         self._look_up = look_up
@@ -117,8 +124,9 @@ class Pairing:
         for fid in sorted(self._pointed_now):
             self._puts[keys.pointed_key(fid)] = keys.pack_ts(self._pointed[fid])
         self._pointed_now.clear()
-        changes = Changes(list(self._puts.items()), list(self._deletes), self._closed, self._odd)
-        self._puts, self._deletes, self._closed, self._odd = {}, {}, [], []
+        puts, deletes = list(self._puts.items()), list(self._deletes)
+        changes = Changes(puts, deletes, self._closed, self._odd, self._late)
+        self._puts, self._deletes, self._closed, self._odd, self._late = {}, {}, [], [], []
         return changes
 
     def _known(self, start_ts: int) -> Transaction | None:
@@ -184,7 +192,10 @@ class Pairing:
         bound, prewrite = self._open.pop(start_ts, (0, None))
         if prewrite is not None:
             self._delete(keys.open_key(start_ts))
-            if commit_ts <= bound:
+            late = self._promised().broken_by(commit_ts, place)
+            if late:
+                self._late.append((start_ts, commit_ts))
+            if late or commit_ts <= bound:
                 # Allocated before this Prewrite came: a second copy (I2), to be verified.
                 at = keys.pack_pointer(Pointer(prewrite.fid, prewrite.offset))
                 self._put(keys.suspect_key(commit_ts, start_ts), at)

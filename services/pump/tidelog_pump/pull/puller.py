@@ -23,7 +23,7 @@ from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import NOTED, PULLED
 from tidelog_pump.pull.frames import FRAME_BYTES, Framer
-from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.sort.sorter_actor import AwaitResolved, HasRead, Resolved, SorterMessage
 from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 
 log = structlog.get_logger()
@@ -91,6 +91,8 @@ class Puller(Actor[PullerMessage]):
         self._feeds = self._load(FEEDS_FILE, dict[str, int])
         self._saved = dict(self._feeds)
         self._readers = self._load(READERS_FILE, dict[str, Reader])
+        read = max((self._has_read(feed, ts) for feed, ts in self._feeds.items()), default=0)
+        await self._sorter.tell(HasRead(read))
 
     def _load(self, path: str, kind: type[dict[str, T]]) -> dict[str, T]:
         """Never as if nobody had read here: retention goes by it. Raises Corrupt."""
@@ -185,6 +187,12 @@ class Puller(Actor[PullerMessage]):
         self._readers_changed = True
         return reader
 
+    def _has_read(self, feed: str, after_ts: int) -> int:
+        """Up to where it read here, 0 if that is not known: one that is new, or has no name, may
+        begin where nobody was promised anything."""
+        reader = self._readers.get(feed)
+        return after_ts if reader is not None and after_ts > reader.begins else 0
+
     def _took(self, feed: str, frame: PullFrame) -> None:
         """A frame goes out: late pairs that are whole in it are given."""
         reader = self._readers.get(feed)
@@ -197,12 +205,13 @@ class Puller(Actor[PullerMessage]):
         """resolved_ts once it passes after_ts, or as it is after wait_ms."""
         try:
             async with asyncio.timeout(min(wanted.wait_ms, MAX_WAIT_MS) / 1000):
-                return await self._resolved(wanted.after_ts, wanted.want_ts)
+                read = self._has_read(wanted.feed, wanted.after_ts)
+                return await self._resolved(wanted.after_ts, wanted.want_ts, read)
         except TimeoutError:
             return await self._resolved(-1, 0)
 
-    async def _resolved(self, above: int, want_ts: int) -> Resolved:
-        return await self._sorter.ask(lambda reply: AwaitResolved(above, want_ts, reply))
+    async def _resolved(self, above: int, want_ts: int, read: int = 0) -> Resolved:
+        return await self._sorter.ask(lambda reply: AwaitResolved(above, want_ts, reply, read))
 
     def _note(self, feed: str, after_ts: int) -> None:
         if feed in self._feeds or (feed and len(self._feeds) < MAX_FEEDS):

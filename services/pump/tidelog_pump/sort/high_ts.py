@@ -27,11 +27,15 @@ class HighTs:
         if not self.follow:
             self.wanted = max(self.wanted, ts)
             return False
-        if physical_ms(ts) > wall_ms + self._skew_ms:
+        if not self.is_near(ts, wall_ms):
             self.refused += 1
             return False
         self.value = ts
         return True
+
+    def is_near(self, ts: int, wall_ms: int) -> bool:
+        """Not further ahead of the wall clock than clocks may differ."""
+        return physical_ms(ts) <= wall_ms + self._skew_ms
 
     def answer(self, ts: int, asked: int) -> None:
         """The oracle's fresh timestamp, asked for because of `asked`: what lies above it now was

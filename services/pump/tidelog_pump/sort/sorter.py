@@ -32,6 +32,8 @@ class Sorter:
         self.max_commit_ts = 0
         self.late = 0
         self.repeated = 0
+        self.floor = 0
+        """Promised to readers before this run."""
         self.cap: int | None = None
         """While the chaser is on: below the commit_ts of whatever it has not read yet."""
         self._open: dict[int, OpenPrewrite] = {}
@@ -39,6 +41,17 @@ class Sorter:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def promised(self) -> int:
+        """Some reader may be past it."""
+        return max(self.resolved, self.floor)
+
+    def has_read(self, ts: int, now_ms: int) -> None:
+        """A reader that comes back says that it was promised `ts` once. One that nobody can have
+        allocated is none."""
+        if ts <= self.high.value or self.high.is_near(ts, now_ms):
+            self.floor = max(self.floor, ts)
 
     def reset(self, high_ts: int, prewrites: Iterable[tuple[int, int]], at_s: float) -> None:
         """Begin again from the log: W at its end and the open (start_ts, bound) in log order.
@@ -82,13 +95,13 @@ class Sorter:
 
     def close(self, start_ts: int, commit_ts: int, now_ms: int) -> bool:
         """Its Commit (or Rollback: commit_ts 0) is synced and indexed. Returns False for a Commit
-        at or below resolved: the second copy of a transaction that another Pump has."""
+        at or below what was promised: the second copy of a transaction that another Pump has."""
         self._open.pop(start_ts, None)
         if commit_ts == 0:
             return True
         self.max_commit_ts = max(self.max_commit_ts, commit_ts)
         self.high.claim(commit_ts, now_ms)
-        if commit_ts <= self.resolved:
+        if commit_ts <= self.promised:
             self.late += 1
             return False
         return True

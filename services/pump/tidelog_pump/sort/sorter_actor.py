@@ -17,6 +17,8 @@ from tidelog.actor import Actor, Reply
 from tidelog.errors import TidelogError
 from tidelog.ports import Clock, Oracle, Rng
 from tidelog.timestamps import age_s, physical_ms
+from tidelog_pump.log.place import Pointer
+from tidelog_pump.log.promised import Promise, PromisedFile
 from tidelog_pump.metrics import MAX_COMMIT_TS, NOTED
 from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter import OpenPrewrite, Sorter
@@ -30,11 +32,14 @@ LATE_KEPT = 4096
 
 class Recovered(msgspec.Struct, frozen=True):
     """The indexer read the log to its end: W there, the largest commit_ts that can be read, the
-    open (start_ts, bound)."""
+    open (start_ts, bound), and which (start_ts, commit_ts) it read came too late for readers of an
+    earlier run."""
 
     high_ts: int
     max_commit_ts: int
     opened: list[tuple[int, int]]
+    end: Pointer
+    late: list[tuple[int, int]] = []
 
 
 class Entered(msgspec.Struct, frozen=True):
@@ -45,11 +50,13 @@ class Entered(msgspec.Struct, frozen=True):
 
 class Indexed(msgspec.Struct, frozen=True):
     """(start_ts, commit_ts or 0) whose end is synced and readable. Of what the chaser read: the
-    Prewrites (start_ts, bound) that are open now, and W in log order there."""
+    Prewrites (start_ts, bound) that are open now, and W in log order there. `end`: everything
+    before it is indexed; None = as before."""
 
     closed: list[tuple[int, int]]
     opened: list[tuple[int, int]] = []
     high_ts: int = 0
+    end: Pointer | None = None
 
 
 class Cap(msgspec.Struct, frozen=True):
@@ -85,11 +92,19 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class AwaitResolved(msgspec.Struct, frozen=True):
-    """Answer when resolved_ts > `above`; `want_ts`: a timestamp somebody saw (0 = none)."""
+    """Answer when resolved_ts > `above`; `want_ts`: a timestamp somebody saw (0 = none). `read`: a
+    reader has read up to it here (0 = unknown)."""
 
     above: int
     want_ts: int
     reply: Reply[Resolved]
+    read: int = 0
+
+
+class HasRead(msgspec.Struct, frozen=True):
+    """A reader that was served in an earlier run had read up to `ts` here."""
+
+    ts: int
 
 
 class ListOpen(msgspec.Struct, frozen=True):
@@ -108,8 +123,8 @@ class ReadOpen(msgspec.Struct, frozen=True):
 
 
 class Late(msgspec.Struct, frozen=True):
-    """The `number`th first Commit at or below resolved_ts: a second copy of what another Pump has,
-    most likely; the verifier asks the others (I2)."""
+    """The `number`th first Commit at or below what was promised: a second copy of what another
+    Pump has, most likely; the verifier asks the others (I2)."""
 
     number: int
     start_ts: int
@@ -132,6 +147,7 @@ SorterMessage = (
     | Answered
     | Allocated
     | AwaitResolved
+    | HasRead
     | ListOpen
     | ReadOpen
     | AwaitLate
@@ -148,6 +164,7 @@ class SorterActor(Actor[SorterMessage]):
         clock: Clock,
         rng: Rng,
         oracle: Oracle | None,
+        promised: PromisedFile,
         *,
         clock_skew_s: float,
         locate: Callable[[int], tuple[int, int] | None],
@@ -157,6 +174,8 @@ class SorterActor(Actor[SorterMessage]):
         self._oracle = oracle
         high = HighTs(follow=oracle is None, skew_ms=int(clock_skew_s * 1000))
         self._sorter = Sorter(high)
+        self._promised = promised
+        self._indexed: Pointer | None = None
         self._waiters: list[AwaitResolved] = []
         self._asking = False
         self._locate = locate
@@ -164,10 +183,17 @@ class SorterActor(Actor[SorterMessage]):
         self._late_lost = 0
         self._awaits_late: AwaitLate | None = None
 
+    async def on_start(self) -> None:
+        await self._promised.load()
+        self._sorter.floor = self._promised.now.ts
+
+    async def on_stop(self) -> None:
+        await self._promised.close()
+
     def weigh(self, message: SorterMessage) -> int:
         match message:
             case Recovered():
-                return 64 + 32 * len(message.opened)
+                return 64 + 32 * (len(message.opened) + len(message.late))
             case Entered():
                 return 64 + 16 * len(message.start_ts)
             case Indexed():
@@ -184,6 +210,8 @@ class SorterActor(Actor[SorterMessage]):
         NOTED.labels("refused_ts").inc(self._sorter.high.refused - refused)
         if self._sorter.advance():
             MAX_COMMIT_TS.set(physical_ms(self._sorter.resolved))
+        if self._indexed is not None:
+            self._promised.note(Promise(self._sorter.promised, self._indexed))
         self._wake()
         self._hand_over_late()
         self._ask_oracle()
@@ -199,7 +227,11 @@ class SorterActor(Actor[SorterMessage]):
             case AwaitResolved():
                 if message.want_ts:
                     sorter.high.claim(message.want_ts, now_ms)
+                if message.read > sorter.promised:
+                    sorter.has_read(message.read, now_ms)
                 self._waiters.append(message)
+            case HasRead():
+                sorter.has_read(message.ts, now_ms)
             case Cap():
                 sorter.set_cap()
             case CaughtUp():
@@ -213,10 +245,18 @@ class SorterActor(Actor[SorterMessage]):
             case ListOpen() | ReadOpen() | AwaitLate():
                 self._look(message, now_s)
             case Recovered():
-                sorter.reset(message.high_ts, message.opened, now_s)
-                sorter.max_commit_ts = max(sorter.max_commit_ts, message.max_commit_ts)
-                # Nothing vouches for W yet: ask the oracle once at start.
-                sorter.high.wanted = max(sorter.high.wanted, 1) if self._oracle else 0
+                self._recover(message, now_s)
+
+    def _recover(self, message: Recovered, now_s: float) -> None:
+        sorter = self._sorter
+        sorter.reset(message.high_ts, message.opened, now_s)
+        sorter.max_commit_ts = max(sorter.max_commit_ts, message.max_commit_ts)
+        # Nothing vouches for W yet: ask the oracle once at start.
+        sorter.high.wanted = max(sorter.high.wanted, 1) if self._oracle else 0
+        self._indexed = message.end
+        for start_ts, commit_ts in message.late:
+            sorter.late += 1
+            self._note_late(start_ts, commit_ts)
 
     def _take_indexed(self, message: Indexed, now_ms: int, now_s: float) -> None:
         sorter = self._sorter
@@ -226,6 +266,7 @@ class SorterActor(Actor[SorterMessage]):
         for start_ts, commit_ts in message.closed:
             if not sorter.close(start_ts, commit_ts, now_ms):
                 self._note_late(start_ts, commit_ts)
+        self._indexed = message.end or self._indexed
 
     def _look(self, message: ListOpen | ReadOpen | AwaitLate, now_s: float) -> None:
         match message:
@@ -247,11 +288,11 @@ class SorterActor(Actor[SorterMessage]):
             self._late_lost += 1
             NOTED.labels("late_copy_not_verified").inc()
         log.warning(
-            "a Commit came at or below resolved_ts, unverified whether another Pump has it",
+            "a Commit came at or below what was promised, unverified whether another Pump has it",
             start_ts=start_ts,
             commit_ts=commit_ts,
             at=self._locate(start_ts),
-            resolved_ts=self._sorter.resolved,
+            promised=self._sorter.promised,
         )
 
     def _hand_over_late(self) -> None:
@@ -299,6 +340,7 @@ class SorterActor(Actor[SorterMessage]):
         oldest = sorter.oldest()
         return {
             "resolved_ts": sorter.resolved,
+            "promised": sorter.promised,
             "high_ts": sorter.high.value,
             "max_commit_ts": sorter.max_commit_ts,
             "cap": sorter.cap,
