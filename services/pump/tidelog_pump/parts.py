@@ -174,7 +174,6 @@ class Parts:
             indexer,
             retention=self._config.retention,
             clock_skew_s=self._config.clock_skew_s,
-            clock_skew_s=self._config.clock_skew_s,
         )
 
     def grpc_edge(self, sorter: SorterRef, writer: WriterRef) -> GrpcEdge:
