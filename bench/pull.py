@@ -99,17 +99,29 @@ async def by_nats(stage: Stage, last_ts: int) -> Read:
     subject = pump_subject(CLUSTER, stage.pumps[0], "pull")
     after_ts = count = size = 0
     began = time.perf_counter()
+    commit_ts = offset = 0
     while after_ts < last_ts:
         request = PullRequest(
-            after_ts=after_ts, want_ts=last_ts, max_bytes=FRAME_BYTES, wait_ms=1000, feed="bench"
+            after_ts=after_ts,
+            want_ts=last_ts,
+            max_bytes=FRAME_BYTES,
+            wait_ms=1000,
+            feed="bench",
+            commit_ts=commit_ts,
+            offset=offset,
         )
         answer = await stage.bus.request(subject, request.SerializeToString(), timeout_s=30)
         frame = PullFrame.FromString(answer.data)
         if frame.code:
             raise RuntimeError(f"{frame.code}: {frame.message}")
-        count += len(frame.txns)
         size += len(answer.data)
         after_ts = frame.resolved_ts
+        commit_ts = offset = 0
+        last = frame.txns[-1] if frame.txns else None
+        if last is not None and last.offset + len(last.payload) < last.total:
+            commit_ts, offset = last.commit_ts, last.offset + len(last.payload)
+        else:
+            count += len(frame.txns)
     return Read(count, size, time.perf_counter() - began)
 
 
