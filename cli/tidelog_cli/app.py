@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,21 @@ from rich.text import Text
 from tidelog import logs
 from tidelog.actor import first_error
 from tidelog.errors import EXIT_RESTART, BadInput, Refused, TidelogError, exit_code
-from tidelog_cli import capture, demo, inspect, kept, resolve, state_file, status, tail, up, wait
+from tidelog_cli import (
+    capture,
+    demo,
+    inspect,
+    kept,
+    resolve,
+    state_file,
+    status,
+    tail,
+    up,
+    wait,
+)
+from tidelog_cli import (
+    feed as feeds,
+)
 from tidelog_cli.connect import connected, nodes, pump_addresses
 from tidelog_cli.state_file import TopologyState
 
@@ -36,6 +50,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+feed_app = typer.Typer(help="Feeds.", no_args_is_help=True)
+app.add_typer(feed_app, name="feed")
 capture_app = typer.Typer(help="Recorded streams of binlogs.", no_args_is_help=True)
 app.add_typer(capture_app, name="capture")
 
@@ -265,18 +281,12 @@ def resolve_command(
 ) -> None:
     """Say what became of a transaction that `status` shows as open or late."""
 
-    def confirm(question: str) -> None:
-        if not yes and not sys.stdin.isatty():
-            raise BadInput("nobody is there to confirm", hint="--yes")
-        if not yes and not typer.confirm(question, err=True):
-            raise Refused("left as it is")
-
     async def work() -> int:
         verdict = resolve.choose(commit, rollback=rollback, accept=accept)
         state = state_file.find(directory, nats, cluster, "")
         async with connected(state) as bus:
             done = await resolve.resolve(
-                bus, state.cluster, start_ts, verdict, commit or 0, confirm
+                bus, state.cluster, start_ts, verdict, commit or 0, confirming(yes=yes)
             )
         if as_json:
             emit(done)
@@ -285,6 +295,44 @@ def resolve_command(
         return 0
 
     run(work())
+
+
+@feed_app.command("forget")
+def forget_command(
+    name: Annotated[str, typer.Argument(help="The feed.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    as_json: Json = False,
+) -> None:
+    """Let the Pumps forget a feed that nobody reads: it holds nothing back any more."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, "")
+        async with connected(state) as bus:
+            done = await feeds.forget(bus, state.cluster, name, confirming(yes=yes))
+        if as_json:
+            emit(done)
+        for node, after_ts in sorted(done.pumps.items()):
+            say(Text(f"{node}: feed {name} had read up to {after_ts}, forgotten"))
+        for node in done.silent:
+            say(Text(f"{node}: does not answer, and knows it still: forget it again later"))
+        return 0
+
+    run(work())
+
+
+def confirming(*, yes: bool) -> Callable[[str], None]:
+    """Asks, unless `yes`; raises if nobody agrees."""
+
+    def confirm(question: str) -> None:
+        if not yes and not sys.stdin.isatty():
+            raise BadInput("nobody is there to confirm", hint="--yes")
+        if not yes and not typer.confirm(question, err=True):
+            raise Refused("left as it is")
+
+    return confirm
 
 
 @app.command("inspect")

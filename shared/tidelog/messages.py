@@ -105,7 +105,8 @@ class Nodes(msgspec.Struct, frozen=True):
 
 
 class SafePointRequest(msgspec.Struct, frozen=True):
-    """`registry.safepoint`: register or move a consumer, remove one (by name and feed), or ask."""
+    """`registry.safepoint`: register or move a consumer, remove one (by name and feed; without a
+    name: what the Pumps told of the feed), or ask."""
 
     consumer: Consumer | None = None
     remove: bool = False

@@ -13,11 +13,12 @@ Ts = Annotated[int, msgspec.Meta(ge=0, le=TS_MAX)]
 
 class ControlRequest(msgspec.Struct, frozen=True):
     """`ts` is a start_ts. `status`; `inspect`, `accept` with ts; `who-has` with ts and commit_ts;
-    `resolve` with ts and commit_ts (0 = it is rolled back)."""
+    `resolve` with ts and commit_ts (0 = it is rolled back); `forget` with feed."""
 
     verb: str
     ts: Ts = 0
     commit_ts: Ts = 0
+    feed: str = ""
 
 
 class PumpStatus(msgspec.Struct, frozen=True):
@@ -42,6 +43,12 @@ class Inspected(msgspec.Struct, frozen=True):
     offset: int = 0
     length: int = 0
     late: str = ""
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """Answer to `forget`: up to where the feed had read here; null = it is not known here."""
+
+    after_ts: int | None
 
 
 class WhoHas(msgspec.Struct, frozen=True):

@@ -225,6 +225,7 @@ class Parts:
             sorter,
             writer,
             verifier,
+            puller,
             gc,
             self._purge,
             cluster_id=self._config.cluster_id,

@@ -25,6 +25,8 @@ class Consumers:
         self._positions = {(c.feed, c.name): c.commit_ts for c in kept.consumers}
         self._kept_feeds = dict(kept.feeds)
         self._pulled: dict[str, dict[str, int]] = {}
+        self._named: dict[str, tuple[int, frozenset[str]]] = {}
+        """The feeds of each Pump's last word, and its epoch then."""
         self.refused = 0
 
     def announced(self, heartbeat: Heartbeat) -> None:
@@ -41,9 +43,26 @@ class Consumers:
             newest = max(known, status.resolvedTS)
             self._place(Consumer(DRAINER_CONSUMER, status.feed, newest))
         if status.kind == PUMP:
+            self._no_longer_named(status.nodeId, status.epoch, frozenset(heartbeat.feeds))
             for feed, after_ts in heartbeat.feeds.items():
                 if feed in self._pulled or len(self._pulled) < MAX_CONSUMERS:
                     self._pulled.setdefault(feed, {})[status.nodeId] = after_ts
+
+    def _no_longer_named(self, node: str, epoch: int, feeds: frozenset[str]) -> None:
+        """What a Pump named and names no more it has forgotten, told to or because nobody pulled it
+        for long. (One that was started again may have lost its file: that is no word.)"""
+        before, named = self._named.get(node, (epoch, frozenset()))
+        self._named[node] = epoch, feeds
+        for feed in named - feeds if before == epoch else ():
+            pulled = self._pulled.get(feed, {})
+            pulled.pop(node, None)
+            if not pulled:
+                self.forget_feed(feed)
+
+    def forget_feed(self, feed: str) -> None:
+        """No Pump speaks for it any more; one that still does brings it back."""
+        self._pulled.pop(feed, None)
+        self._kept_feeds.pop(feed, None)
 
     def put(self, consumer: Consumer) -> None:
         """Register or move one. Raises BadInput for the Drainers' name, Refused above
@@ -54,11 +73,16 @@ class Consumers:
             raise Refused(f"{MAX_CONSUMERS} consumers are registered: remove one first")
 
     def remove(self, feed: str, name: str) -> bool:
-        """Stop waiting for it; False if it was not there. A living one comes back by announcing."""
+        """Stop waiting for it; False if it was not there. A living one comes back by announcing.
+        Without a name: for what is kept of the feed's pulls."""
+        if not name:
+            self.forget_feed(feed)
+            return True
         return self._positions.pop((feed, name), None) is not None
 
     def forget_pump(self, node: str) -> None:
         """A tombstoned Pump's word about feeds no longer counts."""
+        self._named.pop(node, None)
         for pulled in self._pulled.values():
             pulled.pop(node, None)
 

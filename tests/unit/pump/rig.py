@@ -64,6 +64,7 @@ class Registry:
         self.beats: list[messages.Heartbeat] = []
         self.verdicts: dict[int, TxnStatusReply] = {}
         self.asked: list[TxnStatusRequest] = []
+        self.safe_point_requests: list[messages.SafePointRequest] = []
         self.safe_point = 0
         self.consumers: list[messages.Consumer] = []
         self.pumps: list[str] | None = None
@@ -75,6 +76,7 @@ class Registry:
         await bus.serve(subjects.registry(CLUSTER, "register"), self._register)
         await bus.serve(subjects.registry(CLUSTER, "heartbeat"), self._beat)
         await bus.serve(subjects.registry(CLUSTER, "nodes"), self._nodes)
+        await bus.serve(subjects.registry(CLUSTER, "safepoint"), self._safe_point)
         await bus.serve(subjects.registry(CLUSTER, "tso"), self._tso)
         await bus.serve(subjects.txnstatus(CLUSTER), self._status)
 
@@ -94,6 +96,10 @@ class Registry:
             nodes = [NodeStatus(node, state=ONLINE, isAlive=True) for node in self.pumps or ()]
             known = Nodes(nodes, self.consumers, safe_point=self.safe_point)
             request.respond(messages.encode(known))
+
+    async def _safe_point(self, request: Request) -> None:
+        self.safe_point_requests.append(messages.decode(request.data, messages.SafePointRequest))
+        request.respond(messages.encode(messages.SafePoint(self.safe_point)))
 
     async def _tso(self, request: Request) -> None:
         if self.oracle_answers:

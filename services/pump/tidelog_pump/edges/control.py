@@ -7,7 +7,7 @@ import msgspec
 from tidelog.actor import Ref
 from tidelog.errors import BadInput, Conflict, Refused, Unavailable
 from tidelog.ports import Clock, IndexStore, Oracle
-from tidelog.pump_control import ControlRequest, Inspected, PumpStatus, WhoHas
+from tidelog.pump_control import ControlRequest, Forgotten, Inspected, PumpStatus, WhoHas
 from tidelog.timestamps import physical_ms
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import keys
@@ -19,13 +19,16 @@ from tidelog_pump.log import payload
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
+from tidelog_pump.pull.puller import Forget, PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc_actor import Collect, GcMessage
 from tidelog_pump.sort.resolver import key_of
 from tidelog_pump.sort.sorter import OpenPrewrite
 from tidelog_pump.sort.sorter_actor import AwaitResolved, ReadOpen, Resolved, SorterMessage
 from tidelog_pump.write.writer import Append, Outcome, WriterMessage
 
-VERBS = "status, inspect, who-has, resolve, accept, gc"
+VERBS = "status, inspect, who-has, resolve, accept, forget, gc"
+LIVES_S = 60.0
+"""A feed that pulled so lately is read."""
 INDEX_WAIT_S = 2.0
 LOOK_S = 0.02
 
@@ -43,6 +46,7 @@ class Controller:
         sorter: Ref[SorterMessage],
         writer: Ref[WriterMessage],
         verifier: Ref[VerifierMessage],
+        puller: Ref[PullerMessage],
         gc: Ref[GcMessage],
         purge: PurgePoint,
         *,
@@ -57,6 +61,7 @@ class Controller:
         self._sorter = sorter
         self._writer = writer
         self._verifier = verifier
+        self._puller = puller
         self._gc = gc
         self._purge = purge
         self._cluster_id = cluster_id
@@ -73,6 +78,8 @@ class Controller:
                 return WhoHas(await self._who_has(asked.ts, asked.commit_ts))
             case "resolve":
                 return await self._resolve(asked.ts, asked.commit_ts)
+            case "forget":
+                return await self._forget(asked.feed)
             case "gc":
                 return await self._gc.ask(Collect)
             case "accept":
@@ -80,6 +87,16 @@ class Controller:
                 return await self._inspect(asked.ts)
             case _:
                 raise BadInput(f"unknown verb {asked.verb!r}", hint=VERBS)
+
+    async def _forget(self, feed: str) -> Forgotten:
+        """Whether it is registered anywhere, the asker looks."""
+        gone: dict[str, int] = await self._puller.ask(lambda reply: Forget([feed], LIVES_S, reply))
+        if feed not in gone and feed in await self._puller.ask(ReadFeeds):
+            raise Refused(
+                f"feed {feed!r} pulled from {self._identity.node} in the last {LIVES_S:.0f} s",
+                hint="stop its reader first",
+            )
+        return Forgotten(gone.get(feed))
 
     async def _status(self) -> PumpStatus:
         now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))

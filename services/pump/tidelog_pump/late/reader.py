@@ -36,10 +36,12 @@ def judge(answers: Mapping[str, str]) -> str:
 
 
 class Reader(msgspec.Struct):
-    """One reader: it began above `begins`, and was given these late ones (commit_ts)."""
+    """One reader: it began above `begins`, and was given these late ones (commit_ts). `idle_s`: how
+    long it had not pulled, when this was saved."""
 
     begins: int
     given: list[int] = []
+    idle_s: float = 0.0
 
     def goes_on(self, store: IndexStore, after_ts: int) -> None:
         """It has everything up to `after_ts`. Raises LatePair if it does not."""

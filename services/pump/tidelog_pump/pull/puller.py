@@ -23,6 +23,7 @@ from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import NOTED, PULLED
 from tidelog_pump.pull.frames import FRAME_BYTES, Framer
+from tidelog_pump.pull.idle import Idle
 from tidelog_pump.sort.sorter_actor import AwaitResolved, HasRead, Resolved, SorterMessage
 from tidelog_pump.unforeseen import check_ts, count_fatal, typed
 
@@ -36,6 +37,7 @@ MAX_FEEDS = 1024
 MAX_FEED_NAME = 255
 MAX_ERRORS = 64
 MAX_WAIT_MS = 60_000
+IDLE_SAVED_S = 600.0
 FORGET_HINT = (
     "restore it, or delete it and so forget who read here: what a feed that is not registered has "
     "yet to read may then be purged, and one that missed a late pair is not stopped any more"
@@ -54,7 +56,17 @@ class ReadFeeds(msgspec.Struct, frozen=True):
     reply: Reply[dict[str, int]]
 
 
-PullerMessage = Pull | ReadFeeds
+class Forget(msgspec.Struct, frozen=True):
+    """Those of the feeds (None = of all but `registered`) that have not pulled for `idle_s` hold
+    nothing any more. Answered with their last after_ts; a crash within a second may undo it."""
+
+    feeds: list[str] | None
+    idle_s: float
+    reply: Reply[dict[str, int]]
+    registered: frozenset[str] = frozenset()
+
+
+PullerMessage = Pull | ReadFeeds | Forget
 
 
 class Puller(Actor[PullerMessage]):
@@ -86,11 +98,17 @@ class Puller(Actor[PullerMessage]):
         """Why the disk does not have what this knows."""
         self._numbers: dict[str, int] = {}
         self._errors: dict[str, str] = {}
+        self._idle = Idle(clock)
+        self._idle_saved_s = clock.monotonic()
+        self._not_kept = 0
 
     async def on_start(self) -> None:
         self._feeds = self._load(FEEDS_FILE, dict[str, int])
         self._saved = dict(self._feeds)
         self._readers = self._load(READERS_FILE, dict[str, Reader])
+        for feed in self._feeds:
+            reader = self._readers.get(feed)
+            self._idle.begin(feed, 0.0 if reader is None else reader.idle_s)
         read = max((self._has_read(feed, ts) for feed, ts in self._feeds.items()), default=0)
         await self._sorter.tell(HasRead(read))
 
@@ -110,6 +128,25 @@ class Puller(Actor[PullerMessage]):
                     self._accept(message.request)
                 case ReadFeeds():
                     message.reply.set(dict(self._feeds))
+                case Forget():
+                    message.reply.set(self._forget(message))
+
+    def _forget(self, message: Forget) -> dict[str, int]:
+        chosen = self._feeds if message.feeds is None else message.feeds
+        gone = {
+            feed: self._feeds[feed]
+            for feed in set(chosen) & self._feeds.keys() - message.registered
+            if self._idle.of(feed) >= message.idle_s
+        }
+        for feed, after_ts in gone.items():
+            log.warning("a feed is forgotten", feed=feed, after=after_ts)
+            NOTED.labels("feed_forgotten").inc()
+            del self._feeds[feed]
+            self._readers.pop(feed, None)
+            self._errors.pop(feed, None)
+            self._idle.forget(feed)
+            self._readers_changed = True
+        return gone
 
     def _accept(self, request: Request) -> None:
         try:
@@ -216,10 +253,15 @@ class Puller(Actor[PullerMessage]):
     def _note(self, feed: str, after_ts: int) -> None:
         if feed in self._feeds or (feed and len(self._feeds) < MAX_FEEDS):
             self._feeds[feed] = after_ts
+            self._idle.pulled(feed)
         elif feed:
             NOTED.labels("feed_not_kept").inc()
+            self._not_kept += 1
 
     async def on_tick(self) -> None:
+        if self._clock.monotonic() - self._idle_saved_s >= IDLE_SAVED_S:
+            self._idle_saved_s = self._clock.monotonic()
+            self._readers_changed = True
         changed = self._readers_changed or self._feeds != self._saved
         if changed and (self._saving is None or self._saving.done()):
             self._saving = self.spawn(self._save(), "save feeds")
@@ -227,6 +269,7 @@ class Puller(Actor[PullerMessage]):
     async def on_stop(self) -> None:
         if self._saving is not None:
             await asyncio.wait([self._saving])
+        self._readers_changed |= bool(self._readers)
         await self._save()
 
     async def _save(self) -> None:
@@ -245,6 +288,8 @@ class Puller(Actor[PullerMessage]):
     async def _save_changed(self) -> None:
         if self._readers_changed:
             self._readers_changed = False
+            for feed, reader in self._readers.items():
+                reader.idle_s = round(self._idle.of(feed), 1)
             try:
                 await self._disk.write_file(READERS_FILE, msgspec.json.encode(self._readers))
             except DiskFull:
@@ -259,6 +304,8 @@ class Puller(Actor[PullerMessage]):
         return {
             "polls": self._polls,
             "feeds": self._feeds,
+            "idle_s": {feed: round(self._idle.of(feed)) for feed in self._feeds},
+            "not_kept": self._not_kept,
             "errors": self._errors,
             "unsaved": self._unsaved,
         }

@@ -15,7 +15,7 @@ The purge point is what really went, not the target: nothing is refused that is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.timestamps import compose
@@ -36,13 +36,14 @@ class Held(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """`floor`: what every reader that is known has; 0 = that is not known. `cap_ts`: the hard cap's
-    end."""
+    """`floor`: what every reader that is known has, and `whose` that is; 0 = that is not known.
+    `cap_ts`: the hard cap's end."""
 
     age_ts: int
     cap_ts: int
     floor: int
     resolved_ts: int
+    whose: str = ""
 
     @property
     def target(self) -> int:
@@ -60,11 +61,12 @@ class Decision(NamedTuple):
 
 
 def limits(
-    now_ms: int, age_s: float, cap_s: float, positions: Sequence[int], resolved_ts: int
+    now_ms: int, age_s: float, cap_s: float, positions: Mapping[str, int], resolved_ts: int
 ) -> Limits:
-    """`positions`: the safe point, and each feed's last pulled after_ts."""
+    """`positions`: by name, up to where each reader has everything."""
     age_ts, cap_ts = (compose(max(0, now_ms - int(s * 1000))) for s in (age_s, cap_s))
-    return Limits(age_ts, cap_ts, min(positions, default=0), resolved_ts)
+    whose, floor = min(positions.items(), key=lambda entry: entry[1], default=("", 0))
+    return Limits(age_ts, cap_ts, floor, resolved_ts, whose)
 
 
 def decide(held: Sequence[Held], limit: Limits, purge_ts: int) -> Decision:
@@ -95,8 +97,9 @@ def _why_it_stays(segment: Held, limit: Limits) -> str:
     if last_ts > limit.age_ts:
         return f"segment {segment.fid} is younger than gc"
     if last_ts > limit.floor:
-        known = f"is needed by a reader at {limit.floor}" if limit.floor else "may be needed"
-        return f"segment {segment.fid} {known}"
+        if not limit.floor:
+            return f"segment {segment.fid} may be needed"
+        return f"segment {segment.fid} is needed by a reader at {limit.floor}: {limit.whose}"
     return f"segment {segment.fid} is not resolved yet"
 
 

@@ -30,7 +30,7 @@ from tidelog_pump.index.indexer import IndexerMessage, Lose
 from tidelog_pump.index.keys import Head
 from tidelog_pump.log.purge import PurgePoint, PurgeRecord
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
+from tidelog_pump.pull.puller import Forget, PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc import Decision, Held, decide, limits, warned_below
 from tidelog_pump.retention.now import Now
 from tidelog_pump.retention.sweep import Sweep, lost_between
@@ -51,6 +51,7 @@ MAX_LOST = 16
 MAX_TAKEN = 1 << 16
 """Of a record's `taken`, newest last. A Commit of one that is forgotten counts as unpaired."""
 NAMED = 8
+SAFE_POINT = "whoever the safe point waits for"
 COUNTED = 100_000
 BEHIND_S = 0.05
 """Between two pages while the index is busy with its own work."""
@@ -222,7 +223,7 @@ class Gc(Actor[GcMessage]):
             readers = await self._readers()
             now, now_ms = await self._resolved(), self._now_ms()
             age_s, cap_s = self._retention.age_s, self._retention.hard_cap_s
-            positions = [readers.safe_point, *readers.known.values()]
+            positions = readers.known | {SAFE_POINT: readers.safe_point}
             limit = limits(now_ms, age_s, cap_s, positions, now.resolved_ts)
             self._warn(readers.known, warned_below(now_ms, age_s), limit.cap_ts)
             held = await self._held()
@@ -236,14 +237,18 @@ class Gc(Actor[GcMessage]):
         return Collected(self._purge.ts, len(going), size, decision.stays, lost)
 
     async def _readers(self) -> _Readers:
-        feeds: dict[str, int] = await self._puller.ask(ReadFeeds)
-        known = {f"feed {feed}": ts for feed, ts in feeds.items()}
         try:
             answer = await self._bus.request(self._nodes, encode(Empty()), timeout_s=ASK_S)
             nodes = decode_reply(answer.data, Nodes)
         except TidelogError as error:
             log.info("the safe point is not known", reason=str(error))
-            return _Readers(0, known)
+            return _Readers(0, _named(await self._puller.ask(ReadFeeds)))
+        if nodes.settled:
+            # Pulled once under a wrong name, for instance: nobody else will ever forget it.
+            read = frozenset({c.feed for c in nodes.consumers} | {n.feed for n in nodes.nodes})
+            idle_s = self._retention.age_s
+            await self._puller.ask(lambda reply: Forget(None, idle_s, reply, read))
+        known = _named(await self._puller.ask(ReadFeeds))
         for consumer in nodes.consumers:
             known[f"consumer {consumer.name} of feed {consumer.feed}"] = consumer.commit_ts
         return _Readers(nodes.safe_point, known)
@@ -332,7 +337,7 @@ class Gc(Actor[GcMessage]):
             found.append(f"{opened} open Prewrites, start_ts {first}{more}")
         positions = dict(sorted(readers.known.items()))
         if readers.safe_point < min(positions.values(), default=TS_MAX):
-            positions["whoever the safe point waits for"] = readers.safe_point
+            positions[SAFE_POINT] = readers.safe_point
         for who, position in positions.items():
             lost = lost_between(self._store, max(position, self._purge.ts), up_to, COUNTED)
             if lost:
@@ -382,3 +387,7 @@ class Gc(Actor[GcMessage]):
             "clock": self._ahead,
             "error": self._error,
         }
+
+
+def _named(feeds: dict[str, int]) -> dict[str, int]:
+    return {f"feed {feed}": ts for feed, ts in feeds.items()}

@@ -1,0 +1,43 @@
+"""What the Pumps say of feeds, and how the registry stops waiting for one."""
+
+from __future__ import annotations
+
+from tidelog.messages import PUMP, Consumer, Heartbeat, NodeStatus
+from tidelog.timestamps import TS_MAX
+from tidelog_registry.consumers import Consumers, Kept
+
+
+def beat(node: str, epoch: int = 1, **feeds: int) -> Heartbeat:
+    return Heartbeat(NodeStatus(node, kind=PUMP, epoch=epoch), feeds=feeds)
+
+
+def test_what_a_pump_names_no_more_it_has_forgotten() -> None:
+    known = Consumers(Kept(feeds={"typo": 3, "main": 9}))
+    for pump in ("p1", "p2"):
+        known.announced(beat(pump, typo=5, main=20))
+    assert known.safe_point() == 5
+    known.announced(beat("p1", main=20))
+    assert known.safe_point() == 5
+    known.announced(beat("p2", main=20))
+    assert known.feeds == {"main": 20}
+    assert known.safe_point() == 20
+    assert known.kept() == Kept(feeds={"main": 20})
+
+
+def test_a_pump_that_was_started_again_without_its_file_has_not_said_so() -> None:
+    known = Consumers(Kept())
+    known.announced(beat("p1", 1, main=20))
+    known.announced(beat("p1", 2))
+    known.announced(beat("p1", 2))
+    assert known.feeds == {"main": 20}
+
+
+def test_a_feed_that_is_kept_is_removed_by_hand_and_its_consumers_are_not() -> None:
+    known = Consumers(Kept([Consumer("a1", "main", 50)], {"typo": 3, "main": 9}))
+    assert known.safe_point() == 3
+    assert known.remove("typo", "")
+    assert known.remove("main", "")
+    assert known.feeds == {}
+    assert known.safe_point() == 50
+    assert known.remove("main", "a1")
+    assert known.safe_point() == TS_MAX
