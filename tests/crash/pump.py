@@ -33,6 +33,8 @@ CLUSTER_ID = 7
 EDGES = ("resolver", "faker", "grpc", "nats", "membership", "http")
 """What reaches for others: a crash state is about this Pump's own files."""
 OLD_S = 61.0
+SMALL = 16 << 20
+"""And so is the reserve: it lies on each of thousands of disks."""
 CONFIG = PumpConfig(node_id="pump-1", cluster_id=CLUSTER_ID, oracle="follow")
 
 
@@ -52,7 +54,7 @@ class Machine:
         self.config = config
         self.loop = loop
         self.trace = Trace(loop.time)
-        faults = DiskFaults(write_s=0.0, sync_s=0.0, stall_chance=0.0)
+        faults = DiskFaults(write_s=0.0, sync_s=0.0, stall_chance=0.0, capacity=SMALL)
         self.disk = SimDisk("pump-1", random.Random(seed), self.trace, faults)
         self.indexes: dict[str, SimIndexFile] = {}
         self.lives = 0

@@ -6,8 +6,8 @@ import pytest
 
 from tests.crash.nth import AFTER, DISK_KINDS, KV, Ended, fail
 
-LIVES_ON = {"value/closed", "purged.json"}
-"""On a full disk: without its catalog, and without a gc this time."""
+LIVES_ON = {"value/closed", "purged.json", ".node", "reserve"}
+"""On a full disk: without its catalog or a reserve; with what the reserve gave."""
 
 
 def every(kind: str, after: str) -> list[Ended]:

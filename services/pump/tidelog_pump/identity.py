@@ -10,6 +10,7 @@ import msgspec
 from tidelog.actor import Actor
 from tidelog.errors import Corrupt, ForeignCluster, ForeignDirectory
 from tidelog.ports import Disk, Lock, Rng
+from tidelog_pump.log.reserve import Reserve
 
 NODE_FILE = ".node"
 LOCK_FILE = ".lock"
@@ -45,13 +46,17 @@ def claim(before: NodeRecord | None, node_id: str, cluster_id: int, made_up: str
 
 
 class IdentityKeeper(Actor[None]):
-    """Says who we are; holds the lock of the directory, first to start and last to stop."""
+    """Says who we are; holds the lock of the directory, and its reserve; first to start and last
+    to stop."""
+
+    tick_s = 5.0
 
     def __init__(
         self,
         disk: Disk,
         rng: Rng,
         lock: Lock,
+        reserve: Reserve,
         identity: Identity,
         *,
         node_id: str,
@@ -63,11 +68,16 @@ class IdentityKeeper(Actor[None]):
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._lock = lock
+        self._reserve = reserve
 
     async def on_start(self) -> None:
         record = claim(self._read(), self._node_id, self._cluster_id, f"pump-{self._rng.token()}")
-        await self._disk.write_file(NODE_FILE, msgspec.json.encode(record))
+        await self._reserve.write_file(NODE_FILE, msgspec.json.encode(record))
         self._identity.node, self._identity.epoch = record.node, record.epoch
+        await self._reserve.keep()
+
+    async def on_tick(self) -> None:
+        await self._reserve.keep()
 
     def _read(self) -> NodeRecord | None:
         if not self._disk.exists(NODE_FILE):
@@ -85,4 +95,8 @@ class IdentityKeeper(Actor[None]):
         self._lock.release()
 
     def status(self) -> dict[str, object]:
-        return {"node": self._identity.node, "epoch": self._identity.epoch}
+        return {
+            "node": self._identity.node,
+            "epoch": self._identity.epoch,
+            "reserve": self._reserve.size if self._reserve.there else 0,
+        }

@@ -25,6 +25,7 @@ from tidelog_pump.index.indexer import Indexer, IndexerMessage, locate
 from tidelog_pump.late.verifier import Verifier, VerifierMessage
 from tidelog_pump.log.promised import PromisedFile
 from tidelog_pump.log.purge import PurgePoint
+from tidelog_pump.log.reserve import Reserve
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.pull.puller import Puller, PullerMessage
@@ -66,7 +67,8 @@ class Parts:
         follow = config.oracle == "follow"
         self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
         self._lock = disk.lock(LOCK_FILE)
-        self._purge = PurgePoint(disk)
+        self._reserve = Reserve(disk)
+        self._purge = PurgePoint(disk, self._reserve)
         self._promised = PromisedFile(disk)
         self._store = open_index(ports)
         self._chase = Chase()
@@ -77,6 +79,7 @@ class Parts:
             self._ports.disk,
             self._ports.rng,
             self._lock,
+            self._reserve,
             self._identity,
             node_id=self._config.node_id,
             cluster_id=self._config.cluster_id,
@@ -200,6 +203,7 @@ class Parts:
             ports.clock,
             ports.bus,
             ports.disk,
+            self._reserve,
             self._store,
             self._identity,
             self._purge,

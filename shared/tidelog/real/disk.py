@@ -227,6 +227,9 @@ class RealDisk:
             while rest:
                 rest = rest[os.write(fd, rest) :]
             os.fsync(fd)
+        except OSError:
+            os.unlink(fresh)  # on a full disk what there was of it would only be in the way
+            raise
         finally:
             os.close(fd)
         os.replace(fresh, place)

@@ -46,7 +46,8 @@ class SimDisk:
     ) -> None:
         self.name = name
         self.faults = faults or DiskFaults()
-        self.full = False
+        self._room: int | None = None
+        """Of a full disk: the bytes that were freed since. None: it is not full."""
         self.calls = 0
         self.crashes = 0
         self.failed: list[str] = []
@@ -61,6 +62,15 @@ class SimDisk:
         self._locks: dict[str, Life] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called in the instant after every change of what a power loss could leave."""
+
+    @property
+    def full(self) -> bool:
+        """Nothing is left, but for what is deleted from now on."""
+        return self._room is not None
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._room = 0 if full else None
 
     def mount(self, life: Life) -> MountedDisk:
         return MountedDisk(self, life)
@@ -154,6 +164,10 @@ class SimDisk:
         self._entries.setdefault(posixpath.dirname(path), []).append((path, inode))
         self.on_change()
 
+    def _freed(self, size: int) -> None:
+        if self._room is not None:
+            self._room += size
+
     def _is_dir(self, path: str) -> bool:
         return not path or self._names.get(path) is FOLDER
 
@@ -164,12 +178,17 @@ class SimDisk:
             seconds += rng.random() * faults.stall_s
         await asyncio.sleep(seconds)
 
-    def _fault(self, path: str, *, grows: bool) -> str:
+    def _fault(self, path: str, *, grows: bool, size: int = 1) -> str:
         """What happens to this changing call: nothing, or one of the kinds of `fail_nth`. One that
         needs no space never finds the disk full."""
         self.calls += 1
-        if self.full:
-            return "full" if grows else ""
+        if self._room is not None:
+            if grows and size > self._room:
+                return "full"
+            self._room -= size if grows else 0
+            return ""
+        if grows and size > self.faults.capacity - self.used():
+            return "full"
         if self.faults.fail_chance and self._rng.random() < self.faults.fail_chance:
             return "io"
         return self._fault_on_demand(path, grows=grows)
@@ -235,7 +254,8 @@ class MountedDisk:
         self._life.check()
         disk, path = self._disk, _normal(path)
         self._need_dir(path)
-        self._refuse(path)
+        self._refuse(path, size=len(data))
+        replaced = disk._names.get(path, FOLDER)
         fresh, temporary = Inode(), f"{path}.tmp"
         disk._change_entry(temporary, fresh)
         fresh.write(0, bytes(data))
@@ -246,6 +266,7 @@ class MountedDisk:
         fresh.synced_up_to(fresh.written)
         disk._change_entry(path, fresh)
         disk._change_entry(temporary, None)
+        disk._freed(len(replaced.data))
         await disk._take_time(disk.faults.sync_s)
         self._life.check()
         self._injected(path)
@@ -257,9 +278,10 @@ class MountedDisk:
         disk, path = self._disk, _normal(path)
         await disk._take_time(disk.faults.write_s / 2)
         self._life.check()
-        self._inode(path)
+        size = len(self._inode(path).data)
         self._refuse(path, frees=True)
         disk._change_entry(path, None)
+        disk._freed(size)
         disk._trace.event(disk.name, "disk.remove", path)
         # It is gone before the caller learns of it; one that is cancelled meanwhile never does.
         await disk._take_time(disk.faults.write_s / 2)
@@ -279,7 +301,8 @@ class MountedDisk:
     def free_bytes(self) -> int:
         self._life.check()
         disk = self._disk
-        return 0 if disk.full else max(0, disk.faults.capacity - disk.used())
+        left = max(0, disk.faults.capacity - disk.used())
+        return left if disk._room is None else min(left, disk._room)
 
     def capacity_bytes(self) -> int:
         self._life.check()
@@ -305,8 +328,8 @@ class MountedDisk:
         if not self._disk._is_dir(posixpath.dirname(path)):
             raise IoFailed(f"{path}: no such directory")
 
-    def _refuse(self, path: str, *, frees: bool = False) -> None:
-        self._fail(path, self._disk._fault(path, grows=not frees))
+    def _refuse(self, path: str, *, frees: bool = False, size: int = 1) -> None:
+        self._fail(path, self._disk._fault(path, grows=not frees, size=size))
 
     def _injected(self, path: str) -> None:
         """A later step of the same call: only what was injected on demand can fail it."""
@@ -354,9 +377,7 @@ class SimFile:
         self._usable()
         disk, inode = self._disk, self._inode
         data = b"".join(chunks)
-        fault = disk._fault(self._path, grows=True)
-        if not fault and len(data) > disk.faults.capacity - disk.used():
-            fault = "full"
+        fault = disk._fault(self._path, grows=True, size=len(data))
         offset = len(inode.data)
         if fault:
             # A failed write may have written a part, and a failed sync everything.

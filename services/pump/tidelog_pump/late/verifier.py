@@ -43,6 +43,7 @@ from tidelog_pump.late.reader import (
 )
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.purge import PurgePoint
+from tidelog_pump.log.reserve import Reserve
 from tidelog_pump.metrics import LATE_VERDICTS
 from tidelog_pump.sort.sorter_actor import AwaitLate, Late, SorterMessage
 
@@ -121,6 +122,7 @@ class Verifier(Actor[VerifierMessage]):
         clock: Clock,
         bus: Bus,
         disk: Disk,
+        reserve: Reserve,
         store: IndexStore,
         identity: Identity,
         purge: PurgePoint,
@@ -131,7 +133,7 @@ class Verifier(Actor[VerifierMessage]):
     ) -> None:
         self._clock = clock
         self._bus = bus
-        self._file = LateFile(disk)
+        self._file = LateFile(disk, reserve)
         self._store = store
         self._identity = identity
         self._purge = purge
@@ -147,10 +149,14 @@ class Verifier(Actor[VerifierMessage]):
         self._file.load()
         # An index built anew from the log knows nothing of it.
         puts: list[tuple[bytes, bytes]] = []
-        for start_ts, commit_ts in self._file.missing.items():
-            at = self._committed(start_ts, commit_ts)
-            if at is not None:
-                puts.append((keys.late_key(commit_ts, start_ts), at))
+        for known, key in (
+            (self._file.missing, keys.late_key),
+            (self._file.suspected, keys.suspect_key),
+        ):
+            for start_ts, commit_ts in known.items():
+                at = self._committed(start_ts, commit_ts)
+                if at is not None:
+                    puts.append((key(commit_ts, start_ts), at))
         accepted = self._file.accepted.items()
         await self._note(puts, [key for pair in accepted for key in _keys(*pair)])
         self.spawn(self._listen(), "late copies")
@@ -166,21 +172,29 @@ class Verifier(Actor[VerifierMessage]):
                     message.reply.set(self._question(message.start_ts).missing)
 
     async def _listen(self) -> None:
-        """What the sorter finds late goes into the index."""
+        """What the sorter finds late goes into the index and the file: only then it is taken."""
         taken = 0
         while True:
             try:
                 late: list[Late] = await self._sorter.ask(partial(AwaitLate, taken))
             except ActorStopped:
                 return  # The supervisor is about to start all of us anew.
-            taken = late[-1].number
             puts: list[tuple[bytes, bytes]] = []
+            suspected: dict[int, int] = {}
             for copy in late:
                 at = self._committed(copy.start_ts, copy.commit_ts)
                 # Without its Prewrite it is shown as such, and is late when that comes.
                 if at is not None and self._file.accepted.get(copy.start_ts) != copy.commit_ts:
                     puts.append((keys.suspect_key(copy.commit_ts, copy.start_ts), at))
+                    suspected[copy.start_ts] = copy.commit_ts
             await self._note(puts, [])
+            try:
+                await self._file.suspect(suspected)
+            except DiskFull as error:
+                log.warning("late copies can't be kept beside the index", error=error.message)
+                await self._clock.sleep(PAUSE_S[1])
+                continue  # The sorter has them still.
+            taken = late[-1].number
 
     def _committed(self, start_ts: int, commit_ts: int) -> bytes | None:
         """Where the Prewrite lies, packed; None if the transaction is not readable here."""

@@ -24,6 +24,7 @@ import msgspec
 from tidelog.errors import Corrupt, Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Disk
+from tidelog_pump.log.reserve import Reserve
 
 PURGED_FILE = "purged.json"
 
@@ -43,9 +44,9 @@ class PurgeRecord(msgspec.Struct, frozen=True):
 class PurgePoint:
     """One a Pump, for the life of the process. Only the gc moves it; whoever reads, asks it."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, reserve: Reserve) -> None:
         """Raises Corrupt."""
-        self._disk = disk
+        self._reserve = reserve
         self.record = PurgeRecord()
         if disk.exists(PURGED_FILE):
             try:
@@ -68,6 +69,6 @@ class PurgePoint:
 
     async def move(self, record: PurgeRecord) -> None:
         """Durable first, then in force (steps 1 and 2)."""
-        await self._disk.write_file(PURGED_FILE, msgspec.json.encode(record))
+        await self._reserve.write_file(PURGED_FILE, msgspec.json.encode(record))
         self.record = record
         hit("pump.gc.before_removal")

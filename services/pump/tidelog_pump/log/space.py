@@ -15,6 +15,10 @@ from tidelog_pump.metrics import STORAGE_SIZE
 log = structlog.get_logger()
 
 POLL_S = 3.0
+TIGHT = 64 << 20
+"""With less than this free the disk is asked before each write: others write too."""
+SPARE = 64 << 10
+"""What a new segment takes beside its records, generously; at most half of what is kept free."""
 
 
 class Space:
@@ -35,6 +39,15 @@ class Space:
     def room(self) -> int:
         """Bytes of Prewrites that may still come; below 0 not even a probe is taken."""
         return self._free - self.kept_free
+
+    @property
+    def left(self) -> int:
+        """Bytes of anything that may still come; above that a write may fail in the middle."""
+        return self._free - min(SPARE, self.kept_free // 2)
+
+    def look_if_tight(self) -> None:
+        if self._free < TIGHT:
+            self.look()
 
     def look(self) -> None:
         """Ask the disk."""

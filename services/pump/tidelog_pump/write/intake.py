@@ -28,6 +28,9 @@ class Note(Enum):
     STRAY_ROLLBACK = "stray_rollback"
 
 
+UNBOUNDED = 1 << 62
+
+
 class Stored(NamedTuple):
     """A record to index: `place.fid` and `place.offset` are set once it is written."""
 
@@ -40,7 +43,10 @@ class Stored(NamedTuple):
 class Intake:
     """One batch: `take` each payload, write `chunks`, then `placed`."""
 
-    def __init__(self, closed: ClosedStarts, state: str, *, room: int) -> None:
+    def __init__(
+        self, closed: ClosedStarts, state: str, *, room: int, left: int = UNBOUNDED
+    ) -> None:
+        """Bytes of Prewrites that may come, and of anything."""
         self.chunks: list[Buffer] = []
         self.size = 0
         self.max_ts = 0
@@ -49,6 +55,7 @@ class Intake:
         self._closed = closed
         self._state = state
         self._room = room
+        self._left = left
         self._records: list[tuple[Facts, int]] = []
 
     def __len__(self) -> int:
@@ -72,8 +79,7 @@ class Intake:
             return self._rollback(facts)
         if not own:
             return UnparsablePayload("fake binlogs are the Pump's own")
-        self._store(facts)
-        return None
+        return self._stored(facts)
 
     def _refuses_prewrites(self, size: int) -> TidelogError | None:
         if self._state != ONLINE:
@@ -96,9 +102,7 @@ class Intake:
     def _commit(self, facts: Facts) -> TidelogError | None:
         before = self._closed.get(facts.start_ts)
         if before is None:
-            self._closed.add(facts.start_ts, facts.commit_ts)
-            self._store(facts)
-            return None
+            return self._stored(facts, facts.commit_ts)
         if before == facts.commit_ts:
             self.notes.append(Note.DUPLICATE)
             return None
@@ -111,10 +115,17 @@ class Intake:
     def _rollback(self, facts: Facts) -> TidelogError | None:
         before = self._closed.get(facts.start_ts)
         if before is None:
-            self._closed.add(facts.start_ts, 0)
-            self._store(facts)
-        else:
-            self.notes.append(Note.DUPLICATE if before == 0 else Note.STRAY_ROLLBACK)
+            return self._stored(facts, 0)
+        self.notes.append(Note.DUPLICATE if before == 0 else Note.STRAY_ROLLBACK)
+        return None
+
+    def _stored(self, facts: Facts, closed_at: int | None = None) -> TidelogError | None:
+        """Refused for sure if the disk has no room at all: half a write would end the process."""
+        if self.size + record.HEADER_BYTES + len(facts.payload) > self._left:
+            return DiskFull("no space is left for anything")
+        if closed_at is not None:
+            self._closed.add(facts.start_ts, closed_at)
+        self._store(facts)
         return None
 
     def _store(self, facts: Facts) -> None:

@@ -139,7 +139,9 @@ class Writer(Actor[WriterMessage]):
         if self._was_chased and not self._handover.chased:
             self._closed.ask_again()
         self._was_chased = self._handover.chased
-        intake = Intake(self._closed, self._state, room=self._space.room)
+        self._space.look_if_tight()
+        space = self._space
+        intake = Intake(self._closed, self._state, room=space.room, left=space.left)
         outcomes = [self._judge(message, intake) for message in group]
         for note in intake.notes:
             NOTED.labels(note.value).inc()
