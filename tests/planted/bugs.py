@@ -139,8 +139,8 @@ BUGS = (
             ),
             Edit(
                 f"{PUMP}/index/indexer.py",
-                "import Indexed, Recovered, SorterMessage",
-                "import Entered, Indexed, Recovered, SorterMessage",
+                "import LATE_KEPT, Indexed, Recovered, SorterMessage",
+                "import LATE_KEPT, Entered, Indexed, Recovered, SorterMessage",
             ),
         ),
     ),
