@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from typing import cast
 
 import msgspec
 import pytest
@@ -24,10 +25,13 @@ from tests.unit.pump.rig import (
     ts_now,
 )
 from tidelog import failpoints
-from tidelog.errors import BadInput, Conflict, IoFailed, Refused, TidelogError
+from tidelog.errors import BadInput, Conflict, IoFailed, Purged, Refused, TidelogError
 from tidelog.messages import TxnStatusReply, TxnStatusRequest
 from tidelog.sim import World, run
 from tidelog_cli.resolve import choose, resolve
+from tidelog_pump.log.place import Place, Pointer
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.sort.resolver import key_of
 
 STEPS = (
     "pump.segments.before_append",
@@ -344,3 +348,11 @@ def test_each_pump_that_holds_it_open_gets_the_verdict() -> None:
         assert "pump-3" in caught.value.hint
 
     run(main, 5)
+
+
+def test_a_prewrite_that_gc_has_just_taken_is_asked_about_without_its_key() -> None:
+    class Gone:
+        def read(self, pointer: Pointer, begin: int, size: int) -> bytes:
+            raise Purged(f"{pointer} is no longer stored")
+
+    assert key_of(cast(Segments, Gone()), Place(3, 100, 50, 9)) == b""
