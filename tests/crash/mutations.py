@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tidelog import record
 from tidelog_pump.index.indexer import Indexer
+from tidelog_pump.log.opening import Opening
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.retention.gc_actor import Gc
 from tidelog_pump.write.writer import Writer
@@ -47,7 +48,7 @@ MUTATIONS = (
     Mutation(
         "what a failed fsync left in the cache only synced",
         NTH,
-        Segments,
+        Opening,
         "_mend",
         "await file.rewrite(known.offset)",
         "await file.sync()",
@@ -67,7 +68,7 @@ MUTATIONS = (
     Mutation(
         "a half written batch appended to",
         NTH,
-        Segments,
+        Opening,
         "_mend",
         "await file.truncate(good)",
         "pass",
@@ -107,7 +108,7 @@ MUTATIONS = (
         'await self._disk.sync_dir(".")',
         "pass",
     ),
-    Mutation("a torn tail kept", "append", Segments, "_mend", "await file.truncate(good)", "pass"),
+    Mutation("a torn tail kept", "append", Opening, "_mend", "await file.truncate(good)", "pass"),
     Mutation(
         "checksums not looked at", "append", record, "split", "check(payload) != crc", "False"
     ),
@@ -122,9 +123,9 @@ MUTATIONS = (
     Mutation(
         "a footer believed in the middle of a torn record",
         "append",
-        Segments,
+        Opening,
         "_mend",
-        "file.size - good == record.FOOTER_BYTES and footer == self._max_ts",
+        "file.size - good == record.FOOTER_BYTES and footer == self.max_ts",
         "footer is not None",
     ),
     Mutation("a footer not synced", "rotate", Segments, "rotate", "sync=True", "sync=False"),

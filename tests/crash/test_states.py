@@ -17,7 +17,7 @@ from tests.crash.states import content, dimensions, disk, file_ways
 from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog import record
 from tidelog.sim.inode import DiskImage, FileImage, Write
-from tidelog_pump.log.segments import name
+from tidelog_pump.log.files import name
 from tidelog_pump.parts import INDEX
 
 

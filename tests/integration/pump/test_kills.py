@@ -69,10 +69,10 @@ BROKEN = (
         "loss",
         (
             Edit(
-                pump_file("segments.py"),
+                pump_file("opening.py"),
                 "        good = await self._read_tail(fid, known)\n",
                 "        good = await self._read_tail(fid, known)\n"
-                "        for step in self._walk(fid, 0, good):\n"
+                "        for step in walk(file.read, 0, good):\n"
                 "            good = step.records[-1][0] if step.records else good\n",
             ),
         ),

@@ -17,8 +17,9 @@ from tidelog.supervisor import Supervisor
 from tidelog_pump.index.chase import COOLDOWN_S, LOCKED_S, POLL_S, Chase
 from tidelog_pump.index.chaser import Chaser, Handover
 from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
+from tidelog_pump.log.files import name
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.segments import Segments, name
+from tidelog_pump.log.segments import Segments
 from tidelog_pump.sort.sorter_actor import (
     AwaitResolved,
     Cap,

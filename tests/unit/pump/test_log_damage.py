@@ -30,8 +30,8 @@ from tests.unit.pump.driven import Machine, append, drive, footed, scanned
 from tests.unit.pump.rig import commit, prewrite
 from tidelog.errors import Corrupt
 from tidelog_pump.log import catalog, segments, synced
+from tidelog_pump.log.files import CLOSED, SYNCED, name
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.segments import CLOSED, SYNCED, name
 
 SIZE = 4096
 PLACE = name(0)

@@ -20,8 +20,9 @@ from tidelog import record
 from tidelog.errors import DiskFull, IoFailed, Purged
 from tidelog_pump.log import catalog, segments, synced
 from tidelog_pump.log.catalog import ClosedSegment
+from tidelog_pump.log.files import name
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.segments import Segments, name
+from tidelog_pump.log.segments import Segments
 
 LOG_STEPS = 16_000
 sizes = st.lists(st.sampled_from([0, 1, 40, 300, 900]), min_size=1, max_size=4)

@@ -28,9 +28,10 @@ from tidelog.real.disk import RealDisk
 from tidelog.sim import World, run
 from tidelog.sim.disk import SimFile
 from tidelog.sim.life import Life
-from tidelog_pump.log import catalog, segments
+from tidelog_pump.log import catalog, files, opening, segments
+from tidelog_pump.log.files import CLOSED, GONE, SYNCED, name
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.segments import CLOSE_BYTES, CLOSED, SYNCED, Segments, name
+from tidelog_pump.log.segments import CLOSE_BYTES, Segments
 from tidelog_pump.metrics import DAMAGED, SYNC_LOG
 
 PAYLOADS = [prewrite(n, bytes([n]) * n * 40) for n in range(1, 40)]
@@ -42,7 +43,7 @@ Record = tuple[Pointer, bytes]
 def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[MagicMock]:
     """What is logged."""
     log = MagicMock()
-    for module in (segments, catalog):
+    for module in (segments, opening, files, catalog):
         monkeypatch.setattr(module, "log", log)
     return log
 
@@ -57,8 +58,8 @@ def fill(log: Segments, payloads: list[bytes] = PAYLOADS) -> list[Record]:
 
 def change(machine: Machine, changed: dict[str, bytes | None]) -> None:
     """Files changed, added, or (None) taken away while nobody runs."""
-    files = {**machine.files(), **changed}
-    machine.disk.restore({p: d for p, d in files.items() if d is not None or p == "value"})
+    changed = {**machine.files(), **changed}
+    machine.disk.restore({p: d for p, d in changed.items() if d is not None or p == "value"})
 
 
 def test_numbers_begin_at_zero_and_may_have_gaps() -> None:
@@ -237,7 +238,7 @@ def test_a_lost_closed_segment_stops_its_readers_not_the_pump() -> None:
         seen = DAMAGED._value.get()
         log = machine.opened()
         assert DAMAGED._value.get() == seen + 1
-        assert log.status()["damaged_segments"] == {name(lost): segments.GONE}
+        assert log.status()["damaged_segments"] == {name(lost): GONE}
         found, error = scanned(log, log.start)
         assert found == [r for r in records if r[0].fid < lost]
         assert isinstance(error, Corrupt)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.unit.pump.driven import Machine, append, counted_reads, footed, framed, scanned
 from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog import record
+from tidelog_pump.log.files import name
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.segments import name
 
 
 class Original(NamedTuple):

@@ -52,8 +52,9 @@ from tidelog import record
 from tidelog.errors import Corrupt, IoFailed
 from tidelog.real.disk import RealDisk
 from tidelog.sim import World, run
+from tidelog_pump.log.files import name
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.segments import Segments, name
+from tidelog_pump.log.segments import Segments
 
 
 def test_of_a_segment_with_half_its_records_damaged_the_others_are_read() -> None:

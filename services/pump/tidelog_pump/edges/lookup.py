@@ -10,8 +10,9 @@ from tidelog.ports import IndexStore
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType, PrewriteValue
 from tidelog_pump.index import keys
 from tidelog_pump.index.indexer import locate, look_up
+from tidelog_pump.log.files import name
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.segments import Segments, name
+from tidelog_pump.log.segments import Segments
 
 SHOWN_BYTES = 4 << 20
 """A larger record is not read to be shown."""

@@ -21,11 +21,12 @@ from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.index.taken import taken
+from tidelog_pump.log.files import name
 from tidelog_pump.log.payload import Kind, classify
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.promised import PromisedFile
 from tidelog_pump.log.purge import PurgePoint
-from tidelog_pump.log.segments import Segments, name
+from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED, LOSS
 from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter_actor import LATE_KEPT, Indexed, Recovered, SorterMessage

@@ -22,55 +22,28 @@ again, syncs, and only then are they part of the log.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import structlog
 
 from tidelog import record
-from tidelog.errors import Corrupt, DiskFull, InvariantBroken, Purged, UnparsablePayload
+from tidelog.errors import Corrupt, DiskFull, InvariantBroken, Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Buffer, Disk, File
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.log.catalog import Catalog, ClosedSegment
-from tidelog_pump.log.payload import classify
+from tidelog_pump.log.files import CLOSED, DIRECTORY, GONE, GONE_HINT, SYNCED, corrupt, name
+from tidelog_pump.log.opening import Opening
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.synced import UNKNOWN, Synced, SyncedFile
-from tidelog_pump.metrics import DAMAGED, SYNC_LOG
+from tidelog_pump.log.synced import Synced, SyncedFile
+from tidelog_pump.log.walk import Step, walk
+from tidelog_pump.metrics import SYNC_LOG
 
 log = structlog.get_logger()
 
-DIRECTORY = "value"
-SYNCED = f"{DIRECTORY}/synced"
-CLOSED = f"{DIRECTORY}/closed"
-READ_BYTES = 1 << 20
 CLOSE_BYTES = 50 << 10
 """A last segment of this size is closed at a clean stop, as the original's is."""
-MAX_FID = (1 << 32) - 1
-SHOWN = 8
-_NAME = re.compile(r"(\d{6,10})\.vlog")
-_ENDS = "the file ends within it"
-GONE = "it was written and is gone"
-GONE_HINT = f"restore it, or accept the loss of its records: delete {CLOSED} and {SYNCED}"
-
 Records = list[tuple[Pointer, memoryview]]
-
-
-class _Step(NamedTuple):
-    """Records as (offset, payload), the offset after them, why they end there ("" = they don't)."""
-
-    records: list[tuple[int, memoryview]]
-    end: int
-    bad: str
-
-
-def _file_name(fid: int) -> str:
-    return f"{fid:06d}.vlog"
-
-
-def name(fid: int) -> str:
-    return f"{DIRECTORY}/{_file_name(fid)}"
 
 
 class Segments:
@@ -138,18 +111,17 @@ class Segments:
         SYNC_LOG.set(self._sync)
         self._disk.mkdir(DIRECTORY)
         await self._disk.sync_dir(".")  # else a power loss takes the directory, and all in it
-        self._fids = self._listed()
-        for fid in self._fids:
-            self._files[fid] = await self._disk.open(name(fid))
-        synced, recorded = self._synced.load(), self._catalog.load()
-        self._nothing_newer(synced or UNKNOWN, recorded)
-        for fid in {*self._fids[:-1], *recorded}:
-            self._look_at(fid, recorded.get(fid))
-        if not self._fids:
-            await self._create(0)
-        elif await self._mend(self._fids[-1], synced):
+        recorded = self._catalog.load()
+        opening = Opening(self._disk, self._synced.load(), recorded)
+        self._files, self._fids = opening.files, opening.fids
+        self._closed, self._damaged = opening.closed, opening.damaged
+        closed = await opening.run()
+        self._end, self._max_ts = opening.end, opening.max_ts
+        self.truncated_bytes = opening.truncated_bytes
+        if closed:
             self._close_last()
-            await self._create(self._fids[-1] + 1)
+        if closed or not self._fids:
+            await self._create(self._fids[-1] + 1 if self._fids else 0)
         await self._synced.begin(Synced(*self.end, self._max_ts))
         if self._closed != recorded:
             await self._save_catalog()
@@ -179,95 +151,6 @@ class Segments:
             await file.sync()
         self._synced.note(Synced(*self.end, self._max_ts))
         await self._synced.sync()
-
-    def _listed(self) -> list[int]:
-        entries = self._disk.listdir(DIRECTORY)
-        found = [int(match[1]) for entry in entries if (match := _NAME.fullmatch(entry))]
-        fids = sorted(fid for fid in found if fid <= MAX_FID and _file_name(fid) in entries)
-        ours = {SYNCED, CLOSED, f"{SYNCED}.tmp", f"{CLOSED}.tmp", *map(name, fids)}
-        foreign = [entry for entry in entries if f"{DIRECTORY}/{entry}" not in ours]
-        if foreign:
-            log.warning("files that are not ours lie among the segments", files=foreign[:SHOWN])
-        return fids
-
-    def _nothing_newer(self, synced: Synced, recorded: dict[int, ClosedSegment]) -> None:
-        """The newest segment must be there: what is appended may never take its place."""
-        last = self._fids[-1] if self._fids else -1
-        newest = max([synced.fid if synced != UNKNOWN else -1, *(fid + 1 for fid in recorded)])
-        if newest > last:
-            raise Corrupt(f"{name(newest)}: {GONE}", hint=GONE_HINT)
-
-    def _look_at(self, fid: int, recorded: ClosedSegment | None) -> None:
-        """Is a closed segment what it was? No record of it is read."""
-        if recorded is not None and fid not in self._files:
-            why, at, found = GONE, 0, recorded
-        else:
-            size, max_ts = self._files[fid].size, self._footer(fid)
-            found = ClosedSegment(fid, TS_MAX if max_ts is None else max_ts, size)
-            why, at = "", max(0, size - record.FOOTER_BYTES)
-            if recorded is not None and size != recorded.bytes:
-                why, at = f"it has {size} bytes, {recorded.bytes} were written", size
-            elif max_ts is None or (recorded is not None and found != recorded):
-                why = "its footer is damaged"
-        self._closed[fid] = recorded or found
-        if why:
-            self._damaged[fid] = why
-            DAMAGED.inc()
-            log.error("a closed segment is damaged", segment=name(fid), offset=at, what=why)
-
-    def _footer(self, fid: int) -> int | None:
-        """What stands in a footer's place, if it looks like one: the largest timestamp."""
-        file = self._files[fid]
-        if file.size < record.FOOTER_BYTES:
-            return None
-        return record.parse_footer(file.read(file.size - record.FOOTER_BYTES, record.FOOTER_BYTES))
-
-    async def _mend(self, fid: int, synced: Synced | None) -> bool:
-        """Find the end of the last segment's records, cut a torn tail beyond what is known to be
-        synced, make the rest durable. What is known isn't read again; the loop goes on between two
-        steps. True if it is closed: a footer counts where the records end, never within a torn one,
-        and of ours only if it says what the records say."""
-        file, footer = self._files[fid], self._footer(fid)
-        if synced is None and footer is not None:
-            # The original closed it, and synced that.
-            self._end, self._max_ts = file.size - record.FOOTER_BYTES, footer
-            return True
-        known = synced if synced is not None and synced.fid == fid else UNKNOWN
-        if file.size < known.offset:
-            raise Corrupt(f"{name(fid)} has {file.size} bytes, {known.offset} were synced")
-        good = await self._read_tail(fid, known)
-        closed = file.size - good == record.FOOTER_BYTES and footer == self._max_ts
-        if good < file.size and not closed:
-            self.truncated_bytes = file.size - good
-            log.warning("cut a torn tail", segment=name(fid), offset=good, bytes=file.size - good)
-            await file.truncate(good)
-        await file.rewrite(known.offset)  # see above: a mere sync may say yes and do nothing
-        await self._disk.sync_dir(DIRECTORY)
-        self._end = good
-        return closed
-
-    async def _read_tail(self, fid: int, known: Synced) -> int:
-        """The offset where the records end, and `_max_ts` up to there. Raises Corrupt."""
-        good, bad = 0, ""
-        if known.max_ts is not None:
-            good, self._max_ts = known.offset, known.max_ts
-        for step in self._walk(fid, good, self._files[fid].size):
-            await asyncio.sleep(0)
-            good, bad = step.end, step.bad
-            for offset, payload in step.records:
-                self._max_ts = max(self._max_ts, self._newest(Pointer(fid, offset), payload))
-        if bad and good < known.offset:
-            raise Corrupt(
-                f"{name(fid)}: bad record ({bad}) at offset {good}, synced up to {known.offset}"
-            )
-        return good
-
-    def _newest(self, pointer: Pointer, payload: memoryview) -> int:
-        try:
-            facts = classify(payload)
-        except UnparsablePayload as error:
-            raise self._corrupt(pointer, error.message) from error
-        return max(facts.start_ts, facts.commit_ts)
 
     def _close_last(self) -> None:
         fid = self._fids[-1]
@@ -352,7 +235,7 @@ class Segments:
         """`length` bytes from `start` after the header, unchecked. Raises Purged, Corrupt."""
         file, at = self._file(pointer.fid), pointer.offset + record.HEADER_BYTES + start
         if at + length > file.size:
-            raise self._corrupt(pointer, "the file ends within the record")
+            raise corrupt(pointer, "the file ends within the record")
         return file.read(at, length)
 
     def window(self, pointer: Pointer, length: int) -> bytes:
@@ -373,7 +256,7 @@ class Segments:
         data = self.read(pointer, -record.HEADER_BYTES, record.HEADER_BYTES)
         head = record.parse_header(data)
         if head is None:
-            raise self._corrupt(pointer, "no record starts here")
+            raise corrupt(pointer, "no record starts here")
         return head
 
     def payload(self, pointer: Pointer) -> bytes:
@@ -381,11 +264,8 @@ class Segments:
         head = self.header(pointer)
         payload = self.read(pointer, 0, head.length)
         if not record.matches(payload, head.crc):
-            raise self._corrupt(pointer, "checksum mismatch")
+            raise corrupt(pointer, "checksum mismatch")
         return payload
-
-    def _corrupt(self, pointer: Pointer, what: str) -> Corrupt:
-        return Corrupt(f"{name(pointer.fid)} at offset {pointer.offset}: {what}")
 
     async def scan(
         self, pointer: Pointer, until: Pointer | None = None
@@ -407,7 +287,7 @@ class Segments:
             if fid < stop.fid and not bad:
                 bad = self._damaged.get(fid, "")
             if bad or good != size:
-                raise self._corrupt(Pointer(fid, good), bad or "no record can begin here")
+                raise corrupt(Pointer(fid, good), bad or "no record can begin here")
 
     def _records_end(self, fid: int) -> int:
         """Where a segment's footer begins, or its file ends."""
@@ -416,19 +296,6 @@ class Segments:
         size = self._files[fid].size if fid in self._files else 0
         return max(0, min(size, self._closed[fid].bytes - record.FOOTER_BYTES))
 
-    def _walk(self, fid: int, begin: int, size: int) -> Iterator[_Step]:
-        """One segment from offset `begin` up to `size`, READ_BYTES or one record a step."""
-        at, wanted = begin, READ_BYTES
-        while at < size:
-            asked = min(wanted, size - at)
-            data = self._file(fid).read(at, asked)
-            found = record.split(data, at)
-            at += found.consumed
-            yield _Step(found.records, at, found.bad)
-            if found.bad:
-                return
-            needed = found.wanted or record.HEADER_BYTES
-            if len(data) < asked or at < size < at + needed:
-                yield _Step([], at, _ENDS)
-                return
-            wanted = max(READ_BYTES, found.wanted)
+    def _walk(self, fid: int, begin: int, size: int) -> Iterator[Step]:
+        """One segment; each step raises Purged if the file was removed meanwhile."""
+        return walk(lambda at, length: self._file(fid).read(at, length), begin, size)
