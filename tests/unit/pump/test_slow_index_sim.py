@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from tidelog.sim import World, run
 from tidelog.supervisor import STOP_S
 from tidelog_proto.transport_pb2 import PulledTxn
 from tidelog_pump.config import StorageConfig
+from tidelog_pump.write import writer
+from tidelog_pump.write.closed import ClosedStarts
 from tidelog_pump.write.writer import GROUP_RECORDS
 
 BUFFER = 4096
@@ -188,6 +191,33 @@ def test_copies_rollbacks_and_orphans_among_what_the_chaser_reads() -> None:
         assert play.status("sorter")["open"] == 0
 
     run(main, 33)
+
+
+def test_what_was_forgotten_while_the_chaser_was_on_is_asked_of_the_index_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More transactions are over than the writer remembers, and the index does not know them yet:
+    what he takes for open then he must not take for open when the index knows better."""
+    remembered = 8
+    monkeypatch.setattr(writer, "ClosedStarts", partial(ClosedStarts, limit=remembered))
+
+    async def main(world: World) -> None:
+        play = Play(world, *await start(world, SLOW))
+        play.slow(True)
+        while not play.status("chaser")["on"]:
+            await play.transaction()
+        for _ in range(4 * remembered):
+            await play.transaction()
+        over = list(play.acked)[-3 * remembered]
+        await play.client.done(prewrite(over))
+        play.slow(False)
+        await play.until_off()
+        await play.client.done(prewrite(over))
+        await play.transaction()
+        await play.client.pull_up_to(max(play.acked.values()))
+        assert play.status("sorter")["open"] == 0
+
+    run(main, 36)
 
 
 def test_an_orphan_that_the_chaser_entered_is_asked_for() -> None:
