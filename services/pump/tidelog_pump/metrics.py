@@ -26,7 +26,8 @@ NOTES = (
     "late_copy",
     "late_copy_not_verified",
     "refused_ts",
-    "feed_not_kept, feed_forgotten",
+    "feed_not_kept",
+    "feed_forgotten",
 )
 NOTED = Counter("tidelog_pump_noted", f"taken, but not as usual: {', '.join(NOTES)}", ["what"])
 RPC_TIME = Histogram(

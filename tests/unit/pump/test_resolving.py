@@ -201,7 +201,7 @@ def test_its_age_survives_a_restart_and_the_forcing_begins_anew() -> None:
     async def main(world: World) -> None:
         registry, client = await start(world, msgspec.structs.replace(CONFIG, txn_timeout_s=60.0))
         await client.done(prewrite(ts_now(world)))
-        await asyncio.sleep(3600)
+        await asyncio.sleep(600)
         assert registry.asked[-1].force
         node = world.node(NODE)
         await node.stop()
@@ -211,10 +211,10 @@ def test_its_age_survives_a_restart_and_the_forcing_begins_anew() -> None:
         await asyncio.sleep(30)
         told = registry.beats[-1].status.detail["oldest_open"]
         age, watched = (int(n) for n in re.findall(r"(\d+) s\b", told))
-        assert age >= 3630
+        assert age >= 630
         assert 20 < watched <= 31
         oldest = node.service.status()["sorter"]["oldest_open"]
-        assert (oldest["age_s"] >= 3630, oldest["watched_s"] < 40) == (True, True)
+        assert (oldest["age_s"] >= 630, oldest["watched_s"] < 40) == (True, True)
         assert len(registry.asked) > asked
         assert not any(question.force for question in registry.asked[asked:])
 
