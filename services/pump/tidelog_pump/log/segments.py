@@ -5,10 +5,11 @@ the last; on that too after a clean stop, if it is large, so that the next start
 and begins a new one. Numbers may have gaps where segments were removed; other files are left alone.
 
 Beside them `synced` says up to where the last segment is synced (see synced.py), and `closed` what
-the closed ones were (see catalog.py). At a start opening.py finds and mends what is there. What lies beyond the synced offset and can't be read is a
-torn tail, cut off at start. What lies before it isn't read then: a bad record there is `Corrupt`,
-with file and offset, to whoever reads it, the index's replay or a pull. A closed segment that is
-damaged or lost stops its readers, not the Pump: the newer ones take and serve binlogs.
+the closed ones were (see catalog.py). At a start opening.py finds and mends what is there. What
+lies beyond the synced offset and can't be read is a torn tail, cut off at start. What lies before
+it isn't read then: a bad record there is `Corrupt`, with file and offset, to whoever reads it, the
+index's replay or a pull. A closed segment that is damaged or lost stops its readers, not the Pump:
+the newer ones take and serve binlogs.
 
 After a failed fsync the kernel may call pages clean that never reached the disk: they are read well
 from its cache, every later fsync says yes, and a power loss brings the old bytes back (ATC'20). So
