@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,3 +114,18 @@ def test_a_prewrite_that_does_not_fit_is_refused_before_it_is_tried(
 
     with nats_server(tmp_path) as server:
         asyncio.run(main(server.url))
+
+
+@pytest.mark.parametrize("ways", [["fill mend"], ["fill kill", "mend"]])
+def test_a_disk_without_a_single_byte_mends_itself(tmp_path: Path, ways: list[str]) -> None:
+    """Of 32 MiB, in memory, seen by these processes only: it goes with them."""
+    room = tmp_path / "room"
+    room.mkdir()
+    with nats_server(tmp_path) as server:
+        pump = f"{sys.executable} -m tests.integration.pump.small_disk {room} {server.url}"
+        lives = [f"{pump} {way}" for way in ways]
+        script = " && ".join([f"mount -t tmpfs -o size=32m none {room}", *lives])
+        argv = ["unshare", "-rm", "sh", "-c", script]
+        found = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False)
+    said = found.stdout + found.stderr
+    assert (found.returncode, found.stdout.splitlines()[-1:]) == (0, ["mended"]), said
