@@ -99,7 +99,8 @@ def test_writers_are_acked_memory_is_bounded_and_nothing_is_missing(config: Any)
     async def main(world: World) -> None:
         play = Play(world, *await start(world, config))
         reading = asyncio.create_task(play.reading())
-        usual = [await play.transaction() for _ in range(20)]
+        # As many as below: of fewer the slowest one says little of the disk's slow moments.
+        usual = [await play.transaction() for _ in range(400)]
         await world.until(play.all_read, 10)
         play.slow(True)
         while not play.status("chaser")["on"]:
