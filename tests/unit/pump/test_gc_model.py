@@ -194,6 +194,12 @@ STEPS = st.lists(
     ),
     max_size=60,
 )
+BEGUN = st.lists(
+    st.tuples(st.sampled_from(["begin", "begin", "commit", "alone"]), st.integers(0, 1000)),
+    min_size=10,
+    max_size=50,
+)
+"""Segments are as old as their timestamps say."""
 
 
 def play(steps: list[tuple[str, int]], log: Log, account: Account, floor: list[int]) -> None:
@@ -278,12 +284,29 @@ def test_what_somebody_needs_stays_and_the_rest_goes_in_the_end(
 
 
 @settings(max_examples=100, deadline=None)
-@given(steps=STEPS, cap=st.integers(0, 80), ends_meanwhile=st.booleans())
-def test_the_hard_cap_bounds_the_log_and_readers_above_the_point_miss_nothing_else(
-    steps: list[tuple[str, int]], cap: int, *, ends_meanwhile: bool
+@given(STEPS, st.integers(0, 80))
+def test_the_hard_cap_bounds_the_log_and_readers_above_the_point_miss_nothing(
+    steps: list[tuple[str, int]], cap: int
 ) -> None:
     log, account = Log(), Account()
     play([step for step in steps if step[0] != "gc"], log, account, [0])
+    log.collect(Limits(0, log.now - cap, 0, log.resolved), remembered_ts=0)
+    assert log.purge_ts <= max(0, log.now - cap)
+    here = set(log.segments)
+    for start_ts, (commit_ts, fid) in log.commits(above=log.purge_ts).items():
+        assert fid in here, (start_ts, commit_ts)
+    log.build_again()
+    needed = {s: c for s, c in account.committed.items() if c > log.purge_ts}
+    assert {s: c for s, (c, _) in log.commits(above=log.purge_ts).items()} == needed
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=BEGUN, cap=st.integers(0, 15), ends_meanwhile=st.booleans())
+def test_what_the_hard_cap_takes_open_is_lost_and_nothing_else_is(
+    steps: list[tuple[str, int]], cap: int, *, ends_meanwhile: bool
+) -> None:
+    log, account = Log(), Account()
+    play(steps, log, account, [0])
     before = log.now
     oldest = min(account.open, default=None)
     meanwhile = []
@@ -293,7 +316,7 @@ def test_the_hard_cap_bounds_the_log_and_readers_above_the_point_miss_nothing_el
         account.committed[oldest] = log.now
         meanwhile = [Rec(Kind.COMMIT, oldest, log.now)]
     limit = Limits(0, before - cap, 0, log.resolved)
-    if not log.collect(limit, remembered_ts=0, meanwhile=meanwhile).going:
+    if not log.collect(limit, remembered_ts=before, meanwhile=meanwhile).going:
         for record in meanwhile:
             log.append(*record)
     assert log.purge_ts <= max(0, before - cap)
