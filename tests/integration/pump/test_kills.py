@@ -80,7 +80,7 @@ BROKEN = (
     Bug(
         "a start that forgets what is open",
         "was not read up to|had been resolved",
-        (Edit(pump_file("indexer.py"), "last, pairing.opened())", "last, [])"),),
+        (Edit(pump_file("indexer.py"), "last, pairing.opened(), end", "last, [], end"),),
     ),
     Bug(
         "a frame's bytes are not what was written",
