@@ -38,8 +38,9 @@ class MembershipView:
         self._until: float | None = None
         self.reason = ""
         self.doubted = False
-        """The bucket was not trusted since its entries were last read: the registry must say that
-        it has heard from everybody before they are taken for all there are."""
+        """The bucket is met first, or was not trusted since its entries were last read:
+        the registry must say that it has heard from everybody before they are taken for all there
+        are."""
 
     @property
     def trusted(self) -> bool:
@@ -52,6 +53,8 @@ class MembershipView:
         if state.created != self._created:
             first = not self._created and self._until is None
             self._created, self._seen, self._read = state.created, state.last_seq, False
+            # Even one that is old enough may have been filled by half ever since (seed 795).
+            self.doubted = True
             left = self._left(state.created, wall_ms) if first else self._lease_s
             if left > 0:
                 self._until = now + left

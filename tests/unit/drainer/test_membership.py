@@ -63,3 +63,15 @@ def test_at_start_a_young_bucket_is_waited_for() -> None:
     assert not view.trusted
     unreadable = MembershipView(6.0)
     assert unreadable.judge(bucket(1, "run-7"), 0.0, born_ms) is Verdict.UNTRUSTED
+
+
+def test_a_bucket_met_for_the_first_time_is_doubted_however_old_it_is() -> None:
+    """Seed 795: the registry's write of one entry hung for longer than a lease, and a Drainer that
+    first looked then took a bucket filled by half for all there was."""
+    view = MembershipView(6.0)
+    assert view.judge(bucket(3), 0.0, NOW_MS) is Verdict.CHANGED
+    assert view.doubted
+    view.entries_read(3)
+    assert not view.doubted
+    assert view.judge(bucket(4), 1.0, NOW_MS) is Verdict.CHANGED
+    assert not view.doubted, "an entry more is no reason to ask the registry"
