@@ -10,16 +10,16 @@ from typing import Self
 from tidelog.actor import first_error
 from tidelog.errors import BadInput, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Rng
-from tidelog.pump_client.backlog import Backlog, Finish
-from tidelog.pump_client.directory import Directory
+from tidelog.pump_client.delivery.backlog import Backlog, Finish
+from tidelog.pump_client.delivery.finisher import Delivery, Finisher
+from tidelog.pump_client.delivery.lane import Lane
+from tidelog.pump_client.delivery.send import Send
 from tidelog.pump_client.errors import NoPump, NotPrewritten, OutcomeUnknown
-from tidelog.pump_client.finisher import Delivery, Finisher
-from tidelog.pump_client.lane import Lane
 from tidelog.pump_client.metrics import RETRIES
-from tidelog.pump_client.pump_list import Pump, PumpList
-from tidelog.pump_client.routes import Route, Routes
-from tidelog.pump_client.send import Send
-from tidelog.pump_client.strategy import make_strategy
+from tidelog.pump_client.routing.directory import Directory
+from tidelog.pump_client.routing.pump_list import Pump, PumpList
+from tidelog.pump_client.routing.routes import Route, Routes
+from tidelog.pump_client.routing.strategy import make_strategy
 from tidelog.supervisor import Supervisor
 from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
 

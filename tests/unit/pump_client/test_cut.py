@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.actor import Reply
-from tidelog.pump_client.lane import cut
-from tidelog.pump_client.send import Send
+from tidelog.pump_client.delivery.lane import cut
+from tidelog.pump_client.delivery.send import Send
 
 LIMIT, COUNT = 1000, 5
 

@@ -14,11 +14,11 @@ from google.protobuf.message import DecodeError
 from tidelog.actor import Actor
 from tidelog.errors import DeadlineExceeded, TidelogError, Unavailable, error_class
 from tidelog.ports import Bus, Clock
+from tidelog.pump_client.delivery.grpc_way import GrpcWay
+from tidelog.pump_client.delivery.send import Send
 from tidelog.pump_client.errors import NotSent, OutcomeUnknown
-from tidelog.pump_client.grpc_way import GrpcWay
 from tidelog.pump_client.metrics import BATCHES, LOST_ANSWERS, REFUSED, WRITES
-from tidelog.pump_client.pump_list import Pump, PumpList
-from tidelog.pump_client.send import Send
+from tidelog.pump_client.routing.pump_list import Pump, PumpList
 from tidelog.subjects import pump as pump_subject
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResult
 

@@ -14,11 +14,11 @@ import structlog
 from tidelog.actor import Actor, Ref
 from tidelog.errors import ActorStopped, BadInput, InvariantBroken, TidelogError
 from tidelog.ports import Clock
-from tidelog.pump_client.backlog import Backlog, Finish
+from tidelog.pump_client.delivery.backlog import Backlog, Finish
+from tidelog.pump_client.delivery.send import Send
 from tidelog.pump_client.errors import NotSent
 from tidelog.pump_client.metrics import GIVEN_UP
-from tidelog.pump_client.pump_list import PumpList
-from tidelog.pump_client.send import Send
+from tidelog.pump_client.routing.pump_list import PumpList
 from tidelog_proto.binlog_pb2 import Binlog, Rollback
 
 log = structlog.get_logger()

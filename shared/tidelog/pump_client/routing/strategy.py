@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from tidelog.errors import ConfigError
-from tidelog.pump_client.pump_list import Pump
+from tidelog.pump_client.routing.pump_list import Pump
 
 Strategy = Callable[[Sequence[Pump], int, int, Collection[str]], Pump]
 """(candidates sorted by node, start_ts, number of this try from 0, nodes tried before)."""

@@ -12,8 +12,8 @@ from tidelog.actor import Actor
 from tidelog.errors import TidelogError, Unavailable, error_class
 from tidelog.messages import Empty, Nodes, decode_reply, encode
 from tidelog.ports import Bus, Clock, Request, Rng
-from tidelog.pump_client.lane import Lane
-from tidelog.pump_client.pump_list import Pump, PumpList
+from tidelog.pump_client.delivery.lane import Lane
+from tidelog.pump_client.routing.pump_list import Pump, PumpList
 from tidelog.subjects import pump as pump_subject
 from tidelog.subjects import registry
 from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult

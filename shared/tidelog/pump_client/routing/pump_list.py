@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from tidelog.actor import Ref
 from tidelog.errors import NoResponders, NotOnline, Overloaded, Refused, TidelogError, Unavailable
 from tidelog.messages import OFFLINE, ONLINE, PUMP, NodeStatus
+from tidelog.pump_client.delivery.send import Send
 from tidelog.pump_client.errors import NotSent
-from tidelog.pump_client.send import Send
 
 PROBE_FIRST_S = 0.25
 PROBE_MAX_S = 30.0
