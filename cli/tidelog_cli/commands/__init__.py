@@ -1,0 +1,1 @@
+"""One command, or one family of them, a module: its options, and what is printed."""

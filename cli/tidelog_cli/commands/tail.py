@@ -1,0 +1,44 @@
+"""`tidelog tail`: its options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog_cli import kept, state_file, tail
+from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run
+
+
+def tail_command(
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    feed: Feed = "main",
+    table: Annotated[str, typer.Option(help="Only this table (name or db.name).")] = "",
+    after: Annotated[int, typer.Option(help="From this commit_ts on; -1 = all that is kept.")] = -1,
+    watermarks: Annotated[bool, typer.Option(help="Show watermarks too.")] = False,
+    until_idle: Annotated[bool, typer.Option(help="End when nothing is left to read.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The change stream, a line an event; of a stopped topology, what its directory keeps."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, feed)
+        async with kept.reading(None if nats else directory, state) as (bus, runs):
+            found = tail.follow(
+                bus,
+                state.feed,
+                after=None if after < 0 else after,
+                table=table,
+                watermarks=watermarks,
+                until_idle=until_idle or not runs,
+            )
+            async for line in found:
+                if as_json:
+                    emit(line)
+                else:
+                    console.print(tail.as_text(line), highlight=False, markup=False, soft_wrap=True)
+        return 0
+
+    run(work())

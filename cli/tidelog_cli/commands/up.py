@@ -1,0 +1,72 @@
+"""`tidelog up`: its options."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tidelog_cli import up
+from tidelog_cli.state_file import TopologyState
+from tidelog_cli.terminal import Json, console, emit, errors, run, say, until_signal
+
+
+def up_command(
+    directory: Annotated[Path, typer.Option("--dir", help="Where everything is kept.")],
+    downstream: Annotated[str, typer.Option(help="sqlite:////PATH or mysql://USER:PW@HOST:PORT/")],
+    pumps: Annotated[int, typer.Option(min=1, max=64)] = 2,
+    ddl_history: Annotated[
+        str, typer.Option(help="file:PATH, http://HOST:PORT or embedded")
+    ] = "embedded",
+    oracle: Annotated[str, typer.Option(help="embedded or follow")] = "embedded",
+    initial_commit_ts: Annotated[
+        int, typer.Option(min=-1, help="0 = all that the Pumps hold, -1 = now")
+    ] = 0,
+    start_ts: Annotated[
+        int, typer.Option(min=0, help="Where a feed goes on whose position nothing tells.")
+    ] = 0,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="It may go on where it was last pulled.")
+    ] = False,
+    cluster_id: Annotated[int, typer.Option(min=0, help="The upstream's cluster id; 0 = any.")] = 0,
+    feed: Annotated[str, typer.Option(help="Name of the feed.")] = "main",
+    as_json: Json = False,
+) -> None:
+    """Run a whole topology in the foreground until SIGTERM or Ctrl-C.
+
+    Ready (with --json: one line) means that the Pumps take writes. A feed that stopped or a
+    downstream that can't be reached holds it up for 10 s at most: what is written is kept for
+    them. Standard error says for whom a start waits, and each error of a node that comes or goes.
+    """
+
+    async def work() -> int:
+        options = up.options(
+            directory,
+            downstream,
+            pumps=pumps,
+            ddl_history=ddl_history,
+            oracle=oracle,
+            initial_commit_ts=initial_commit_ts,
+            start_ts=start_ts,
+            accept_loss=accept_loss,
+            cluster_id=cluster_id,
+            feed=feed,
+        )
+        stop = asyncio.Event()
+        until_signal(stop)
+        with errors.status(f"starting in {options.directory}") as shown:
+
+            def ready(state: TopologyState) -> None:
+                shown.stop()
+                if as_json:
+                    emit(up.ready_line(state))
+                else:
+                    up.greet(console, options.directory, state)
+
+            await up.run(options, stop, ready, lambda line: say(Text(line, "yellow")))
+        return 0
+
+    run(work())
