@@ -6,14 +6,13 @@ Drainers are asked by tasks of its own, events are published in order.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 
 import structlog
 
 from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import BadInput, ForeignCluster, Refused, TidelogError, Unavailable
+from tidelog.errors import BadInput, ForeignCluster, Refused, TidelogError
 from tidelog.membership import Member
 from tidelog.messages import (
     KINDS,
@@ -26,17 +25,15 @@ from tidelog.messages import (
     PumpOnline,
     Register,
     Registered,
-    SafePoint,
-    SafePointRequest,
 )
 from tidelog.ports import Ports
 from tidelog.timestamps import compose
 from tidelog_registry import metrics
-from tidelog_registry.cluster import Changed, Cluster, Effect, Joined, Notify, Write
+from tidelog_registry.cluster import Cluster
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.consumer_store import ConsumerStore
-from tidelog_registry.consumers import Consumers, Kept
+from tidelog_registry.effects import Changed, Effect, Joined, Notify, Write
 from tidelog_registry.floor import floor_of
+from tidelog_registry.kept_consumers import KeptConsumers
 from tidelog_registry.mail import (
     Acked,
     AskFloor,
@@ -57,10 +54,8 @@ log = structlog.get_logger()
 
 ACK_S = 2.0
 RETRY_S = 0.3
-KEEP_S = 1.0
 WAITERS = 8
 """Answers owed for one join; a Pump that asks more often gets the older ones refused."""
-PINS = 64
 EVENTS = 4096
 
 
@@ -77,32 +72,21 @@ class Directory(Actor[DirectoryMail]):
         self._config = config
         self._ports = ports
         self._members = members
-        self._store = ConsumerStore(ports, config.cluster)
+        self._kept = KeptConsumers(ports, config.cluster, self._safe_point)
         self._cluster: Cluster
-        self._consumers = Consumers(Kept())
-        self._saved = Kept()
         self._losses = 0
         self._far: dict[str, int] = {}
         self._joining: dict[str, deque[Reply[Registered]]] = {}
         self._operating: list[tuple[Member, NodeStatus, Reply[NodeStatus]]] = []
-        self._pinning: deque[Reply[SafePoint]] = deque()
-        self._pinned = asyncio.Event()
         self._events: deque[NodeStatus] = deque(maxlen=EVENTS)
 
     async def on_start(self) -> None:
         view = await self._members.ask(Look)
         self._losses = view.losses
         self._cluster = Cluster(view.members, self._now(), fresh=view.fresh, lost=bool(view.losses))
-        while True:
-            try:
-                self._saved = await self._store.load()
-                break
-            except Unavailable as error:
-                log.warning("the kept consumers can't be read yet", reason=str(error))
-                await self._ports.clock.sleep(RETRY_S)
-        self._consumers = Consumers(self._saved)
+        await self._kept.load()
         self.spawn(self._watch_members(), "watch-members")
-        self.spawn(self._keep_consumers(), "keep-consumers")
+        self.spawn(self._kept.keep(), "keep-consumers")
 
     def _now(self) -> float:
         return self._ports.clock.monotonic()
@@ -127,14 +111,14 @@ class Directory(Actor[DirectoryMail]):
             case Operate():
                 self._operate(message)
             case AskSafePoint(body, reply):
-                self._ask_safe_point(body, reply)
+                self._kept.ask(body, reply)
             case AskFloor(reply):
                 reply.set(self._floor())
             case Recorded(written):
                 self._check_losses(written.losses)
                 self._recorded(written.member)
             case Acked(drainer, pump):
-                self._run(self._cluster.acked(drainer, pump, self._now()))
+                self._run(self._cluster.joins.acked(drainer, pump, self._now()))
             case Looked(view):
                 self._check_losses(view.losses)
 
@@ -181,9 +165,7 @@ class Directory(Actor[DirectoryMail]):
             message.reply.fail(error)
             return
         self._run(effects)
-        refused = self._consumers.refused
-        self._consumers.announced(message.body)
-        metrics.CONSUMERS_REFUSED.inc(self._consumers.refused - refused)
+        self._kept.announced(message.body)
         if state is None:
             message.reply.set(Beat(known=False))
         else:
@@ -207,7 +189,7 @@ class Directory(Actor[DirectoryMail]):
         self._run(effects)
 
     def _recorded(self, member: Member) -> None:
-        self._run(self._cluster.recorded(member, self._now()))
+        self._run(self._cluster.joins.recorded(member, self._now()))
         waiting, self._operating = self._operating, []
         for wanted, status, reply in waiting:
             if wanted == member:
@@ -222,7 +204,7 @@ class Directory(Actor[DirectoryMail]):
             match effect:
                 case Write(member):
                     if member.state == OFFLINE:
-                        self._consumers.forget_pump(member.node)
+                        self._kept.consumers.forget_pump(member.node)
                     self.spawn(self._write(member), f"write-{member.node}")
                 case Notify(drainer, pump):
                     self.spawn(self._notify(drainer, pump), f"notify-{drainer}")
@@ -247,7 +229,7 @@ class Directory(Actor[DirectoryMail]):
         """Until it acked, or its lease ran out and nobody waits for it any more."""
         subject = subjects.drainer(self._config.cluster, drainer, "pump-online")
         body = messages.encode(PumpOnline(pump))
-        while self._cluster.awaits(drainer, pump):
+        while self._cluster.joins.awaits(drainer, pump):
             try:
                 answer = await self._ports.bus.request(subject, body, timeout_s=ACK_S)
                 messages.decode_reply(answer.data, Empty)
@@ -271,56 +253,9 @@ class Directory(Actor[DirectoryMail]):
             await self._ports.clock.sleep(1.0)
             await self.self_ref.tell(Looked(await self._members.ask(Look)))
 
-    # The safe point -------------------------------------------------------------------------
-
     def _safe_point(self) -> int:
-        known = self._cluster.safe_point_known(self._now())
-        return self._consumers.safe_point() if known else 0
-
-    def _ask_safe_point(self, body: SafePointRequest, reply: Reply[SafePoint]) -> None:
-        try:
-            if body.consumer is not None and body.remove:
-                self._consumers.remove(body.consumer.feed, body.consumer.name)
-            elif body.consumer is not None:
-                self._consumers.put(body.consumer)
-        except TidelogError as error:
-            reply.fail(error)
-            return
-        if body.consumer is None:
-            reply.set(SafePoint(self._safe_point()))
-            return
-        self._pinning.append(reply)
-        if len(self._pinning) > PINS:
-            self._pinning.popleft().fail(Refused("too many consumers change at once"))
-        self._pinned.set()
-
-    async def _keep_consumers(self) -> None:
-        """Positions at most once a second; a consumer that was registered or removed by name is
-        kept before that is answered."""
-        while True:
-            await self._wait_pinned()
-            replies, self._pinning = self._pinning, deque()
-            kept = self._consumers.kept()
-            try:
-                if kept != self._saved:
-                    await self._store.save(kept)
-                    self._saved = kept
-            except Unavailable as error:
-                log.info("consumers not kept yet", reason=str(error))
-                for reply in replies:
-                    reply.fail(error)
-            else:
-                for reply in replies:
-                    reply.set(SafePoint(self._safe_point()))
-
-    async def _wait_pinned(self) -> None:
-        try:
-            async with asyncio.timeout(KEEP_S):
-                await self._pinned.wait()
-        except TimeoutError:
-            return
-        finally:
-            self._pinned.clear()
+        known = self._cluster.trust.knows_consumers(self._now())
+        return self._kept.consumers.safe_point() if known else 0
 
     # Answers --------------------------------------------------------------------------------
 
@@ -328,7 +263,7 @@ class Directory(Actor[DirectoryMail]):
         waits_for = tuple(self._cluster.unheard(self._now()))
         limit = compose(self._ports.clock.wall_ms() + int(self._config.clock_skew_s * 1000))
         ts, far = floor_of(
-            self._cluster.statuses(), self._consumers.all, self._consumers.feeds, limit
+            self._cluster.statuses(), self._kept.consumers.all, self._kept.consumers.feeds, limit
         )
         for who in sorted(far.keys() - self._far.keys()):
             metrics.FAR_POSITIONS.inc()
@@ -339,10 +274,10 @@ class Directory(Actor[DirectoryMail]):
     def _nodes(self) -> Nodes:
         return Nodes(
             self._cluster.statuses(),
-            self._consumers.all,
-            self._consumers.feeds,
+            self._kept.consumers.all,
+            self._kept.consumers.feeds,
             self._safe_point(),
-            self._cluster.settled(self._now()),
+            self._cluster.trust.settled(self._now()),
         )
 
     def status(self) -> dict[str, object]:
@@ -351,8 +286,8 @@ class Directory(Actor[DirectoryMail]):
             "nodes": {f"{s.kind}/{s.nodeId}": s.state for s in self._cluster.statuses()},
             "unreachable": [s.nodeId for s in self._cluster.statuses() if not s.isAlive],
             "joining": sorted(self._joining),
-            "settled": self._cluster.settled(now),
+            "settled": self._cluster.trust.settled(now),
             "safe_point": self._safe_point(),
-            "consumers": len(self._consumers.all),
+            "consumers": len(self._kept.consumers.all),
             "far_ahead": self._far,
         }

@@ -13,7 +13,8 @@ from functools import partial
 from tidelog.errors import TidelogError
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
-from tidelog_registry.cluster import Cluster, Effect, Joined, Notify, Write
+from tidelog_registry.cluster import Cluster
+from tidelog_registry.effects import Effect, Joined, Notify, Write
 from tidelog_registry.node_state import NODE_LEASE_S
 
 HEARTBEAT_S = 2.0
@@ -122,7 +123,7 @@ class Model:
     def notified(self, drainer: str, pump: str) -> None:
         found = next(d for d in self.drainers if d.name == drainer)
         if found.silent:
-            if self.cluster.awaits(drainer, pump):
+            if self.cluster.joins.awaits(drainer, pump):
                 self.travelling.append(lambda: self.notified(drainer, pump))
             return
         if self.notify:
@@ -131,7 +132,7 @@ class Model:
 
     def acked(self, asked_by: Cluster, drainer: str, pump: str) -> None:
         if asked_by is self.cluster:
-            self.effects(self.cluster.acked(drainer, pump, self.now))
+            self.effects(self.cluster.joins.acked(drainer, pump, self.now))
 
     def told(self, pump: str, state: str) -> None:
         found = next(p for p in self.pumps if p.name == pump)
@@ -147,7 +148,7 @@ class Model:
         if self.bucket.get(member.node) != member:
             self.bucket[member.node] = member
             self.sequence += 1
-        self.effects(self.cluster.recorded(member, self.now))
+        self.effects(self.cluster.joins.recorded(member, self.now))
 
     def arrive(self) -> None:
         if self.travelling:

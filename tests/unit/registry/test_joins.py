@@ -7,7 +7,8 @@ import pytest
 from tests.unit.registry.join_model import Broken, Drainer, Model, Pump, first_break
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
-from tidelog_registry.cluster import Cluster, Joined, Notify, Write
+from tidelog_registry.cluster import Cluster
+from tidelog_registry.effects import Joined, Notify, Write
 
 
 def test_nothing_is_emitted_past_a_joining_pump_in_any_interleaving() -> None:
@@ -85,11 +86,11 @@ def test_joining_is_recorded_before_a_drainer_is_asked_and_online_after_all_acke
     assert state is None
     assert [e.member.state for e in effects if isinstance(e, Write)] == [JOINING]
     assert not [e for e in effects if isinstance(e, Notify)]
-    effects = cluster.recorded(Member("p", JOINING), 0.1)
+    effects = cluster.joins.recorded(Member("p", JOINING), 0.1)
     assert [e.drainer for e in effects if isinstance(e, Notify)] == ["d1", "d2"]
-    assert cluster.acked("d1", "p", 0.2) == []
-    effects = cluster.acked("d2", "p", 0.2)
+    assert cluster.joins.acked("d1", "p", 0.2) == []
+    effects = cluster.joins.acked("d2", "p", 0.2)
     assert [e.member.state for e in effects if isinstance(e, Write)] == [ONLINE]
     assert not [e for e in effects if isinstance(e, Joined)]
-    effects = cluster.recorded(Member("p", ONLINE), 0.3)
+    effects = cluster.joins.recorded(Member("p", ONLINE), 0.3)
     assert [e.state for e in effects if isinstance(e, Joined)] == [ONLINE]

@@ -1,0 +1,67 @@
+"""One node as the registry knows it, and what can be told from what it says. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.membership import Member
+from tidelog.messages import JOINING, OFFLINE, PUMP, NodeStatus
+
+Key = tuple[str, str]
+"""Kind and node id."""
+
+
+class Join(msgspec.Struct):
+    """A Pump on its way in: `recording` its entry, `held` while the cluster is unsure of itself,
+    `asking` the Drainers in `waiting`, `opening`: its entry is being written as online."""
+
+    phase: str = "recording"
+    waiting: list[str] = []
+
+
+class Node(msgspec.Struct):
+    """`heard`: in this life of the registry. `reachable`: the lease holds. `brought`: the largest
+    timestamp it told of when its join began; 0 = it came without data."""
+
+    status: NodeStatus
+    state: str
+    lease_until: float
+    heard: bool = True
+    reachable: bool = True
+    join: Join | None = None
+    brought: int = 0
+
+    def shown(self) -> NodeStatus:
+        return msgspec.structs.replace(self.status, state=self.state, isAlive=self.reachable)
+
+    def member(self, state: str = "") -> Member:
+        """A Pump's entry, in the state that it has or is about to get."""
+        status, state = self.status, state or self.state
+        high = {JOINING: self.brought, OFFLINE: status.maxCommitTS}.get(state, status.highTS)
+        return Member(status.nodeId, state, status.epoch, high)
+
+
+def recalled(member: Member, lease_until: float) -> Node:
+    """One that only its entry of the bucket tells of yet. Of one that joins, or is gone, that has
+    what the Pump told of its binlogs, and not its W: that alone moves the oracle, however far it
+    is (see `floor`)."""
+    if member.state in (JOINING, OFFLINE):
+        status = NodeStatus(member.node, maxCommitTS=member.high_ts, epoch=member.epoch)
+    else:
+        status = NodeStatus(member.node, highTS=member.high_ts, epoch=member.epoch)
+    living = member.state != OFFLINE
+    return Node(status, member.state, lease_until, False, living, brought=member.high_ts)
+
+
+def has_lived(status: NodeStatus) -> bool:
+    """Does one that registers tell of an earlier life? A new Pump may know timestamps already,
+    from an oracle that isn't ours."""
+    if status.kind != PUMP:
+        return status.resolvedTS > 0
+    return bool(logged(status)) or (status.highTS > 0 and status.epoch != 1)
+
+
+def logged(status: NodeStatus) -> int:
+    """The largest timestamp of what a Pump says it holds. (W tells nothing of that: a Pump that was
+    restarted may know of no oracle's answer yet, while its log holds what nobody has read.)"""
+    return max(status.maxCommitTS, status.logTS)
