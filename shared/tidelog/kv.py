@@ -6,6 +6,8 @@ command reads it. Every read goes to the leader.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tidelog.errors import StreamMissing, Unavailable
@@ -14,6 +16,8 @@ from tidelog.ports import Bus, Headers, Message, Outgoing, StreamConfig, StreamS
 _OPERATION = "KV-Operation"
 READ_S = 5.0
 """How long a bucket that has more to give may be silent."""
+LEASED_READ_S = 1.0
+"""The same where what it had to give may have ended meanwhile."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -24,8 +28,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Bucket:
-    def __init__(self, bus: Bus, name: str) -> None:
+    """`leased`: its entries may end by themselves, see `put_all`."""
+
+    def __init__(self, bus: Bus, name: str, *, leased: bool = False) -> None:
         self.name = name
+        self._leased = leased
         self.stream = f"KV_{name}"
         self._bus = bus
         self._prefix = f"$KV.{name}."
@@ -33,7 +40,12 @@ class Bucket:
     async def create(self) -> StreamState:
         """Create if missing; the state tells by `created` whether it is the one known."""
         return await self._bus.stream_create(
-            StreamConfig(self.stream, (f"{self._prefix}>",), max_msgs_per_subject=1)
+            StreamConfig(
+                self.stream,
+                (f"{self._prefix}>",),
+                max_msgs_per_subject=1,
+                allow_ttl=self._leased,
+            )
         )
 
     async def state(self) -> StreamState | None:
@@ -54,6 +66,25 @@ class Bucket:
             self.stream,
             [Outgoing(self._prefix + key, value, headers or {})],
             expected_last_subject_seq=expected,
+        )
+
+    async def put_all(
+        self,
+        values: Mapping[str, bytes],
+        *,
+        ttl_s: int,
+        expected_last: int | None = None,
+        timeout_s: float = 10.0,
+    ) -> int:
+        """Put 1 to 1000 entries at once, each of which ends `ttl_s` later unless it is put again.
+
+        Returns the bucket's last sequence. `expected_last`: the one it replaces. Raises Conflict.
+        """
+        return await self._bus.append(
+            self.stream,
+            [Outgoing(self._prefix + key, value, {}, ttl_s) for key, value in values.items()],
+            expected_last_seq=expected_last,
+            timeout_s=timeout_s,
         )
 
     async def delete(self, key: str, *, expected: int | None = None) -> int:
@@ -77,10 +108,13 @@ class Bucket:
             return found, state.last_seq
         reader = await self._bus.read(self.stream, start_seq=max(1, state.first_seq))
         try:
-            position = 0
-            while position < state.last_seq:
-                batch = await reader.next_batch(256, READ_S)
+            position, end = 0, await self._end(state)
+            while position < end:
+                batch = await reader.next_batch(256, LEASED_READ_S if self._leased else READ_S)
                 if not batch:
+                    before, end = end, await self._end(state)
+                    if end < before:
+                        continue
                     raise Unavailable(f"bucket {self.name} could be read up to {position} only")
                 for message in batch:
                     key = message.subject.removeprefix(self._prefix)
@@ -91,6 +125,13 @@ class Bucket:
         finally:
             await reader.close()
         return found, position
+
+    async def _end(self, state: StreamState) -> int:
+        """The sequence to read up to. Of a leased bucket the last one may be there no more."""
+        if not self._leased:
+            return state.last_seq
+        newest = await self._bus.last_message(self.stream, f"{self._prefix}>")
+        return 0 if newest is None else newest.sequence
 
 
 def _entry(key: str, message: Message) -> Entry:

@@ -126,11 +126,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """One message to append to a stream."""
+    """One message to append to a stream. `ttl_s`: the server removes it so many whole seconds
+    later, whoever is dead by then; 0 = it stays. Only where the stream allows it."""
 
     subject: str
     data: bytes
     headers: Headers = {}
+    ttl_s: int = 0
 
 
 class Request(Protocol):
@@ -162,6 +164,8 @@ class StreamConfig(msgspec.Struct, frozen=True):
     max_age_s: float = 0
     max_bytes: int = 0
     max_msgs_per_subject: int = 0
+    allow_ttl: bool = False
+    """Its messages may have a `ttl_s` of their own."""
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -223,7 +227,8 @@ class Bus(Protocol):
         """Append all or nothing (an atomic batch, <= 1000 messages); returns the last sequence.
 
         Durable when it returns. Raises Conflict (definite) if an expectation fails, StreamMissing,
-        MessageTooLarge, or Unavailable (unknown: read the tail before trying again).
+        MessageTooLarge, BadInput (a `ttl_s` where the stream allows none), or Unavailable (unknown:
+        read the tail before trying again).
         """
 
     async def last_message(self, stream: str, subject: str) -> Message | None:

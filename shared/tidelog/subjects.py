@@ -61,6 +61,11 @@ def members_bucket(cluster: str) -> str:
     return f"tidelog_{cluster}_members"
 
 
+def status_bucket(cluster: str) -> str:
+    """The nodes' statuses, each under a lease of its own; nothing is decided by them."""
+    return f"tidelog_{cluster}_status"
+
+
 def registry_bucket(cluster: str) -> str:
     """What the registry keeps beside it: the oracle's bound, consumers, feeds."""
     return f"tidelog_{cluster}_registry"

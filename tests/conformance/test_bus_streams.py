@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tidelog.kv import Bucket
 from tidelog.ports import Bus, Message, Outgoing, StreamConfig, StreamReader
 
 
-async def _stream(place: Place, bus: Bus, **limits: int) -> str:
+async def _stream(place: Place, bus: Bus, **limits: Any) -> str:
     name = f"S_{place.name}"
     await bus.stream_create(StreamConfig(name, (f"{place.name}.>",), **limits))
     return name
@@ -332,5 +333,86 @@ def test_reading_a_bucket_never_counts_what_was_superseded_as_purged(place: Plac
                 for message in await reader.next_batch(100, 1):
                     newest = message.data
         await reader.close()
+
+    place.run(scenario)
+
+
+def _leased(place: Place, tail: str, ttl_s: int) -> Outgoing:
+    return Outgoing(f"{place.name}.{tail}", tail.encode(), {"T": tail}, ttl_s)
+
+
+async def _until_left(bus: Bus, name: str, messages: int) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            state = await bus.stream_state(name)
+            assert state is not None
+            if state.messages == messages:
+                return
+            await asyncio.sleep(0.05)
+
+
+def test_messages_with_a_time_of_their_own_end_and_leave_the_others(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        bus = await place.bus()
+        name = f"S_{place.name}"
+        config = StreamConfig(name, (f"{place.name}.>",), max_msgs_per_subject=1, allow_ttl=True)
+        await bus.stream_create(config)
+        first = [_leased(place, "a", 1), _leased(place, "stays", 0), _leased(place, "b", 600)]
+        assert await bus.append(name, first, expected_last_seq=0) == 3
+        assert await bus.append(name, [_leased(place, "c", 1)]) == 4
+        message = await bus.last_message(name, f"{place.name}.c")
+        assert message is not None
+        assert (message.data, message.headers) == (b"c", {"T": "c"})
+        await place.restart_server()
+        await _until_left(bus, name, 2)
+        assert await bus.last_message(name, f"{place.name}.a") is None
+        newest = await bus.last_message(name, f"{place.name}.>")
+        assert newest is not None
+        assert (newest.data, newest.sequence) == (b"b", 3)
+        reader = await bus.read(name, start_seq=1)
+        assert [m.data for m in await _take(reader, 2)] == [b"stays", b"b"]
+        # A sequence is never given twice.
+        assert await bus.append(name, [_leased(place, "d", 600)], expected_last_seq=4) == 5
+        await reader.close()
+
+    place.run(scenario)
+
+
+def test_a_stream_that_allows_no_time_refuses_it_whole(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        bus = await place.bus()
+        name = await _stream(place, bus)
+        for batch in ([_leased(place, "a", 5)], [_leased(place, "a", 0), _leased(place, "b", 5)]):
+            with pytest.raises(BadInput):
+                await bus.append(name, batch)
+        state = await bus.stream_state(name)
+        assert state is not None
+        assert state.messages == 0
+
+    place.run(scenario)
+
+
+def test_a_leased_bucket_is_read_whole_although_its_last_entries_ended(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        bus = await place.bus()
+        bucket = Bucket(bus, f"leased_{place.name}", leased=True)
+        await bucket.create()
+        assert await bucket.entries() == ({}, 0)
+        assert await bucket.put_all({"x": b"1", "y": b"2"}, ttl_s=600, expected_last=0) == 2
+        assert await bucket.put_all({"z": b"3"}, ttl_s=1, expected_last=2) == 3
+        with pytest.raises(Conflict):
+            await bucket.put_all({"z": b"4"}, ttl_s=1, expected_last=2)
+        await _until_left(bus, bucket.stream, 2)
+        found, position = await bucket.entries()
+        assert {key: entry.value for key, entry in found.items()} == {"x": b"1", "y": b"2"}
+        assert position == 2
+        # Put again before its end, an entry goes on.
+        assert await bucket.put_all({"x": b"5"}, ttl_s=1) == 4
+        assert await bucket.put_all({"x": b"6"}, ttl_s=600) == 5
+        assert await bucket.put_all({"witness": b""}, ttl_s=1) == 6
+        await _until_left(bus, bucket.stream, 2)
+        entry = await bucket.get("x")
+        assert entry is not None
+        assert entry.value == b"6"
 
     place.run(scenario)

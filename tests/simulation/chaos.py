@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.0003
 MEMBERS_STREAM = "KV_" + subjects.members_bucket("default")
+STATUS_STREAM = "KV_" + subjects.status_bucket("default")
 
 
 class Chaos:
@@ -94,6 +95,8 @@ class Chaos:
                 await self._roll_back()
             case ["membership", "lost"]:
                 await self._lose_membership()
+            case ["status", "lost"]:
+                await self._lose_status()
             case ["io", "error"]:
                 self._rng.choice(self._cluster.pumps).disk.fail_nth(self._rng.randrange(1, 20))
             case ["slow", "index"]:
@@ -167,6 +170,15 @@ class Chaos:
             cluster.registry.kill(restart_after_s=NODE_LEASE_S + rng.random() * 4)
         if not before:
             cluster.drainer.kill(restart_after_s=rng.random() * 2)
+
+    async def _lose_status(self) -> None:
+        """The status bucket alone is deleted, or older than it was."""
+        nats, older = self._world.nats, self._world.nats.copy_store().get(STATUS_STREAM)
+        if older is None or self._rng.random() < 0.5:
+            nats.delete(STATUS_STREAM)
+        else:
+            await self._world.sleep(self._rng.random() * 5)
+            nats.roll_back({**nats.streams, STATUS_STREAM: older})
 
     async def _half_filled(self) -> None:
         """Until the registry has made the bucket anew and written its first entry."""

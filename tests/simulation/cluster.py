@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,6 +18,8 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.contents import name_differences
 from tests.simulation.plan import Plan, draw
 from tidelog.ddl_history import open_history
+from tidelog.errors import TidelogError
+from tidelog.node_statuses import STATUS_TTL_S, read_statuses
 from tidelog.ports import Ports
 from tidelog.sim import Node, SimulationError, World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
@@ -159,6 +162,7 @@ class Cluster:
             stop.set()
         if not self.findings.other:
             await asyncio.wait([running])
+            await self._statuses()
         await self._verdict()
 
     async def _load(self, stop: asyncio.Event) -> None:
@@ -188,6 +192,18 @@ class Cluster:
             self.findings.other.append(f"no liveness: {self._progress()}\n{error}")
         if running.done():
             running.result()
+
+    async def _statuses(self) -> None:
+        """The status bucket tells of every node, whatever became of it before."""
+        wanted = {node.name for node in [*self.pumps, self.drainer, self.applier]}
+        told: set[str] = set()
+        bus, until_s = self.world.ports("reader").bus, self.world.loop.time() + STATUS_TTL_S
+        while not wanted <= told and self.world.loop.time() < until_s:
+            await self.world.sleep(0.1)
+            with suppress(TidelogError):
+                told = {s.nodeId for s in await read_statuses(bus, CLUSTER) if s.isAlive}
+        if not wanted <= told:
+            self.findings.other.append(f"no status of {', '.join(sorted(wanted - told))}")
 
     def _all_arrived(self) -> bool:
         last = self.ledger.last_commit_ts

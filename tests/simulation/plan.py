@@ -24,7 +24,10 @@ ACTIONS = (
     "store rolled back",
     "membership lost",
     "slow index",
+    "status lost",
 )
+OF_ITS_OWN = ("slow index", "status lost")
+"""Drawn from a source of its own each, so that the other faults' seeds stay what they were."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Plan:
 def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     """The plan of a seed. Each seed leaves some kinds of faults out, so that others stand out."""
     rng = random.Random(f"plan/{seed}")
-    drawn = [name for name in allowed if name != "slow index"]
+    drawn = [name for name in allowed if name not in OF_ITS_OWN]
     faults = {name: rng.choice((0, 1, 1, 3)) for name in drawn}
     # Losing the server's store takes everything else with it for seconds: rarely.
     for rare in ("store deleted", "store rolled back", "membership lost"):
@@ -127,6 +130,8 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     )
     if not calm and "slow index" in allowed:
         plan = _with_slow_indexes(plan)
+    if not calm and "status lost" in allowed:
+        plan = _with_status_lost(plan)
     return _with_gc(plan)
 
 
@@ -143,6 +148,11 @@ def _with_gc(plan: Plan) -> Plan:
         gc_interval_s=rng.choice((0.1, 0.5, 2.0)),
         segment_bytes=rng.choice((600, 2 << 10, 4 << 10)),
     )
+
+
+def _with_status_lost(plan: Plan) -> Plan:
+    weight = random.Random(f"plan/{plan.seed}/status").choice((0, 0, 0, 2))
+    return replace(plan, faults=plan.faults | {"status lost": weight}) if weight else plan
 
 
 def _with_slow_indexes(plan: Plan) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
 import structlog
 
 from tidelog import messages, subjects
@@ -130,7 +131,7 @@ class Directory(Actor[DirectoryMail]):
     # Nodes ----------------------------------------------------------------------------------
 
     def _enrol(self, body: Register, reply: Reply[Registered]) -> None:
-        status = body.status
+        status = self._dated(body.status)
         ours = self._config.cluster_id
         try:
             _check_kind(status)
@@ -151,11 +152,16 @@ class Directory(Actor[DirectoryMail]):
                 waiting.popleft().fail(Refused("this Pump asked again"))
         self._run(effects)
 
+    def _dated(self, status: NodeStatus) -> NodeStatus:
+        """With `updateTS`: when it came, by this clock, as a timestamp."""
+        now = compose(self._ports.clock.wall_ms())
+        return msgspec.structs.replace(status, updateTS=now)
+
     def _registered(self, kind: str, state: str) -> Registered:
         return Registered(state, lease_s(kind), self._safe_point())
 
     def _renew(self, message: Renew) -> None:
-        status = message.body.status
+        status = self._dated(message.body.status)
         try:
             _check_kind(status)
             state, effects = self._cluster.heartbeat(

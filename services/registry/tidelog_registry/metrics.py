@@ -9,6 +9,9 @@ STATE_CHANGES = Counter("tidelog_registry_state_changes", "State events publishe
 MEMBERSHIP_LOST = Counter(
     "tidelog_registry_membership_lost", "Times the membership bucket was missing or rolled back"
 )
+STATUS_LOST = Counter(
+    "tidelog_registry_status_lost", "Times the status bucket was found missing or changed"
+)
 REFUSED = Counter(
     "tidelog_registry_refused", "Requests refused, by subject and error", ["verb", "code"]
 )

@@ -9,6 +9,7 @@ from tidelog_registry.ddl_store import DdlStore
 from tidelog_registry.directory import Directory
 from tidelog_registry.edge import Edge
 from tidelog_registry.members import Members
+from tidelog_registry.status_board import StatusBoard
 from tidelog_registry.tso import Tso
 
 
@@ -18,6 +19,7 @@ def build(config: RegistryConfig, ports: Ports) -> Supervisor:
     tree = Supervisor("registry")
     members = tree.actor("members", lambda: Members(ports, cluster))
     directory = tree.actor("directory", lambda: Directory(config, ports, members))
+    tree.actor("statuses", lambda: StatusBoard(ports, cluster, directory))
     ddl = tree.actor("ddl", lambda: DdlStore(ports))
     tso = None
     if config.oracle == "embedded":

@@ -1,7 +1,7 @@
 """Bodies, headers and answers of the JetStream API as this project uses it. Pure.
 
-Atomic batches: ADR-50 of nats-architecture-and-design (headers Nats-Batch-*). Error codes: the
-server's `errors.json`.
+Atomic batches: ADR-50 of nats-architecture-and-design (headers Nats-Batch-*); a lease per message:
+ADR-43 (Nats-TTL). Error codes: the server's `errors.json`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ BATCH_SEQUENCE = "Nats-Batch-Sequence"
 BATCH_COMMIT = "Nats-Batch-Commit"
 EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
 EXPECTED_LAST_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
+TTL = "Nats-TTL"
 
 STREAM_NOT_FOUND = 10059
 NO_MESSAGE_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
+TTL_DISABLED = 10166
 WRONG_LAST_SEQUENCE = (10071, 10164)
 """Wrong last sequence, with and without the present one in its text."""
 
@@ -89,6 +91,7 @@ def stream_body(config: StreamConfig) -> dict[str, Any]:
         "max_bytes": config.max_bytes or -1,
         "max_msgs_per_subject": config.max_msgs_per_subject or -1,
         "allow_atomic": True,
+        "allow_msg_ttl": config.allow_ttl,
         "allow_direct": False,
         "duplicate_window": 0,
     }
@@ -101,6 +104,8 @@ def raise_for(error: ApiError, stream: str) -> None:
         raise Conflict(text)
     if error.err_code == STREAM_NOT_FOUND:
         raise StreamMissing(f"stream {stream} does not exist")
+    if error.err_code == TTL_DISABLED:
+        raise BadInput(text)
     raise Unavailable(text)
 
 
@@ -150,6 +155,9 @@ def batch(messages: Sequence[Outgoing], fence: dict[str, str], batch_id: str) ->
         raise BadInput(f"a batch of {len(messages)} messages; 1 to {BATCH_MESSAGES} are possible")
     headers = [dict(message.headers) for message in messages]
     headers[0].update(fence)
+    for message, carried in zip(messages, headers, strict=True):
+        if message.ttl_s:
+            carried[TTL] = f"{message.ttl_s}s"
     if len(messages) > 1:
         for number, carried in enumerate(headers, 1):
             carried[BATCH_ID] = batch_id

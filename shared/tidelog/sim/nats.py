@@ -138,6 +138,7 @@ class SimNats:
         stream = self.streams.get(name)
         if stream is None:
             raise StreamMissing(f"there is no stream {name}")
+        stream.expire(self.loop.time())
         return stream
 
     def create(self, config: StreamConfig) -> StreamState:

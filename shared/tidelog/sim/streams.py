@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from tidelog.changes import BATCH_MESSAGES
 from tidelog.errors import BadInput, Conflict, MessageTooLarge, StreamMissing
@@ -42,6 +43,7 @@ def message_bytes(data: bytes, headers: object) -> int:
 class Stored:
     message: Message
     at_s: float
+    until_s: float = inf
 
 
 @dataclass
@@ -56,6 +58,8 @@ class SimStream:
     messages: int = 0
     by_subject: dict[str, list[int]] = field(default_factory=dict)
     """Sequences of each subject's messages, oldest first."""
+    next_ttl_s: float = inf
+    """No message's own time ends before."""
 
     @property
     def last_seq(self) -> int:
@@ -98,6 +102,8 @@ class SimStream:
                 raise MessageTooLarge(f"{len(message.data)} bytes for {message.subject}")
             if not any(matches(p, message.subject) for p in self.config.subjects):
                 raise StreamMissing(f"{message.subject} is no subject of {self.config.name}")
+            if message.ttl_s and not self.config.allow_ttl:
+                raise BadInput(f"{self.config.name} takes no message with a time of its own")
 
     def last_message(self, pattern: str) -> Message | None:
         if pattern in self.by_subject:
@@ -124,7 +130,9 @@ class SimStream:
         return found, max(position, self.base + index)
 
     def expire(self, now: float) -> None:
-        """Discard the oldest beyond the limits of age and size."""
+        """Discard what is over its own time, and the oldest beyond the limits of age and size."""
+        if now >= self.next_ttl_s:
+            self._end_leases(now)
         limit, age = self.config.max_bytes, self.config.max_age_s
         while self.slots and (
             (limit and self.bytes > limit)
@@ -132,6 +140,13 @@ class SimStream:
             or self.slots[0] is None
         ):
             self._drop(self.base)
+
+    def _end_leases(self, now: float) -> None:
+        living = [s for s in self.slots if s is not None]
+        for stored in living:
+            if now >= stored.until_s:
+                self._drop(stored.message.sequence)
+        self.next_ttl_s = min((s.until_s for s in living if now < s.until_s), default=inf)
 
     def discard_below(self, sequence: int) -> None:
         """What retention does, on demand."""
@@ -147,12 +162,15 @@ class SimStream:
             self.bytes,
             self.messages,
             {subject: list(seqs) for subject, seqs in self.by_subject.items()},
+            self.next_ttl_s,
         )
 
     def _push(self, outgoing: Outgoing, now: float) -> None:
         sequence = self.last_seq + 1
         message = Message(outgoing.subject, bytes(outgoing.data), dict(outgoing.headers), sequence)
-        self.slots.append(Stored(message, now))
+        until = now + outgoing.ttl_s if outgoing.ttl_s else inf
+        self.next_ttl_s = min(self.next_ttl_s, until)
+        self.slots.append(Stored(message, now, until))
         self.bytes += message_bytes(message.data, message.headers)
         self.messages += 1
         sequences = self.by_subject.setdefault(message.subject, [])
