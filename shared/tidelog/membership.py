@@ -34,10 +34,11 @@ from tidelog.ports import Ports
 log = structlog.get_logger()
 
 HEARTBEAT_S = 2.0
-REGISTER_S = 4.0
-"""One try to register. With the pause after it, it is below the node lease: a waiting joiner keeps
-its place, and a registry that lost everything hears of every living node in time."""
-RETRY_S = (0.2, 1.0)
+ANSWER_S = 1.0
+"""How long an answer is waited for. With the pause after it, a node that nobody answers announces
+itself at least three times a lease: a registry that lost everything hears of it in time, also when
+a word is lost. A waiting joiner keeps its place."""
+RETRY_S = (0.2, 0.6)
 """First and longest pause between tries; each is multiplied by 0.5 to 1.5."""
 GOODBYE_S = 2.0
 
@@ -152,7 +153,7 @@ class Membership(Actor[Announce]):
                 answer = await self._ports.bus.request(
                     subjects.registry(self._cluster, "register"),
                     encode(Register(status, self._cluster_id)),
-                    timeout_s=REGISTER_S,
+                    timeout_s=ANSWER_S,
                 )
                 registered = decode_reply(answer.data, Registered)
             except (BadInput, Conflict, Fatal):
@@ -170,7 +171,8 @@ class Membership(Actor[Announce]):
 
     async def _until_due(self) -> None:
         try:
-            async with asyncio.timeout(self._heartbeat_s):
+            # Unanswered: again at once, or so.
+            async with asyncio.timeout(RETRY_S[1] if self._error else self._heartbeat_s):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -199,7 +201,7 @@ class Membership(Actor[Announce]):
         answer = await self._ports.bus.request(
             subjects.registry(self._cluster, "heartbeat"),
             encode(msgspec.structs.replace(heartbeat, status=status)),
-            timeout_s=self._heartbeat_s,
+            timeout_s=ANSWER_S,
         )
         return decode_reply(answer.data, Beat)
 

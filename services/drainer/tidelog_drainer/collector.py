@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-import msgspec
 import structlog
 
 from tidelog import messages, subjects
@@ -34,15 +33,15 @@ from tidelog_drainer.mail import (
     PumpJoins,
 )
 from tidelog_drainer.membership import MembershipView, Verdict, read_pumps
-from tidelog_drainer.merger import Disorder, Merger
+from tidelog_drainer.merger import Disorder, Merger, Overtaken
 from tidelog_drainer.metrics import DUPLICATES
+from tidelog_drainer.sources import Sources
 
 IDLE_S = 1.0
 """Without anything to emit, source 0 is looked at and idle Pumps are nudged this often."""
 NUDGE_AGAIN_S = 0.2
 RETRY_S = 0.2
 ASK_S = 2.0
-SOURCES_FILE = "sources.json"
 
 log = structlog.get_logger()
 
@@ -64,12 +63,12 @@ class Collector(Actor[CollectorMail]):
         self._waiting: dict[str, list[Reply[None]]] = {}
         self._joining: list[PumpJoins] = []
         self._moved = asyncio.Event()
-        self._remembered: list[str] = []
-        self._remembering = asyncio.Lock()
+        self._sources = Sources(ports.disk)
         self._halted: list[Reply[None]] = []
         self._feed_stopped = ""
         """The publisher's typed stop, where it came before a merge: then none begins."""
         self._stopped = ""
+        self._stopped_by = ""
         self._error = ""
         self._consulted = -IDLE_S
         self._idle_since = 0.0
@@ -105,10 +104,10 @@ class Collector(Actor[CollectorMail]):
             return
         try:
             merger.push(message.node, message.txns, message.resolved, message.size)
-        except Disorder as error:
+        except (Disorder, Overtaken) as error:
             # Unanswered: this cursor reads no further, and the merge stands at its source.
             self._halted.append(message.reply)
-            self._stopped = str(error)
+            self._stopped, self._stopped_by = str(error), message.node
             log.error(
                 "the merge stands still",
                 error=error.message,
@@ -134,37 +133,26 @@ class Collector(Actor[CollectorMail]):
         joining, self._joining = self._joining, []
         if self._merger is not None:
             for message in joining:
-                self._add(message.node)
+                self._meet(message.node)
         await self._remember(*(message.node for message in joining))
         for message in joining:
             message.reply.set(None)
 
     async def _remember(self, *joining: str) -> None:
-        """Keep the sources on disk: a Pump that we knew is waited for, also when the bucket and
-        our memory of it were lost together. Only a tombstone takes it out (I4), and only a merge
-        meets tombstones: without one, names are only added."""
-        async with self._remembering:
-            names = list(self._cursors)
-            if self._merger is None:
-                names = list(dict.fromkeys([*self._stored(), *joining]))
-            if names != self._remembered:
-                await self._ports.disk.write_file(SOURCES_FILE, msgspec.json.encode(names))
-                self._remembered = names
+        if self._merger is None:
+            await self._sources.keep_also(joining)
+        else:
+            await self._sources.keep(list(self._cursors))
 
-    def _stored(self) -> list[str]:
-        if not self._ports.disk.exists(SOURCES_FILE):
-            return []
-        return msgspec.json.decode(self._ports.disk.read_file(SOURCES_FILE), type=list[str])
-
-    def _recall(self) -> None:
-        self._remembered = self._stored()
-        for node in self._remembered:
-            self._add(node)
-
-    def _add(self, node: str) -> None:
+    def _meet(self, node: str) -> None:
         assert self._merger is not None
-        if not self._merger.add(node):
+        self._add(node, self._sources.met(node, self._merger.emitted))
+
+    def _add(self, node: str, after_ts: int) -> None:
+        assert self._merger is not None
+        if not self._merger.add(node, after_ts):
             return
+        self._sources.added(node, after_ts, self._merger.emitted)
         after_ts = self._merger.sources[node].resolved
         cursor = Cursor(self._config, self._ports, self.self_ref, node, after_ts)
         ref, task = self.spawn_actor(f"cursor-{node}", cursor)
@@ -174,6 +162,9 @@ class Collector(Actor[CollectorMail]):
     def _remove(self, node: str) -> None:
         assert self._merger is not None
         self._merger.remove(node)
+        self._sources.tombstoned(node)
+        if node == self._stopped_by:
+            self._stopped = self._stopped_by = ""
         known = self._cursors.pop(node, None)
         if known is not None:
             known[1].cancel()
@@ -216,7 +207,8 @@ class Collector(Actor[CollectorMail]):
             await self._admit()
             return
         self._merger = Merger(start)
-        self._recall()
+        for node, after_ts in self._sources.begin(start).items():
+            self._add(node, after_ts)
         await self._admit()
         log.info("merge begins", after_ts=start, feed=self._config.feed)
         while True:
@@ -241,7 +233,9 @@ class Collector(Actor[CollectorMail]):
             return False
         if not await self._consult():
             return False
-        # A Pump that was added during the question takes the horizon back to what was emitted.
+        if self._sources.behind and merger.horizon() > merger.emitted:
+            await self._sources.caught_up(list(self._cursors))
+        # A Pump that was added meanwhile takes the horizon back to what was emitted.
         upto = min(upto, merger.horizon())
         if upto <= merger.emitted:
             return False
@@ -271,7 +265,7 @@ class Collector(Actor[CollectorMail]):
             pumps = await self._announced() | pumps
         for node, is_source in pumps.items():
             if is_source:
-                self._add(node)
+                self._meet(node)
             else:
                 self._remove(node)
         await self._remember()

@@ -28,6 +28,19 @@ class Disorder(Stopped):
         self.commit_ts = commit_ts
 
 
+class Overtaken(Stopped):
+    """A Pump that became a source in mid-merge holds what was passed without it."""
+
+    default_hint = (
+        "fill the feed again from below it, or let the merge go on without that Pump: "
+        "`tidelog offline NODE --accept-loss`"
+    )
+
+    def __init__(self, node: str, commit_ts: int, emitted: int) -> None:
+        super().__init__(f"{node} has commit_ts {commit_ts}, and {emitted} was passed without it")
+        self.commit_ts = commit_ts
+
+
 class Source:
     """One Pump, as the merge sees it."""
 
@@ -53,8 +66,9 @@ class Merger:
         """By node id, in the order they were added; to be read, not written."""
         return self._sources
 
-    def add(self, node: str) -> bool:
-        """Add a source that starts after what was emitted; False if it is one already."""
+    def add(self, node: str, after_ts: int | None = None) -> bool:
+        """Add a source that is read after `after_ts` (None: after what was emitted); False if it
+        is one already. What it delivers at or below what was emitted is `Overtaken`."""
         known = self._sources.get(node)
         if known is not None and not known.gone:
             return False
@@ -62,7 +76,7 @@ class Merger:
             # It rejoined before its last transactions were merged: they stay, it goes on.
             known.gone = False
             return True
-        self._sources[node] = Source(self.emitted)
+        self._sources[node] = Source(self.emitted if after_ts is None else after_ts)
         return True
 
     def remove(self, node: str) -> None:
@@ -75,12 +89,15 @@ class Merger:
             del self._sources[node]
 
     def push(self, node: str, txns: list[Txn], resolved: int, size: int) -> None:
-        """What a source delivered, in order. `size`: bytes of the payloads. Raises Disorder."""
+        """What a source delivered, in order. `size`: bytes of the payloads. Raises Disorder,
+        Overtaken."""
         source = self._sources[node]
         for commit_ts, _, _ in txns:
             if commit_ts <= source.last:
                 raise Disorder(node, commit_ts, source.last)
             source.last = commit_ts
+        if txns and txns[0][0] <= self.emitted:
+            raise Overtaken(node, txns[0][0], self.emitted)
         source.txns.extend(txns)
         source.bytes += size
         source.resolved = max(source.resolved, resolved)

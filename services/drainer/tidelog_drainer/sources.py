@@ -1,0 +1,81 @@
+"""From where each Pump is read, kept on disk: a Pump that we knew is waited for (ADR 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from tidelog.ports import Disk
+
+SOURCES_FILE = "sources.json"
+Kept = dict[str, int | None]
+"""Pump -> None: it is read from the feed's position; or after what ts it must still be read."""
+
+
+class Sources:
+    """`begin` tells where the merge begins, before any Pump is met.
+
+    A source met in mid-merge may be a new Pump, or one that all had forgotten: that one may hold
+    what was passed without it, so it is read from where this merge began, over restarts too. One
+    that was tombstoned left nothing behind: all it held was read, or given up for good.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._start = 0
+        self._gone: set[str] = set()
+        self._behind: dict[str, int] = {}
+        self._kept: Kept = {}
+        self._keeping = asyncio.Lock()
+
+    def begin(self, start: int) -> dict[str, int]:
+        """The Pumps of earlier lives, and after what ts each is read."""
+        self._start = start
+        self._kept = self._stored()
+        return {node: start if behind is None else behind for node, behind in self._kept.items()}
+
+    def met(self, node: str, emitted: int) -> int:
+        """A Pump that is no source yet becomes one: after what ts it is read."""
+        after_ts = emitted if node in self._gone else self._start
+        self._gone.discard(node)
+        return after_ts
+
+    def added(self, node: str, after_ts: int, emitted: int) -> None:
+        if after_ts < emitted:
+            self._behind[node] = after_ts
+
+    def tombstoned(self, node: str) -> None:
+        self._gone.add(node)
+        self._behind.pop(node, None)
+
+    @property
+    def behind(self) -> bool:
+        """Is one not read up to what was emitted, as far as a restart would know?"""
+        return bool(self._behind)
+
+    async def caught_up(self, nodes: Iterable[str]) -> None:
+        """All are read up to what was emitted: a restart reads them from the feed's position."""
+        self._behind.clear()
+        await self.keep(nodes)
+
+    async def keep(self, nodes: Iterable[str]) -> None:
+        """These are the sources. Durable when it returns."""
+        async with self._keeping:
+            await self._write({node: self._behind.get(node) for node in nodes})
+
+    async def keep_also(self, nodes: Iterable[str]) -> None:
+        """Without a merge nobody meets tombstones, which alone take a Pump out (I4): only add."""
+        async with self._keeping:
+            await self._write(Kept.fromkeys(nodes) | self._stored())
+
+    async def _write(self, kept: Kept) -> None:
+        if kept != self._kept:
+            await self._disk.write_file(SOURCES_FILE, msgspec.json.encode(kept))
+            self._kept = kept
+
+    def _stored(self) -> Kept:
+        if not self._disk.exists(SOURCES_FILE):
+            return {}
+        return msgspec.json.decode(self._disk.read_file(SOURCES_FILE), type=Kept)
