@@ -191,7 +191,7 @@ BUGS = (
                 "        await self._admit()\n        log.info(",
                 "        await self._admit()\n"
                 "        state = await self._bucket.state()\n"
-                "        if self._remembered and state is not None:\n"
+                "        if self._cursors and state is not None:\n"
                 "            clock = self._ports.clock\n"
                 "            self._view.judge(state, clock.monotonic(), clock.wall_ms())\n"
                 "            self._view.entries_read(state.last_seq)\n"
@@ -202,7 +202,7 @@ BUGS = (
     Bug(
         "sources-forgotten",
         "I4: a Pump leaves a source set only by a tombstone, whatever else is lost",
-        (Edit(f"{DRAINER}/collector.py", "        self._recall()\n", ""),),
+        (Edit(f"{DRAINER}/sources.py", "        self._kept = self._stored()\n", ""),),
     ),
     Bug(
         "log-not-announced",
