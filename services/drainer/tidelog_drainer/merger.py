@@ -32,8 +32,8 @@ class Overtaken(Stopped):
     """A Pump that became a source in mid-merge holds what was passed without it."""
 
     default_hint = (
-        "fill the feed again from below it, or let the merge go on without that Pump: "
-        "`tidelog offline NODE --accept-loss`"
+        "fill the feed again from below it; or take that Pump offline, accepting its loss, and the"
+        " merge goes on without it"
     )
 
     def __init__(self, node: str, commit_ts: int, emitted: int) -> None:

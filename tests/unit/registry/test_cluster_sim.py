@@ -215,7 +215,7 @@ def test_a_pump_goes_offline_only_after_every_consumer_passed_its_last_commit() 
             world.node(script.node).start(build, script)
         await until_state(world, bus, "p1", ONLINE, 20)
         await operate(bus, "p1", "offline")
-        await world.until(lambda: p.told[-1][0] == "closing", 5, "closing")
+        await world.until(lambda: [s for s, _ in p.told][-1:] == ["closing"], 5, "closing")
         d.resolved_ts = 100
         await world.sleep(5)
         await until_state(world, bus, "p1", "closing")
