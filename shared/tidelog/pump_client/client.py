@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from tidelog.actor import first_error
-from tidelog.errors import BadInput, TidelogError, UnparsablePayload
+from tidelog.errors import BadInput, DeadlineExceeded, Overloaded, TidelogError, UnparsablePayload
 from tidelog.ports import Bus, Clock, Rng
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
 from tidelog.pump_client.delivery.finisher import Delivery, Finisher
+from tidelog.pump_client.delivery.grpc_way import GrpcWay, require_grpc
 from tidelog.pump_client.delivery.lane import Lane
-from tidelog.pump_client.delivery.send import Send
-from tidelog.pump_client.errors import NoPump, NotPrewritten, OutcomeUnknown
-from tidelog.pump_client.metrics import RETRIES
+from tidelog.pump_client.delivery.prewrites import Prewrites
+from tidelog.pump_client.delivery.way import NatsWay
+from tidelog.pump_client.errors import NotPrewritten
 from tidelog.pump_client.routing.directory import Directory
 from tidelog.pump_client.routing.pump_list import Pump, PumpList
-from tidelog.pump_client.routing.routes import Route, Routes
+from tidelog.pump_client.routing.routes import Routes
 from tidelog.pump_client.routing.strategy import make_strategy
 from tidelog.supervisor import Supervisor
 from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
 
 WRITE_TIMEOUT_S = 15.0
 TRY_TIMEOUT_S = 5.0
-RETRY_S = 0.1
 FINISH_TIMEOUT_S = 600.0
 CLOSE_S = 10.0
+NATS, GRPC = "nats", "grpc"
+FRAMING = 1024
+"""Room left in a message of the bus around a single payload."""
 
 
 class PumpClient:
@@ -38,11 +42,18 @@ class PumpClient:
             commit = await oracle.fresh(start)      # only after the Prewrite's ack
             await client.write(Binlog(tp=Commit, start_ts=start, commit_ts=commit))
 
-    `cluster_id` is checked by the Pumps. `strategy`: "range" (in turn) or "hash" (by start_ts).
-    `write_timeout_s`: how long a Prewrite may look for a Pump; `try_timeout_s`: how long one Pump
-    may take to answer; `finish_timeout_s`: how long a Commit or Rollback is tried.
+    `cluster_id` is checked by the Pumps. `strategy`: "range" (in turn), "hash" (by start_ts) or
+    "score" (as often as the Pumps' announced scores say). `labels`: Pumps that announce all of
+    these come first under every strategy, the others only when none of them is available.
+    `transport`: "nats", many binlogs in one message, or "grpc", a call for each at the address
+    that the Pump announces; payloads above the bus limit go by gRPC under both.
+    `write_timeout_s`: how long a Prewrite looks for a Pump after its first try; `try_timeout_s`:
+    how long one Pump may take to answer; `finish_timeout_s`: how long a Commit or Rollback is
+    tried. Raises BadInput for a strategy or transport that is not known.
+
     Use it from one event loop. Many concurrent `write`s travel together: concurrency, not one
-    caller's speed, fills the messages.
+    caller's speed, fills the messages. What waits for a Pump, and Commits and Rollbacks that are
+    not acked, are bounded by count and bytes: beyond that `write` waits.
     """
 
     def __init__(
@@ -54,20 +65,32 @@ class PumpClient:
         rng: Rng,
         *,
         strategy: str = "range",
+        labels: Mapping[str, str] | None = None,
+        transport: str = NATS,
         write_timeout_s: float = WRITE_TIMEOUT_S,
         try_timeout_s: float = TRY_TIMEOUT_S,
         finish_timeout_s: float = FINISH_TIMEOUT_S,
     ) -> None:
+        if transport not in (NATS, GRPC):
+            raise BadInput(f"transport {transport!r} is not known", hint=f"one of {NATS}, {GRPC}")
+        if transport == GRPC:
+            require_grpc()
         self._bus = bus
         self._cluster = cluster
         self._cluster_id = cluster_id
         self._clock = clock
         self._rng = rng
-        self._choose = make_strategy(strategy)
-        self._write_timeout_s = write_timeout_s
+        self._transport = transport
         self._try_timeout_s = try_timeout_s
-        self._pumps = PumpList()
+        self._pumps = PumpList(labels)
         self._routes = Routes()
+        self._prewrites = Prewrites(
+            self._pumps,
+            self._routes,
+            make_strategy(strategy),
+            clock,
+            write_timeout_s=write_timeout_s,
+        )
         self._backlog = Backlog()
         self._delivery = Delivery(
             self._pumps, self._backlog, clock, finish_timeout_s=finish_timeout_s
@@ -110,31 +133,40 @@ class PumpClient:
 
     # ---- writing
 
-    async def write(self, binlog: bytes | Binlog, *, wait: bool = False) -> None:
+    async def write(
+        self, binlog: bytes | Binlog, *, wait: bool = False, deadline_s: float | None = None
+    ) -> None:
         """Hand over one binlog (serialised or not).
 
         Prewrite: returns when one Pump has it on disk. That Pump is the transaction's Pump.
-        Raises a definite error when surely no Pump holds it (`NoPump`, `BadInput`), and
-        `OutcomeUnknown` when one may; either way the transaction must be rolled back, and its
+        Raises a definite error when surely no Pump holds it (`NoPump`, which names what each Pump
+        said; `BadInput`), and `OutcomeUnknown` when one may, also after `deadline_s` seconds;
+        either way, and when the caller is cancelled, the transaction must be rolled back, and its
         Rollback written too.
 
         Commit or Rollback: goes to the Pump that acked the Prewrite. Returns when it is on its
         way, as TiDB does; it is tried for `finish_timeout_s`, after which the Pump asks
-        `txnstatus`. Waits while too many are unacked. With `wait=True` it returns when acked, and
-        raises what it was given up for. A Commit of a transaction that this client has no acked
-        Prewrite of raises NotPrewritten. A Rollback of one goes to every Pump that was tried with
-        the Prewrite, which may hold it; if none was, there is nothing to roll back.
+        `txnstatus`. Waits while too many are unacked, at most `deadline_s`, then raises
+        `Overloaded`: it was not accepted, and is not sent. Once accepted it is sent, also if the
+        caller is cancelled. With `wait=True` it returns when acked, and raises what it was given
+        up for, or `DeadlineExceeded` after `deadline_s`: it is still being tried. A Commit of a
+        transaction that this client has no acked Prewrite of raises NotPrewritten. A Rollback of
+        one goes to every Pump that was tried with the Prewrite, which may hold it; if none was,
+        there is nothing to roll back.
         """
         if isinstance(binlog, bytes):
             payload, parsed = binlog, _parse(binlog)
         else:
             payload, parsed = binlog.SerializeToString(), binlog
-        if parsed.tp == Prewrite:
-            await self._prewrite(payload, parsed.start_ts)
-        elif parsed.tp == Rollback and self._undecided(parsed.start_ts):
-            await self._roll_back_everywhere(payload, parsed.start_ts, wait)
+        start_ts = parsed.start_ts
+        if parsed.tp != Prewrite:
+            items = self._finishes(payload, start_ts, rollback=parsed.tp == Rollback)
+            if items:
+                await self._finish(items, wait=wait, deadline_s=deadline_s)
+        elif deadline_s is None:
+            await self._prewrites.write(payload, start_ts)
         else:
-            await self._finish(payload, parsed.start_ts, wait)
+            await self._prewrites.write_within(payload, start_ts, deadline_s)
 
     def forget(self, start_ts: int) -> None:
         """Drop what is remembered of a transaction that will get neither Commit nor Rollback."""
@@ -165,115 +197,55 @@ class PumpClient:
             "online": [pump.node for pump in self._pumps.online],
             "open_transactions": len(self._routes),
             "unacked": self._backlog.open,
+            "unacked_bytes": self._backlog.bytes,
         }
-
-    # ---- Prewrites
-
-    async def _prewrite(self, payload: bytes, start_ts: int) -> None:
-        route = self._routes.open(start_ts)
-        available = self._pumps.available
-        if available:
-            pump = self._choose(available, start_ts, 0, route.tried)
-            error = await self._try(pump, payload, route)
-            if error is None:
-                return
-            unknown = not error.definite
-        else:
-            error, unknown = None, False
-        await self._prewrite_elsewhere(payload, start_ts, route, error, unknown)
-
-    async def _try(self, pump: Pump, payload: bytes, route: Route) -> TidelogError | None:
-        """One Pump, once. The Pump counts as tried from before the sending: if the caller is
-        cancelled, its Rollback must find it."""
-        lane = pump.lane
-        assert lane is not None
-        if pump.node not in route.tried:
-            route.tried.append(pump.node)
-        try:
-            await lane.ask(lambda reply: Send(payload, reply))
-        except TidelogError as error:
-            return error
-        route.pump = route.pump or pump.node
-        return None
-
-    async def _prewrite_elsewhere(
-        self,
-        payload: bytes,
-        start_ts: int,
-        route: Route,
-        error: TidelogError | None,
-        unknown: bool,
-    ) -> None:
-        """The slow way: other Pumps, until the write timeout is over and each was tried once."""
-        started = self._clock.monotonic()
-        attempt = 1
-        while not isinstance(error, BadInput):
-            late = self._clock.monotonic() - started >= self._write_timeout_s
-            candidates = self._pumps.available or self._pumps.online
-            if late:
-                candidates = tuple(p for p in self._pumps.online if p.node not in route.tried)
-                if not candidates:
-                    break
-            if not candidates or error is None or all(p.node in route.tried for p in candidates):
-                await self._clock.sleep(RETRY_S)
-            if candidates:
-                RETRIES.inc()
-                pump = self._choose(candidates, start_ts, attempt, route.tried)
-                error = await self._try(pump, payload, route)
-                if error is None:
-                    return
-                unknown = unknown or not error.definite
-                attempt += 1
-        if unknown:
-            raise OutcomeUnknown(f"no Pump acked the Prewrite of {start_ts}: {error}") from error
-        self._routes.close(start_ts)
-        if isinstance(error, BadInput):
-            raise error
-        raise NoPump(f"no Pump took the Prewrite of {start_ts}: {error or 'none is online'}")
 
     # ---- Commits and Rollbacks
 
-    def _undecided(self, start_ts: int) -> bool:
+    def _finishes(self, payload: bytes, start_ts: int, *, rollback: bool) -> list[Finish]:
+        """One to the Pump of the Prewrite; of a Rollback that nobody acked the Prewrite of, one to
+        each Pump that was tried."""
         route = self._routes.get(start_ts)
-        return route is None or not route.pump
-
-    async def _finish(self, payload: bytes, start_ts: int, wait: bool) -> None:
-        route = self._routes.get(start_ts)
-        if route is None or not route.pump:
+        deadline = self._delivery.deadline()
+        if route is not None and route.pump:
+            return [Finish(start_ts, payload, route.pump, deadline, others=route.others())]
+        if not rollback:
             raise NotPrewritten(f"no Pump acked the Prewrite of {start_ts} to this client")
-        await self._backlog.enter()
-        self._routes.close(start_ts)
-        acked = await self._deliver(start_ts, payload, route.pump, wait, route.others())
-        if acked is not None:
-            await acked
+        tried = route.tried if route is not None else ()
+        if not tried:
+            self._routes.close(start_ts)
+        return [Finish(start_ts, payload, node, deadline) for node in tried]
 
-    async def _roll_back_everywhere(self, payload: bytes, start_ts: int, wait: bool) -> None:
-        """No Pump acked the Prewrite: each that was tried may hold it."""
-        route = self._routes.close(start_ts)
-        acks = []
-        for node in route.tried if route is not None else []:
-            await self._backlog.enter()
-            acks.append(await self._deliver(start_ts, payload, node, wait))
-        for acked in acks:
-            if acked is not None:
-                await acked
+    async def _finish(self, items: list[Finish], *, wait: bool, deadline_s: float | None) -> None:
+        first = items[0]
+        if deadline_s is None:
+            await self._deliver(items, wait=wait)
+            return
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._deliver(items, wait=wait)
+        except TimeoutError:
+            if not first.accepted:
+                raise Overloaded(f"{self.unacked} Commits and Rollbacks wait for Pumps") from None
+            if wait:
+                raise DeadlineExceeded(
+                    f"no ack of {first.start_ts} from {first.node} in {deadline_s} s",
+                    hint="it is still being tried",
+                ) from None
 
-    async def _deliver(
-        self, start_ts: int, payload: bytes, node: str, wait: bool, others: list[str] | None = None
-    ) -> asyncio.Future[None] | None:
-        """Send it on its way, for which there is room; with `wait` the future of its ack."""
-        acked = asyncio.get_running_loop().create_future() if wait else None
-        item = Finish(
-            start_ts,
-            payload,
-            node,
-            self._delivery.deadline(),
-            others=others,
-            counted=True,
-            done=None if acked is None else partial(_answer, acked),
-        )
-        await self._delivery.first(item)
-        return acked
+    async def _deliver(self, items: list[Finish], *, wait: bool) -> None:
+        """The route ends with the acceptance of the first: the others need no room then."""
+        acks = [_acked(item) for item in items] if wait else []
+        first, *rest = items
+        try:
+            await self._delivery.accept(first)
+        finally:
+            if first.accepted:
+                self._routes.close(first.start_ts)
+                for item in rest:
+                    self._delivery.follow_up(item)
+        for ack in acks:
+            await ack
 
     # ---- parts
 
@@ -285,17 +257,18 @@ class PumpClient:
             self._clock,
             self._rng,
             cluster=self._cluster,
-            cluster_id=self._cluster_id,
         )
 
     def _make_lane(self, pump: Pump) -> Lane:
+        grpc = GrpcWay(pump.node, lambda: pump.address, self._cluster_id)
+        nats = NatsWay(self._bus, self._cluster, self._cluster_id, pump.node)
         return Lane(
             pump,
             self._pumps,
-            self._bus,
+            grpc if self._transport == GRPC else nats,
+            grpc,
             self._clock,
-            cluster=self._cluster,
-            cluster_id=self._cluster_id,
+            limit=lambda: self._bus.max_payload - FRAMING,
             try_timeout_s=self._try_timeout_s,
         )
 
@@ -305,6 +278,13 @@ def _parse(payload: bytes) -> Binlog:
         return Binlog.FromString(payload)
     except Exception as error:
         raise UnparsablePayload(f"{len(payload)} bytes are no Binlog") from error
+
+
+def _acked(item: Finish) -> asyncio.Future[None]:
+    """Done when the item is acked, or given up."""
+    acked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    item.done = partial(_answer, acked)
+    return acked
 
 
 def _answer(acked: asyncio.Future[None], error: TidelogError | None) -> None:

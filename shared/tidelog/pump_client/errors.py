@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelog.errors import BadInput, Refused, TidelogError
 
 
@@ -13,9 +15,20 @@ class OutcomeUnknown(TidelogError):
 
 
 class NoPump(Refused):
-    """No Pump took the Prewrite in time, and none can hold it."""
+    """No Pump took the Prewrite in time, and none can hold it. `refusals`: what each of those tried
+    said last, by node: NotOnline, DiskFull, Overloaded, NoResponders …"""
 
     default_hint = "see `tidelog status`: one must be online"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        refusals: Mapping[str, TidelogError] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.refusals = dict(refusals or {})
 
 
 class NotPrewritten(BadInput):
@@ -26,4 +39,4 @@ class NotPrewritten(BadInput):
 
 
 class NotSent(Refused):
-    """The message waited behind others that got no answer, and was surely not sent."""
+    """Surely not sent: it waited behind others that got no answer, or there is no way there."""

@@ -223,6 +223,8 @@ class Context:
 
     def set_details(self, details: str) -> None: ...
 
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None: ...
+
 
 def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:

@@ -11,6 +11,7 @@ from tests.unit.pump_client.fakes import Dice, FakeCluster, LoopClock, MemoryBus
 from tidelog.errors import DiskFull, ForeignCluster, IoFailed, NotOnline, TidelogError
 from tidelog.messages import OFFLINE, ONLINE, PAUSED
 from tidelog.pump_client import NoPump, NotPrewritten, OutcomeUnknown, PumpClient
+from tidelog.pump_client.routing.strategy import mixed
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, Rollback
 
@@ -75,9 +76,11 @@ def test_range_takes_pumps_in_turn_and_hash_by_start_ts() -> None:
         assert [len(p.taken) for p in cluster.pumps.values()] == [10, 10, 10]
 
     async def by_hash(client: PumpClient, cluster: FakeCluster) -> None:
-        for start_ts in (0, 3, 6, 1):
+        nodes = list(cluster.pumps)
+        for start_ts in range(30):
             await client.write(prewrite(start_ts))
-        assert [len(p.taken) for p in cluster.pumps.values()] == [3, 1, 0]
+            assert client.pump_of(start_ts) == nodes[mixed(start_ts) % 3]
+        assert all(pump.taken for pump in cluster.pumps.values())
 
     play(in_turn, "p1", "p2", "p3", strategy="range")
     play(by_hash, "p1", "p2", "p3", strategy="hash")
@@ -114,7 +117,7 @@ def test_a_definite_refusal_moves_on_at_once(error: TidelogError) -> None:
     async def body(client: PumpClient, cluster: FakeCluster) -> None:
         cluster.pumps["p1"].judge = lambda b: error if b.tp == Prewrite else None
         started = now()
-        await client.write(prewrite(2))  # 2 mod 2 = 0: p1 first
+        await client.write(prewrite(2))  # its hash is even: p1 first
         assert now() - started < 0.05
         assert client.pump_of(2) == "p2"
         assert client.status()["available"] == ["p2"]

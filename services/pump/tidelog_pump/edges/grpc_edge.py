@@ -27,7 +27,7 @@ from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
 from tidelog_pump.edges.gatherer import Gatherer
 from tidelog_pump.edges.grpc_pull import PullStreams
-from tidelog_pump.edges.grpc_status import status_code
+from tidelog_pump.edges.grpc_status import status_code, trailing
 from tidelog_pump.identity import Identity
 from tidelog_pump.log import payload
 from tidelog_pump.log.purge import PurgePoint
@@ -135,6 +135,7 @@ class GrpcEdge(Actor[Nothing]):
             return _OK
         context.set_code(status_code(error))
         context.set_details(str(error))
+        context.set_trailing_metadata(trailing(error))
         return WriteBinlogResp(errmsg=str(error)).SerializeToString()
 
     async def _write(self, request: bytes) -> Outcome:

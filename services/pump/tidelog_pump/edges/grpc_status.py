@@ -37,6 +37,17 @@ _TABLE: tuple[tuple[type[TidelogError], grpc.StatusCode], ...] = (
 )
 
 
+_ERROR_KEY, _DEFINITE_KEY = "tidelog-error", "tidelog-definite"
+
+
+def trailing(error: TidelogError) -> tuple[tuple[str, str], ...]:
+    """Metadata that names our class, for a PumpClient: a status alone tells less."""
+    return (
+        (_ERROR_KEY, type(error).__name__),
+        (_DEFINITE_KEY, "true" if error.definite else "false"),
+    )
+
+
 def status_code(error: TidelogError) -> grpc.StatusCode:
     """The first row whose class fits; INTERNAL if none does."""
     return next((code for cls, code in _TABLE if isinstance(error, cls)), grpc.StatusCode.INTERNAL)

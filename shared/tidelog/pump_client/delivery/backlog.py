@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
 
 from tidelog.errors import TidelogError
 
 MAX_BACKLOG = 1 << 16
+MAX_BACKLOG_BYTES = 64 << 20
 
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 10.0
@@ -17,10 +19,20 @@ RETRY_MAX_S = 10.0
 
 class Finish:
     """One Commit or Rollback on its way to one Pump. `others`: who gets a Rollback once it is
-    acked; `counted`: it entered the backlog by waiting for room; `done` is called once, with None
-    when acked, or the error it was given up for."""
+    acked; `accepted`: it entered the backlog, and will be sent whatever becomes of its caller;
+    `done` is called once, with None when acked, or the error it was given up for."""
 
-    __slots__ = ("counted", "deadline", "done", "node", "others", "payload", "start_ts", "tries")
+    __slots__ = (
+        "accepted",
+        "counted",
+        "deadline",
+        "done",
+        "node",
+        "others",
+        "payload",
+        "start_ts",
+        "tries",
+    )
 
     def __init__(
         self,
@@ -30,16 +42,16 @@ class Finish:
         deadline: float,
         *,
         others: list[str] | None = None,
-        counted: bool = False,
         done: Callable[[TidelogError | None], None] | None = None,
     ) -> None:
         self.start_ts = start_ts
         self.payload = payload
         self.node = node
         self.others = others or []
-        self.counted = counted
         self.deadline = deadline
         self.done = done
+        self.accepted = False
+        self.counted = False
         self.tries = 0
 
     def delay(self) -> float:
@@ -48,31 +60,74 @@ class Finish:
 
 
 class Backlog:
-    """Bounded by count: a writer of Commits waits when it is full (I8)."""
+    """Bounded by count and bytes: a writer of Commits waits, in order of arrival, when it is full
+    (I8). Follow-ups don't wait; there are at most as many for each as there are Pumps."""
 
-    def __init__(self, limit: int = MAX_BACKLOG) -> None:
-        self._room = asyncio.Semaphore(limit)
+    def __init__(self, limit: int = MAX_BACKLOG, max_bytes: int = MAX_BACKLOG_BYTES) -> None:
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._count = self._bytes = 0
+        self._gates: deque[tuple[asyncio.Future[None], Finish]] = deque()
         self._waiting: list[tuple[float, int, Finish]] = []
         self._number = 0
         self._drained: asyncio.Future[None] | None = None
         self.open = 0
         """Commits and Rollbacks neither acked nor given up, the ones being sent included."""
 
-    async def enter(self) -> None:
-        await self._room.acquire()
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    async def enter(self, item: Finish) -> None:
+        """Waits for room. Cancelled, it has not entered."""
+        if not self._gates and self._has_room(item):
+            self._take(item)
+            return
+        gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gates.append((gate, item))
+        try:
+            await gate
+        except asyncio.CancelledError:
+            if item.accepted:
+                self.leave(item)
+                item.accepted = False
+            elif (gate, item) in self._gates:
+                self._gates.remove((gate, item))
+                self._let_in()
+            raise
+
+    def enter_now(self, item: Finish) -> None:
+        """Without waiting: a follow-up of one that has entered."""
+        item.accepted = True
         self.open += 1
 
-    def enter_now(self) -> None:
-        """Without waiting: a follow-up of one that is leaving."""
-        self.open += 1
-
-    def leave(self, *, counted: bool) -> None:
-        """`counted`: it came in by `enter`."""
+    def leave(self, item: Finish) -> None:
         self.open -= 1
-        if counted:
-            self._room.release()
+        if item.counted:
+            self._count -= 1
+            self._bytes -= len(item.payload)
+            self._let_in()
         if self.open == 0 and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+
+    def _has_room(self, item: Finish) -> bool:
+        """One that is larger than all the room gets in alone."""
+        if not self._count:
+            return True
+        return self._count < self._limit and self._bytes + len(item.payload) <= self._max_bytes
+
+    def _take(self, item: Finish) -> None:
+        item.accepted = item.counted = True
+        self.open += 1
+        self._count += 1
+        self._bytes += len(item.payload)
+
+    def _let_in(self) -> None:
+        while self._gates and self._has_room(self._gates[0][1]):
+            gate, item = self._gates.popleft()
+            if not gate.done():
+                self._take(item)
+                gate.set_result(None)
 
     def postpone(self, item: Finish, due: float) -> None:
         self._number += 1

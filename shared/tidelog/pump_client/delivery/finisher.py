@@ -1,8 +1,8 @@
 """Delivers Commits and Rollbacks, again and again for ten minutes (appendix A.2).
 
 The first try starts in the caller; what fails comes back here. When one is acked, every other
-Pump that was tried with the Prewrite gets a Rollback, never earlier (design section 7): an early
-one could overtake the Commit and lose the transaction.
+Pump that was tried with the Prewrite gets a Rollback, never earlier (design section 7): until the
+Commit is safe, the other copy is what is left if that Pump is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ log = structlog.get_logger()
 
 
 class Delivery:
-    """Sends one Finish and decides by the answer. Synchronous: it runs in replies' callbacks."""
+    """Sends one Finish and decides by the answer. Synchronous but for `accept`: it runs in replies'
+    callbacks."""
 
     def __init__(
         self, pumps: PumpList, backlog: Backlog, clock: Clock, *, finish_timeout_s: float
@@ -38,8 +39,10 @@ class Delivery:
     def deadline(self) -> float:
         return self._clock.monotonic() + self._timeout_s
 
-    async def first(self, item: Finish) -> None:
-        """The caller's own try: waits while the lane is full."""
+    async def accept(self, item: Finish) -> None:
+        """Waits for room in the backlog; from then on (`item.accepted`) it is sent, also if the
+        caller goes away. Returns when it is on its way: waits while the lane is full."""
+        await self._backlog.enter(item)
         lane = self._lane(item)
         if lane is None:
             return
@@ -53,6 +56,11 @@ class Delivery:
         except BaseException:
             reply.fail(NotSent("the caller went away"))
             raise
+
+    def follow_up(self, item: Finish) -> None:
+        """Beside one that was accepted: sent with the finisher's next tick."""
+        self._backlog.enter_now(item)
+        self._backlog.postpone(item, 0.0)
 
     def again(self, item: Finish) -> None:
         """A later try: postponed again when the lane is full or not there."""
@@ -76,7 +84,8 @@ class Delivery:
 
     def _settled(self, item: Finish, _: None, error: Exception | None) -> None:
         if error is None:
-            self._acked(item)
+            self._abandon(item)
+            self._left(item, None)
         elif (
             isinstance(error, BadInput | InvariantBroken)
             or self._clock.monotonic() >= item.deadline
@@ -85,12 +94,12 @@ class Delivery:
         else:
             self._backlog.postpone(item, self._clock.monotonic() + item.delay())
 
-    def _acked(self, item: Finish) -> None:
-        for node in item.others:
+    def _abandon(self, item: Finish) -> None:
+        """A Rollback to every other Pump that was tried with the Prewrite."""
+        others, item.others = item.others, []
+        for node in others:
             payload = Binlog(tp=Rollback, start_ts=item.start_ts).SerializeToString()
-            self._backlog.enter_now()
-            self._backlog.postpone(Finish(item.start_ts, payload, node, self.deadline()), 0.0)
-        self._left(item, None)
+            self.follow_up(Finish(item.start_ts, payload, node, self.deadline()))
 
     def _give_up(self, item: Finish, error: Exception) -> None:
         GIVEN_UP.inc()
@@ -100,7 +109,7 @@ class Delivery:
         self._left(item, error if isinstance(error, TidelogError) else TidelogError(str(error)))
 
     def _left(self, item: Finish, error: TidelogError | None) -> None:
-        self._backlog.leave(counted=item.counted)
+        self._backlog.leave(item)
         if item.done is not None:
             item.done(error)
 
@@ -120,4 +129,4 @@ class Finisher(Actor[None]):
             self._delivery.again(item)
 
     def status(self) -> dict[str, object]:
-        return {"unacked": self._backlog.open}
+        return {"unacked": self._backlog.open, "unacked_bytes": self._backlog.bytes}

@@ -1,28 +1,49 @@
-"""Binlogs above the bus limit: `/binlog.Pump/WriteBinlog` at the Pump's advertised address.
+"""`/binlog.Pump/WriteBinlog` at the Pump's advertised address: for binlogs above the bus limit, or
+for all (`transport="grpc"`).
 
-grpcio is optional: without it such a Prewrite is a definite MessageTooLarge. One channel per Pump
-(library traps G24, G25); raw bytes, so that nothing is encoded twice.
+One channel per Pump (library traps G24, G25); raw bytes, so that nothing is encoded twice. grpcio
+is optional.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from google.protobuf.message import DecodeError
 
 from tidelog.errors import (
     BadInput,
+    ConfigError,
     DeadlineExceeded,
     MessageTooLarge,
     Refused,
     TidelogError,
     Unavailable,
 )
+from tidelog.pump_client.delivery.way import Refusals, refusal
+from tidelog.pump_client.errors import NotSent
 from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
 if TYPE_CHECKING:
     import grpc.aio
 
+    Call = grpc.aio.UnaryUnaryCall[bytes, bytes]
+
 METHOD = "/binlog.Pump/WriteBinlog"
-_OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+ERROR_KEY, DEFINITE_KEY = "tidelog-error", "tidelog-definite"
+"""Trailing metadata in which our Pump names the error's class; a status alone tells less."""
+LARGE_BYTES_PER_S = 10 << 20
+"""A large payload gets more time: what a slow disk takes to sync it."""
+_OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # gRPC itself would wait up to two minutes before it connects again.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
 
 _BY_STATUS: dict[str, type[TidelogError]] = {
     "RESOURCE_EXHAUSTED": MessageTooLarge,
@@ -31,48 +52,84 @@ _BY_STATUS: dict[str, type[TidelogError]] = {
     "UNIMPLEMENTED": BadInput,
     "DEADLINE_EXCEEDED": DeadlineExceeded,
 }
-"""gRPC status -> our class: the Pump's table read backwards. Every other status leaves the outcome
-unknown."""
+"""gRPC status -> our class: the Pump's table read backwards, for a Pump that is none of ours. Every
+other status leaves the outcome unknown."""
+
+
+def require_grpc() -> None:
+    """Raises ConfigError if grpcio is not installed."""
+    try:
+        import grpc.aio  # noqa: F401
+    except ImportError:
+        raise ConfigError("grpcio is not installed", hint="install tidelog[pump]") from None
 
 
 class GrpcWay:
     """The channel to one Pump, opened when first needed and again when its address changes."""
 
-    def __init__(self, cluster_id: int) -> None:
+    def __init__(self, node: str, address: Callable[[], str], cluster_id: int) -> None:
+        self._node = node
+        self._address_now = address
         self._cluster_id = cluster_id
         self._address = ""
         self._channel: grpc.aio.Channel | None = None
 
-    async def write(self, address: str, payload: bytes, timeout_s: float) -> None:
-        """Returns once acked. Raises TidelogError; `definite` says whether it surely did not
-        happen."""
+    async def write(self, payloads: Sequence[bytes], timeout_s: float) -> Refusals:
+        """A call for each, all under way at once."""
+        channel = await self._connected()
+        method = channel.unary_unary(METHOD, None, None)
+        calls: list[Call] = []
         try:
-            import grpc
-            import grpc.aio
-        except ImportError:
-            raise MessageTooLarge(
-                f"{len(payload)} bytes are above the bus limit", hint="install tidelog[pump]"
-            ) from None
+            for payload in payloads:
+                request = WriteBinlogReq(clusterID=self._cluster_id, payload=payload)
+                time = timeout_s + len(payload) / LARGE_BYTES_PER_S
+                calls.append(method(request.SerializeToString(), timeout=time))
+            return [await _outcome(call) for call in calls]
+        finally:
+            for call in calls:
+                call.cancel()  # does nothing to one that is done
+
+    async def _connected(self) -> grpc.aio.Channel:
+        require_grpc()
+        import grpc.aio
+
+        address = self._address_now()
         if not address:
-            raise MessageTooLarge(
-                f"{len(payload)} bytes are above the bus limit, and the Pump has no gRPC address",
-                hint="set the Pump's grpc-addr",
+            raise NotSent(
+                f"{self._node} announces no gRPC address", hint="set the Pump's grpc-addr"
             )
-        if address != self._address or self._channel is None:
-            await self.close()
-            self._address = address
+        if self._channel is None or address != self._address:
+            old, self._address = self._channel, address
             self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
-        call = self._channel.unary_unary(METHOD, None, None)
-        request = WriteBinlogReq(clusterID=self._cluster_id, payload=payload).SerializeToString()
-        try:
-            answer = WriteBinlogResp.FromString(await call(request, timeout=timeout_s))
-        except grpc.aio.AioRpcError as error:
-            cls = _BY_STATUS.get(error.code().name, Unavailable)
-            raise cls(error.details() or error.code().name) from error
-        if answer.errmsg:
-            raise Unavailable(answer.errmsg)
+            if old is not None:
+                await old.close(None)  # cancels what is under way there
+        return self._channel
 
     async def close(self) -> None:
         if self._channel is not None:
             channel, self._channel = self._channel, None
             await channel.close(grace=1.0)
+
+
+async def _outcome(call: Call) -> TidelogError | None:
+    import grpc.aio
+
+    try:
+        answer = WriteBinlogResp.FromString(await call)
+    except grpc.aio.AioRpcError as error:
+        return _typed(error)
+    except DecodeError:
+        return Unavailable("an answer that can't be read")
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling() or not call.cancelled():
+            raise
+        return Unavailable("its channel was closed: the Pump has moved")
+    return Unavailable(answer.errmsg) if answer.errmsg else None
+
+
+def _typed(error: grpc.aio.AioRpcError) -> TidelogError:
+    told = dict(cast("Iterable[tuple[str, str]]", error.trailing_metadata() or ()))
+    message = error.details() or error.code().name
+    named = refusal(told.get(ERROR_KEY, ""), message, definite=told.get(DEFINITE_KEY) == "true")
+    return named or _BY_STATUS.get(error.code().name, Unavailable)(message)

@@ -1,4 +1,5 @@
-"""Keeps the list of Pumps true: asks the registry, hears its events, probes Pumps that failed."""
+"""Keeps the list of Pumps true: asks the registry every few seconds and at each of its events, and
+probes Pumps that failed. While the registry is away the last list stays in force."""
 
 from __future__ import annotations
 
@@ -6,17 +7,14 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from google.protobuf.message import DecodeError
 
 from tidelog.actor import Actor
-from tidelog.errors import TidelogError, Unavailable, error_class
+from tidelog.errors import TidelogError
 from tidelog.messages import Empty, Nodes, decode_reply, encode
 from tidelog.ports import Bus, Clock, Request, Rng
 from tidelog.pump_client.delivery.lane import Lane
 from tidelog.pump_client.routing.pump_list import Pump, PumpList
-from tidelog.subjects import pump as pump_subject
 from tidelog.subjects import registry
-from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult
 
 log = structlog.get_logger()
 
@@ -43,7 +41,6 @@ class Directory(Actor[Changed]):
         rng: Rng,
         *,
         cluster: str,
-        cluster_id: int,
     ) -> None:
         self._pumps = pumps
         self._make_lane = make_lane
@@ -51,7 +48,6 @@ class Directory(Actor[Changed]):
         self._clock = clock
         self._rng = rng
         self._cluster = cluster
-        self._cluster_id = cluster_id
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._probing: set[str] = set()
         self._ask_at = 0.0
@@ -117,21 +113,13 @@ class Directory(Actor[Changed]):
         _, self._lanes[pump.node] = self.spawn_actor(f"lane-{pump.node}", self._make_lane(pump))
 
     async def _probe(self, pump: Pump) -> None:
-        """An empty binlog: is it there and does it answer?"""
-        request = WriteBatch(cluster_id=self._cluster_id, payloads=[b""])
+        """An empty binlog: is it there, and would it take a Prewrite?"""
+        assert pump.way is not None
         try:
-            answer = await self._bus.request(
-                pump_subject(self._cluster, pump.node, "write"),
-                request.SerializeToString(),
-                timeout_s=PROBE_S,
-            )
-            result = WriteBatchResult.FromString(answer.data).results[0]
-            if result.code:
-                raise error_class(result.code)(result.message)
+            refusals = await pump.way.write([b""], PROBE_S)
+            if refusals and refusals[0] is not None:
+                raise refusals[0]
             self._pumps.probed(pump)
-        except (DecodeError, IndexError):
-            unreadable = Unavailable(f"{pump.node} answered a probe with something else")
-            self._pumps.failed(pump, unreadable, self._clock.monotonic())
         except TidelogError as error:
             self._pumps.failed(pump, error, self._clock.monotonic())
         finally:

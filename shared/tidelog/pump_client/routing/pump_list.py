@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidelog.actor import Ref
 from tidelog.errors import NoResponders, NotOnline, Overloaded, Refused, TidelogError, Unavailable
 from tidelog.messages import OFFLINE, ONLINE, PUMP, NodeStatus
 from tidelog.pump_client.delivery.send import Send
+from tidelog.pump_client.delivery.way import Way
 from tidelog.pump_client.errors import NotSent
 
 PROBE_FIRST_S = 0.25
@@ -16,38 +17,67 @@ PROBE_MAX_S = 30.0
 
 
 class Pump:
-    """One Pump. `healthy` is our own experience, `online` the registry's word."""
+    """One Pump. `healthy` is our own experience, `online` the registry's word. `score` and `labels`
+    are what it announces. `way` and `lane`: how binlogs get there, None until there is one."""
 
-    __slots__ = ("address", "alive", "failures", "healthy", "lane", "node", "probe_at", "state")
+    __slots__ = (
+        "address",
+        "alive",
+        "failures",
+        "healthy",
+        "labels",
+        "lane",
+        "node",
+        "probe_at",
+        "score",
+        "state",
+        "way",
+    )
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.address = ""
         self.state = OFFLINE
         self.alive = False
+        self.score = 0
+        self.labels: Mapping[str, str] = {}
         self.healthy = True
         self.failures = 0
         self.probe_at = 0.0
+        self.way: Way | None = None
         self.lane: Ref[Send] | None = None
 
     @property
     def online(self) -> bool:
         return self.state == ONLINE
 
+    def learn(self, status: NodeStatus) -> None:
+        """One that is back online, or alive again, is believed healthy."""
+        if (status.state == ONLINE and not self.online) or (status.isAlive and not self.alive):
+            self.healthy, self.failures = True, 0
+        self.address, self.state, self.alive = status.host, status.state, status.isAlive
+        self.score, self.labels = status.score, status.label or {}
+
+    def has(self, labels: Mapping[str, str]) -> bool:
+        """Whether it announces all of these."""
+        return labels.items() <= self.labels.items()
+
 
 class PumpList:
-    """`available`: online, alive, and healthy as far as we know. `online`: the last resort."""
+    """`available`: online, alive, and healthy as far as we know. `near`: those of them that have
+    the client's labels; all of them if none has. `online`: the last resort."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Mapping[str, str] | None = None) -> None:
+        self._labels = labels or {}
         self.pumps: dict[str, Pump] = {}
+        self.near: tuple[Pump, ...] = ()
         self.available: tuple[Pump, ...] = ()
         self.online: tuple[Pump, ...] = ()
 
     def learn(self, nodes: Iterable[NodeStatus], *, settled: bool) -> tuple[list[Pump], list[Pump]]:
         """Take the registry's list; returns who came and who went.
 
-        Nobody goes while the registry has not settled: it may have lost its own state. A Pump that
-        is back online, or has moved, is believed healthy again.
+        Nobody goes while the registry has not settled: it may have lost its own state.
         """
         came: list[Pump] = []
         present: set[str] = set()
@@ -59,9 +89,7 @@ class PumpList:
             if pump is None:
                 pump = self.pumps[status.nodeId] = Pump(status.nodeId)
                 came.append(pump)
-            if (status.state == ONLINE and not pump.online) or (status.isAlive and not pump.alive):
-                pump.healthy, pump.failures = True, 0
-            pump.address, pump.state, pump.alive = status.host, status.state, status.isAlive
+            pump.learn(status)
         gone = [p for p in self.pumps.values() if p.node not in present] if settled else []
         for pump in gone:
             del self.pumps[pump.node]
@@ -69,13 +97,15 @@ class PumpList:
         return came, gone
 
     def refresh(self) -> None:
-        """Compute both lists again, sorted by node so that a hash means the same everywhere."""
+        """Compute the lists again, sorted by node so that a hash means the same everywhere."""
         ready = sorted((p for p in self.pumps.values() if p.lane is not None), key=_by_node)
         self.online = tuple(p for p in ready if p.online)
         self.available = tuple(p for p in self.online if p.alive and p.healthy)
+        self.near = tuple(p for p in self.available if p.has(self._labels)) or self.available
 
     def failed(self, pump: Pump, error: TidelogError, now: float) -> None:
-        """A write failed. A Pump that refuses or is silent gets no Prewrites until a probe."""
+        """A write failed. A Pump that refuses or is silent gets no Prewrites until a probe: we
+        don't wait for the original's more than ten in a row, for a probe costs nothing."""
         if isinstance(error, NotSent | Overloaded):
             return
         if not isinstance(error, Refused | Unavailable | NotOnline | NoResponders):

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from tidelog.errors import TidelogError
 from tidelog.pump_client.metrics import FORGOTTEN
 
 MAX_ROUTES = 1 << 18
 
 
 class Route:
-    """`pump` acked the Prewrite, "" = nobody yet; `tried` are those it was sent to, in order."""
+    """`pump` acked the Prewrite, "" = nobody yet; `tried` are those it was sent to, in order.
+    `in_doubt`: one of them may hold it though it did not ack. `said`: each one's last error."""
 
-    __slots__ = ("pump", "tried")
+    __slots__ = ("in_doubt", "pump", "said", "tried")
 
     def __init__(self) -> None:
         self.pump = ""
         self.tried: list[str] = []
+        self.in_doubt = False
+        self.said: dict[str, TidelogError] | None = None
 
     def others(self) -> list[str]:
         """Who may hold a copy beside the one that acked."""
         return [node for node in self.tried if node != self.pump]
+
+    def failed(self, node: str, error: TidelogError) -> None:
+        if self.said is None:
+            self.said = {}
+        self.said[node] = error
 
 
 class Routes:
