@@ -5,7 +5,18 @@ from __future__ import annotations
 
 import typer
 
-from tidelog_cli.commands import capture, demo, feed, inspect, resolve, status, tail, up, wait
+from tidelog_cli.commands import (
+    capture,
+    demo,
+    feed,
+    inspect,
+    nodes,
+    resolve,
+    status,
+    tail,
+    up,
+    wait,
+)
 
 app = typer.Typer(
     help="Change streams from a TiDB-style database.",
@@ -17,6 +28,8 @@ app = typer.Typer(
 )
 app.command("up")(up.up_command)
 app.command("status")(status.status_command)
+for name, command in nodes.COMMANDS.items():
+    app.command(name)(command)
 app.command("tail")(tail.tail_command)
 app.command("wait")(wait.wait_command)
 app.command("resolve")(resolve.resolve_command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -19,9 +20,9 @@ from tidelog.actor import first_error
 from tidelog.errors import BadInput, Refused, TidelogError, exit_code
 
 PIPED_WIDTH = 200
-"""Of a table that goes into a file or another program."""
+"""Of a table that goes into a file or another program, unless COLUMNS says another."""
 
-console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH)
 errors = Console(stderr=True)
 Dir = Annotated[Path | None, typer.Option("--dir", help="Directory of the topology.")]
 Nats = Annotated[str, typer.Option("--nats", help="NATS URL of the topology, instead of --dir.")]

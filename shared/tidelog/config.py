@@ -61,6 +61,8 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     nats_url: str = "nats://127.0.0.1:4222"
     data_dir: str = ""
     http_addr: str = "127.0.0.1:0"
+    admin_token: Secret = Secret()
+    """Who sends it may change states over HTTP; nobody may while there is none."""
     log_format: str = "auto"
     log_level: str = "info"
 

@@ -65,6 +65,14 @@ class Refused(TidelogError):
     """The service works, and says no for now."""
 
 
+class Unauthenticated(Refused):
+    """Nobody says who asks for what is not for everybody."""
+
+
+class Forbidden(Refused):
+    """Whoever asks may not."""
+
+
 class NotOnline(Refused):
     """The Pump takes no Prewrites in its present state."""
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import socket
 from collections.abc import Callable
 
@@ -12,12 +13,15 @@ import structlog
 from aiohttp import web
 
 from tidelog import metrics
+from tidelog.config import Secret
 from tidelog.errors import (
     ConfigError,
     DeadlineExceeded,
+    Forbidden,
     MethodNotAllowed,
     NotFound,
     TidelogError,
+    Unauthenticated,
 )
 from tidelog.messages import encode_error
 from tidelog.routes import Answer, Route, find, status_of
@@ -31,11 +35,17 @@ BODY_BYTES = 64 << 10
 
 class HttpAdmin:
     """`status()` is what /status shows; its keys "ready" and "why" decide /readyz. `routes()` are
-    those of the service, once it is built."""
+    those of the service, once it is built; its admin ones are served to whom sends `token`."""
 
-    def __init__(self, status: Status, routes: Callable[[], list[Route]] = list) -> None:
+    def __init__(
+        self,
+        status: Status,
+        routes: Callable[[], list[Route]] = list,
+        token: Secret = Secret(),  # noqa: B008 (it never changes)
+    ) -> None:
         self._status = status
         self._routes = routes
+        self._token = token
         self._own: frozenset[str] = frozenset()
         self._runner: web.AppRunner | None = None
 
@@ -99,10 +109,14 @@ class HttpAdmin:
             refusal = MethodNotAllowed(f"{asked} is not served, only {allowed}")
             return _error(refusal, 405, {"Allow": allowed})
         try:
+            if found.route.admin:
+                check_token(self._token, request.headers.get("Authorization", ""))
             async with asyncio.timeout(DEADLINE_S):
                 answer = await found.route.handler(found.given)
         except TimeoutError:
             return _error(DeadlineExceeded(f"no answer within {DEADLINE_S:.0f} s"), 504)
+        except Unauthenticated as error:
+            return _error(error, status_of(error), {"WWW-Authenticate": 'Bearer realm="tidelog"'})
         except TidelogError as error:
             return _error(error, status_of(error))
         except Exception as raised:
@@ -111,6 +125,23 @@ class HttpAdmin:
         if isinstance(answer, Answer):
             return _json(answer.body, answer.status)
         return _json(answer)
+
+
+def check_token(token: Secret, authorization: str) -> None:
+    """Raises Unauthenticated (none was sent), Forbidden (another one, or none is configured)."""
+    if not token:
+        raise Forbidden(
+            "no admin-token is configured: what changes something is refused over HTTP",
+            hint="set admin-token (or TIDELOG_ADMIN_TOKEN) and start it again",
+        )
+    scheme, _, sent = authorization.strip().partition(" ")
+    if scheme.lower() != "bearer" or not sent.strip():
+        raise Unauthenticated(
+            "this needs the admin token", hint="send the header `Authorization: Bearer TOKEN`"
+        )
+    wanted = token.reveal().encode()
+    if not hmac.compare_digest(sent.strip().encode("utf-8", "surrogateescape"), wanted):
+        raise Forbidden("this is not the admin token")
 
 
 def _json(body: object, status: int = 200) -> web.Response:

@@ -133,11 +133,21 @@ class TsoReply(msgspec.Struct, frozen=True):
 
 
 class StateRequest(msgspec.Struct, frozen=True):
-    """`registry.state`: an operator asks for pause, resume or offline."""
+    """`registry.state`: an operator asks for pause, resume or offline. `kind`: of which one, where
+    several have that name; empty = the Pump, if one is called so."""
 
     node: str
     action: str
     accept_loss: bool = False
+    kind: str = ""
+
+
+class StateReply(msgspec.Struct, frozen=True):
+    """Answer to `registry.state`: the node as it is now, on its way to what was asked; watch
+    `nodes` for the rest. `may_lose`: what nobody will read any more, a sentence each."""
+
+    status: NodeStatus
+    may_lose: list[str] = []
 
 
 class PumpOnline(msgspec.Struct, frozen=True):

@@ -17,11 +17,13 @@ import msgspec
 from tidelog.errors import (
     BadInput,
     DeadlineExceeded,
+    Forbidden,
     MethodNotAllowed,
     NotFound,
     Purged,
     Refused,
     TidelogError,
+    Unauthenticated,
     Unavailable,
 )
 
@@ -34,11 +36,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """`path` is literal but for whole segments in braces."""
+    """`path` is literal but for whole segments in braces. `admin`: only with the admin token."""
 
     method: str
     path: str
     handler: Handler
+    admin: bool = False
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -51,6 +54,8 @@ class Found(msgspec.Struct, frozen=True):
 
 
 _STATUS: tuple[tuple[type[TidelogError], int], ...] = (
+    (Unauthenticated, 401),
+    (Forbidden, 403),
     (NotFound, 404),
     (MethodNotAllowed, 405),
     (BadInput, 400),

@@ -131,7 +131,7 @@ class Runner:
             loop.add_signal_handler(number, self._on_signal, number)
         self._stall = metrics.StallWatch()
         self._stall.start()
-        admin = HttpAdmin(self.status, self.routes)
+        admin = HttpAdmin(self.status, self.routes, self._config.admin_token)
         try:
             await self._run(admin)
         except asyncio.CancelledError:

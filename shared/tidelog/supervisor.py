@@ -68,9 +68,10 @@ class Supervisor:
         self._children.append(Child(ref, factory, restart_at))
         return ref
 
-    def route(self, method: str, path: str, handler: Handler) -> None:
-        """Serve a path of the admin HTTP server by calling actors (`tidelog.routes`)."""
-        self.routes.append(Route(method, path, handler))
+    def route(self, method: str, path: str, handler: Handler, *, admin: bool = False) -> None:
+        """Serve a path of the admin HTTP server by calling actors (`tidelog.routes`); with `admin`
+        to whom has the admin token."""
+        self.routes.append(Route(method, path, handler, admin))
 
     def status(self) -> dict[str, dict[str, object]]:
         """What each living actor says of itself, by its name."""

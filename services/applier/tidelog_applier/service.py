@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog import node_routes
 from tidelog.membership import Membership
 from tidelog.messages import APPLIER, ONLINE, Consumer, Heartbeat, NodeStatus
 from tidelog.ports import Ports
@@ -42,4 +43,5 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
             ports, config.cluster, APPLIER, describe, on_state, cluster_id=config.cluster_id
         ),
     )
+    node_routes.add(tree, ports.bus, config.cluster)
     return tree

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from tidelog import node_routes
 from tidelog.errors import TidelogError
 from tidelog.membership import Membership
 from tidelog.messages import DRAINER, ONLINE, Heartbeat, NodeStatus
@@ -63,4 +64,5 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
             ports, config.cluster, DRAINER, describe, on_state, cluster_id=config.cluster_id
         ),
     )
+    node_routes.add(tree, ports.bus, config.cluster)
     return tree

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog import node_routes
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
@@ -45,6 +46,7 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     tree.route("GET", "/drainers", drainers(http))
     tree.route("GET", "/debug/binlog/{ts}", binlog(http))
     tree.route("POST", "/debug/gc/trigger", collect(gc))
+    node_routes.add(tree, ports.bus, config.cluster)
     # Joins the cluster once all of it serves; says good-bye first.
     tree.actor(
         "membership", lambda: parts.membership(sorter, resolver, verifier, writer, puller, gc)

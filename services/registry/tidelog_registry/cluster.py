@@ -19,6 +19,7 @@ from tidelog.messages import (
     PAUSING,
     PUMP,
     NodeStatus,
+    StateReply,
 )
 from tidelog_registry import operating
 from tidelog_registry.effects import Changed, Effect, Write
@@ -160,16 +161,17 @@ class Cluster:
         self.trust.lost(now)
 
     def operate(
-        self, name: str, action: str, now: float, *, accept_loss: bool
-    ) -> tuple[NodeStatus, list[Effect]]:
-        """Raises BadInput (no such node or action), Refused (not in this state)."""
-        node = operating.find(self.nodes, name)
+        self, name: str, action: str, now: float, *, accept_loss: bool, kind: str = ""
+    ) -> tuple[StateReply, list[Effect]]:
+        """Raises NotFound (no such node), BadInput (no such action), Refused (not in this
+        state)."""
+        node = operating.find(self.nodes, name, kind)
         state = operating.wish(node, action, self.trust, now, accept_loss=accept_loss)
         effects: list[Effect] = []
         self._enter((node.status.kind, name), node, state, effects)
         if state == OFFLINE and node.join is not None:
             self.joins.end(node, OFFLINE, effects)
-        return node.shown(), effects
+        return StateReply(node.shown()), effects
 
     # Answers
 

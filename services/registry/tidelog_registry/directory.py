@@ -26,6 +26,7 @@ from tidelog.messages import (
     PumpOnline,
     Register,
     Registered,
+    StateReply,
 )
 from tidelog.ports import Ports
 from tidelog.timestamps import compose
@@ -78,7 +79,7 @@ class Directory(Actor[DirectoryMail]):
         self._losses = 0
         self._far: dict[str, int] = {}
         self._joining: dict[str, deque[Reply[Registered]]] = {}
-        self._operating: list[tuple[Member, NodeStatus, Reply[NodeStatus]]] = []
+        self._operating: list[tuple[Member, StateReply, Reply[StateReply]]] = []
         self._events: deque[NodeStatus] = deque(maxlen=EVENTS)
 
     async def on_start(self) -> None:
@@ -180,28 +181,33 @@ class Directory(Actor[DirectoryMail]):
     def _operate(self, message: Operate) -> None:
         body = message.body
         try:
-            status, effects = self._cluster.operate(
-                body.node, body.action, self._now(), accept_loss=body.accept_loss
+            answer, effects = self._cluster.operate(
+                body.node,
+                body.action,
+                self._now(),
+                accept_loss=body.accept_loss,
+                kind=body.kind,
             )
         except TidelogError as error:
             message.reply.fail(error)
             return
-        log.info("an operator asked", node=body.node, action=body.action, state=status.state)
+        state = answer.status.state
+        log.info("an operator asked", node=body.node, action=body.action, state=state)
         written = [effect.member for effect in effects if isinstance(effect, Write)]
         if written:
-            self._operating.append((written[-1], status, message.reply))
+            self._operating.append((written[-1], answer, message.reply))
         else:
-            message.reply.set(status)
+            message.reply.set(answer)
         self._run(effects)
 
     def _recorded(self, member: Member) -> None:
         self._run(self._cluster.joins.recorded(member, self._now()))
         waiting, self._operating = self._operating, []
-        for wanted, status, reply in waiting:
+        for wanted, answer, reply in waiting:
             if wanted == member:
-                reply.set(status)
+                reply.set(answer)
             else:
-                self._operating.append((wanted, status, reply))
+                self._operating.append((wanted, answer, reply))
 
     # Effects --------------------------------------------------------------------------------
 

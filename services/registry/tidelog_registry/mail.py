@@ -9,11 +9,11 @@ from tidelog.messages import (
     Beat,
     Heartbeat,
     Nodes,
-    NodeStatus,
     Register,
     Registered,
     SafePoint,
     SafePointRequest,
+    StateReply,
     StateRequest,
 )
 from tidelog_registry.members import View, Written
@@ -35,7 +35,7 @@ class ListNodes(msgspec.Struct, frozen=True):
 
 class Operate(msgspec.Struct, frozen=True):
     body: StateRequest
-    reply: Reply[NodeStatus]
+    reply: Reply[StateReply]
 
 
 class AskSafePoint(msgspec.Struct, frozen=True):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.errors import BadInput, Refused
+from tidelog.errors import NotFound, Refused
 from tidelog.messages import ONLINE, PUMP
 from tidelog_registry.node import Key, Node
 from tidelog_registry.node_state import operated
 from tidelog_registry.trust import Trust
 
 
-def find(nodes: Mapping[Key, Node], name: str) -> Node:
-    """The node of that name, a Pump first. Raises BadInput."""
-    found = [key for key in sorted(nodes) if key[1] == name]
+def find(nodes: Mapping[Key, Node], name: str, kind: str = "") -> Node:
+    """The node of that name, of that kind, a Pump first. Raises NotFound."""
+    found = [key for key in sorted(nodes) if key[1] == name and kind in ("", key[0])]
     if not found:
-        raise BadInput(f"no node {name!r} is registered", hint="`tidelog status` lists them")
+        what = kind or "node"
+        raise NotFound(f"no {what} {name!r} is registered", hint="`tidelog nodes` lists them")
     return nodes[next((key for key in found if key[0] == PUMP), found[0])]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog import node_routes
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_registry.config import RegistryConfig
@@ -25,4 +26,5 @@ def build(config: RegistryConfig, ports: Ports) -> Supervisor:
     if config.oracle == "embedded":
         tso = tree.actor("tso", lambda: Tso(ports, cluster, directory))
     tree.actor("edge", lambda: Edge(ports, cluster, directory, ddl, tso))
+    node_routes.add(tree, ports.bus, cluster)
     return tree

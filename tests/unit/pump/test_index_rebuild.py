@@ -9,13 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.pump.rig import CONFIG, NODE, Client, commit, prewrite, start, ts_now
-from tidelog.errors import Corrupt, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.sim import World, run
 from tidelog.sim.index import SimIndexFile
 from tidelog.sim.node import Node
 from tidelog_pump.index import keys
-from tidelog_pump.index.indexer import read_back
-from tidelog_pump.log.place import Pointer
 from tidelog_pump.parts import INDEX
 
 
@@ -132,18 +130,3 @@ async def _write(client: Client, *payloads: bytes) -> None:
     """Acked or not: the indexer comes after."""
     with contextlib.suppress(TidelogError):
         await client.write(*payloads)
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"\x08\x03\x10\x05",  # a type that the original had once
-        b"\x22\x01k\x08\x00\x10\x05",  # the head behind the rows
-        b"\x08\x00\x10\x05" * 100,
-        b"no binlog",
-    ],
-)
-def test_a_record_that_can_t_be_indexed_is_named(payload: bytes) -> None:
-    with pytest.raises(Corrupt, match=r"value/000003\.vlog at offset 77: ") as raised:
-        read_back(Pointer(3, 77), memoryview(payload))
-    assert raised.value.hint

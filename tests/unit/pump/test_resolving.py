@@ -28,7 +28,6 @@ from tidelog import failpoints
 from tidelog.errors import BadInput, Conflict, IoFailed, Purged, Refused, TidelogError
 from tidelog.messages import TxnStatusReply, TxnStatusRequest
 from tidelog.sim import World, run
-from tidelog.timestamps import TS_MAX
 from tidelog_cli.resolve import choose, resolve
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.segments import Segments
@@ -236,24 +235,6 @@ def test_the_oldest_open_prewrite_is_shown_with_its_key_and_the_last_answer() ->
         assert "not above start_ts" in registry.beats[-1].status.detail["oldest_open"]
         await client.done(rollback(base), rollback(base + 1))
         await world.until(lambda: not registry.beats[-1].status.detail, 10)
-
-    run(main, 1)
-
-
-@pytest.mark.parametrize("commit_ts", [TS_MAX + 1, (1 << 64) - 1, -1])
-def test_a_verdict_with_no_timestamp_is_shown_and_asked_again(commit_ts: int) -> None:
-    """It is the upstream's mistake: the Pump goes on."""
-
-    async def main(world: World) -> None:
-        registry, client = await start(world)
-        base = ts_now(world)
-        registry.verdicts[base] = TxnStatusReply("committed", commit_ts)
-        await client.done(prewrite(base))
-        await asyncio.sleep(20)
-        assert (world.node(NODE).failures, world.node(NODE).starts) == ([], 1)
-        assert "or no timestamp" in registry.beats[-1].status.detail["oldest_open"]
-        registry.verdicts[base] = TxnStatusReply("committed", base + 1)
-        await client.until_state(base, "committed")
 
     run(main, 1)
 

@@ -21,6 +21,7 @@ from tidelog.messages import (
     NodeStatus,
     SafePoint,
     SafePointRequest,
+    StateReply,
     StateRequest,
 )
 from tidelog.ports import Bus
@@ -40,7 +41,7 @@ async def entries(bus: Bus) -> dict[str, Member]:
 async def operate(bus: Bus, node: str, action: str, *, accept_loss: bool = False) -> NodeStatus:
     body = messages.encode(StateRequest(node, action, accept_loss))
     answer = await bus.request(subjects.registry(CLUSTER, "state"), body, timeout_s=3.0)
-    return messages.decode_reply(answer.data, NodeStatus)
+    return messages.decode_reply(answer.data, StateReply).status
 
 
 async def until_state(world: World, bus: Bus, node: str, state: str, within_s: float = 10) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import pytest
 
 from tidelog import http_admin
+from tidelog.config import Secret
 from tidelog.errors import (
     ActorStopped,
     BadInput,
@@ -23,24 +24,36 @@ from tidelog.errors import (
 from tidelog.http_admin import HttpAdmin
 from tidelog.routes import Answer, Route, find
 
-Ask = Callable[[str, str], Awaitable[tuple[int, Any, str]]]
+CHALLENGE = 'Bearer realm="tidelog"'
+
+
+class Ask(Protocol):
+    """Status, body, and what else has to be tried."""
+
+    async def __call__(self, method: str, path: str, **headers: str) -> tuple[int, Any, str]: ...
 
 
 async def _echo(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
-def serving(routes: list[Route], scenario: Callable[[Ask], Awaitable[None]]) -> None:
+def serving(
+    routes: list[Route],
+    scenario: Callable[[Ask], Awaitable[None]],
+    token: Secret = Secret(),  # noqa: B008 (it never changes)
+) -> None:
     async def main() -> None:
-        admin = HttpAdmin(lambda: {"ready": True, "why": ""}, lambda: routes)
+        admin = HttpAdmin(lambda: {"ready": True, "why": ""}, lambda: routes, token)
         address = await admin.start("127.0.0.1:0")
         async with aiohttp.ClientSession() as session:
 
-            async def ask(method: str, path: str) -> tuple[int, Any, str]:
-                async with session.request(method, f"http://{address}{path}") as answer:
+            async def ask(method: str, path: str, **headers: str) -> tuple[int, Any, str]:
+                url = f"http://{address}{path}"
+                async with session.request(method, url, headers=headers) as answer:
                     is_json = answer.content_type == "application/json" and method != "HEAD"
                     body = await answer.json() if is_json else await answer.text()
-                    return answer.status, body, answer.headers.get("Allow", "")
+                    other = answer.headers.get("Allow") or answer.headers.get("WWW-Authenticate")
+                    return answer.status, body, other or ""
 
             try:
                 await scenario(ask)
@@ -112,6 +125,45 @@ def test_errors_have_their_status_and_are_typed(error: Exception, status: int) -
         assert (await ask("GET", "/livez"))[0] == 200
 
     serving([Route("GET", "/x", failing(error))], scenario)
+
+
+def test_an_admin_route_is_for_whom_has_the_token() -> None:
+    async def scenario(ask: Ask) -> None:
+        async def put(authorization: str = "") -> tuple[int, Any, str]:
+            headers = {"Authorization": authorization} if authorization else {}
+            return await ask("PUT", "/state/7/pause", **headers)
+
+        status, body, challenge = await put()
+        assert (status, body["code"], challenge) == (401, "Unauthenticated", CHALLENGE)
+        assert "Authorization: Bearer" in body["hint"]
+        for nobody in (
+            "Basic b3BlbjpzZXNhbWU=",
+            "Bearer",
+            "Bearer  ",
+            "open sesame",
+            "Bearersesam",
+        ):
+            assert (await put(nobody))[::2] == (401, CHALLENGE), nobody
+        for wrong in ("Bearer sesame", "Bearer open sesame!", "Bearer open", "Bearer \xe9"):
+            status, body, challenge = await put(wrong)
+            assert (status, body["code"], challenge) == (403, "Forbidden", ""), wrong
+        for right in ("Bearer open sesame", "bearer  open sesame "):
+            assert (await put(right))[:2] == (200, {"node": "7"}), right
+        assert (await ask("GET", "/state/7/pause"))[::2] == (405, "PUT")
+        assert (await ask("GET", "/read"))[0] == 200
+
+    routes = [Route("PUT", "/state/{node}/pause", _echo, admin=True), Route("GET", "/read", _echo)]
+    serving(routes, scenario, Secret("open sesame"))
+
+
+def test_without_a_configured_token_nobody_may_and_is_told_what_to_set() -> None:
+    async def scenario(ask: Ask) -> None:
+        for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer x"}):
+            status, body, _ = await ask("PUT", "/x", **headers)
+            assert (status, body["code"]) == (403, "Forbidden")
+            assert "TIDELOG_ADMIN_TOKEN" in body["hint"]
+
+    serving([Route("PUT", "/x", _echo, admin=True)], scenario)
 
 
 def test_an_answer_that_never_comes_is_a_504(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,14 +15,13 @@ import msgspec
 import structlog
 
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import UnparsablePayload
 from tidelog.failpoints import hit, stalled
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.index.taken import taken
-from tidelog_pump.log.files import corrupt, name
+from tidelog_pump.log.files import name
 from tidelog_pump.log.payload import Kind, classify
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.promised import PromisedFile
@@ -77,14 +76,8 @@ def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
 
 
 def read_back(pointer: Pointer, payload: Buffer) -> Stored:
-    """What to index of a record in the log. Raises Corrupt: what stands there is synced, so that no
-    start gets past it. (The Pump refuses such bytes; an original stores whatever it is sent.)"""
-    try:
-        facts = classify(payload)
-    except UnparsablePayload as error:
-        raise corrupt(pointer, error.message) from error
-    if facts.payload is not payload and facts.payload != payload:
-        raise corrupt(pointer, "its fields are not as a TiDB writes them")
+    """What to index of a record in the log."""
+    facts = classify(payload)
     place = Place(pointer.fid, pointer.offset, len(payload), facts.body)
     return Stored(facts.kind, facts.start_ts, facts.commit_ts, place)
 

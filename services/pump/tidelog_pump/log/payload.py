@@ -21,10 +21,6 @@ from tidelog_proto.binlog_pb2 import Binlog
 _SHALLOW_ABOVE = 64 << 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _TP, _START, _COMMIT, _KEY = 1, 2, 3, 4
-MAX_FIELDS = 64
-"""A Binlog has eight, each once. Who sends a few bytes a million times makes nobody list them."""
-MAX_BODY = 255
-"""See `keys`: a head of three fields, each with its tag, is far shorter."""
 
 
 class Kind(IntEnum):
@@ -42,8 +38,7 @@ _LAST_KNOWN = int(Kind.ROLLBACK)
 
 class Facts(NamedTuple):
     """`commit_ts` is 0 for a Prewrite or Rollback. `payload` is what to store: the given bytes, or
-    the same fields in order. `body` is where its fields after tp, start_ts and commit_ts begin, at
-    most MAX_BODY."""
+    the same fields in order. `body` is where its fields after tp, start_ts and commit_ts begin."""
 
     kind: Kind
     start_ts: int
@@ -139,8 +134,6 @@ def _fields(
         if at > size or tag >> 3 == 0 or (tag >> 3 in varints and wire != _VARINT):
             raise UnparsablePayload("the payload is no Binlog")
         found.append((tag >> 3, start, value, at))
-        if len(found) > MAX_FIELDS:
-            raise UnparsablePayload(f"the payload has more than {MAX_FIELDS} fields")
     return found
 
 
@@ -154,7 +147,7 @@ def _shallow(payload: Buffer) -> Facts:
             values[number] = value
     lead = [field for field in fields if field[0] <= _COMMIT]
     body = max((end for *_, end in lead), default=0)
-    if fields[: len(lead)] != lead or body > MAX_BODY:
+    if fields[: len(lead)] != lead:
         rest = b"".join(data[start:end] for number, start, _, end in fields if number > _COMMIT)
         head = _head(values[_TP], values[_START], values[_COMMIT])
         payload, body = head + rest, len(head)

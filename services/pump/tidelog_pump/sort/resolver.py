@@ -14,7 +14,7 @@ import structlog
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, Purged, TidelogError
 from tidelog.ports import Clock, IndexStore, TxnStatus
-from tidelog.timestamps import TS_MAX, age_s
+from tidelog.timestamps import age_s
 from tidelog_pump.index.indexer import look_up
 from tidelog_pump.index.keys import State
 from tidelog_pump.log import payload
@@ -160,10 +160,8 @@ class Resolver(Actor[ResolverMessage]):
         QUERIES.inc()
         verdict = await self._txn_status.verdict(start_ts, key, force=force)
         question.answer = verdict.state
-        if verdict.state == COMMITTED and not start_ts < verdict.commit_ts <= TS_MAX:
-            question.answer = (
-                f"committed at {verdict.commit_ts}: not above start_ts, or no timestamp"
-            )
+        if verdict.state == COMMITTED and verdict.commit_ts <= start_ts:
+            question.answer = f"committed at {verdict.commit_ts}, not above start_ts"
         elif verdict.state == COMMITTED:
             await self._close(start_ts, verdict.commit_ts, key)
         elif verdict.state == ROLLED_BACK:

@@ -1,0 +1,37 @@
+"""What an operator should know of the nodes' states, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PAUSING, PUMP
+from tidelog.node_form import Form
+
+
+def notes(forms: Sequence[Form]) -> list[str]:
+    """A line a node that is not simply online, after one on the cluster if it takes no writes."""
+    pumps = [form for form in forms if form["kind"] == PUMP and form["state"] != OFFLINE]
+    found = [line for form in forms if (line := _note(form))]
+    if pumps and not any(is_writable(form) for form in pumps):
+        found.insert(0, "no Pump takes writes")
+    return found
+
+
+def is_writable(form: Form) -> bool:
+    return bool(form["state"] == ONLINE and form["isAlive"])
+
+
+def _note(form: Form) -> str:
+    node, state, is_pump = form["nodeId"], form["state"], form["kind"] == PUMP
+    waits = "; the merge waits for it" if is_pump else ""
+    if form["unreachable"] and state != JOINING:
+        gone = f", or, if it is gone for good, `tidelog offline {node} --accept-loss`"
+        if is_pump:
+            return f"{node} is {state} and unreachable{waits}: start it{gone}"
+        return f"{node} is {state} and unreachable: start it, or `tidelog offline {node}`"
+    if state in (PAUSING, PAUSED):
+        what = "takes no writes" if is_pump else "stands still"
+        return f"{node} is {state} by an operator and {what}: `tidelog resume {node}` ends that"
+    if state == CLOSING:
+        return f"{node} is on its way out: see what it says"
+    return ""
