@@ -149,6 +149,10 @@ class Actor(Generic[M]):
         """What `/status` shows of this actor; a "not_ready" that says why makes /readyz a 503."""
         return {}
 
+    def starting(self) -> dict[str, object]:
+        """What `/status` shows beside "starting" while `on_start` runs; `status` needs its end."""
+        return {}
+
     def progress(self) -> None:
         """Tell the supervisor that a long `on_batch` gets on."""
         if self._cell.busy_since is not None:

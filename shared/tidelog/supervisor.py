@@ -52,6 +52,7 @@ class Supervisor:
         self._children: list[Child] = []
         self._restarts: deque[float] = deque()
         self.restarts_total = 0
+        self._stopping: asyncio.Future[bool]
 
     def actor(
         self, name: str, factory: Callable[[], Actor[M]], *, shares: Ref[Any] | None = None
@@ -77,7 +78,9 @@ class Supervisor:
         """What each living actor says of itself, by its name."""
         return {
             child.ref.name.partition(".")[2]: (
-                child.cell.actor.status() if child.cell.started.is_set() else {"starting": True}
+                child.cell.actor.status()
+                if child.cell.started.is_set()
+                else {"starting": True, **child.cell.actor.starting()}
             )
             | {"mailbox": len(child.cell.mailbox), "mailbox_bytes": child.cell.mailbox.bytes}
             for child in self._children
@@ -87,10 +90,10 @@ class Supervisor:
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` (ends children in reverse, returns) or until an error escalates. A Fatal
         one that a child meets while it ends is raised too, once all have ended."""
-        stopping = asyncio.ensure_future(stop.wait())
+        stopping = self._stopping = asyncio.ensure_future(stop.wait())
         try:
             await self._start_from(0)
-            self.ready = True
+            self.ready = not stop.is_set()
             while not stop.is_set():
                 tasks = [child.task for child in self._children if child.task is not None]
                 await asyncio.wait(
@@ -133,16 +136,20 @@ class Supervisor:
         self.ready = False
         await self._cancel_from(position)
         await self._start_from(position)
-        self.ready = True
+        self.ready = not self._stopping.done()
 
     async def _start_from(self, position: int) -> None:
+        """Until all run, or until it is told to stop: a start may take long, and whoever waits for
+        the end should not wait for that. The child that is starting then is ended, no further one
+        begins."""
         for child in self._children[position:]:
             cell: Cell[Any] = Cell(child.ref, child.factory())
             child.cell = cell
             child.task = asyncio.get_running_loop().create_task(cell.run(), name=child.ref.name)
             started = asyncio.ensure_future(cell.started.wait())
+            waited_for: list[asyncio.Future[Any]] = [child.task, started, self._stopping]
             try:
-                await asyncio.wait([child.task, started], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 started.cancel()
             if child.task.done() and not cell.started.is_set():
@@ -150,6 +157,10 @@ class Supervisor:
                 raise (
                     error if error is not None else TidelogError(f"{child.ref.name} never started")
                 )
+            if not cell.started.is_set():
+                log.info("told to stop in the middle of a start", actor=child.ref.name)
+                await self._end(child)
+                return
 
     async def _stop_from(self, position: int) -> None:
         """Graceful: each child in reverse handles what it has, within STOP_S."""

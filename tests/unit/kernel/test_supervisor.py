@@ -215,3 +215,30 @@ def test_a_failing_start_escalates() -> None:
             await supervisor.run(asyncio.Event())
 
     run(main)
+
+
+def test_a_start_that_takes_long_is_cut_short_by_the_stop() -> None:
+    class Slow(Recorder):
+        async def on_start(self) -> None:
+            await super().on_start()
+            await asyncio.get_running_loop().create_future()
+
+        def starting(self) -> dict[str, object]:
+            return {"left": 7}
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Slow("b", log))
+        supervisor.actor("c", lambda: Recorder("c", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: "+b" in log, 5)
+        shown = supervisor.status()
+        assert shown["b"] == {"starting": True, "left": 7, "mailbox": 0, "mailbox_bytes": 0}
+        assert not supervisor.ready
+        stop.set()
+        await asyncio.wait_for(task, 5)
+        assert (log, supervisor.ready) == (["+a", "+b", "-a"], False)
+
+    run(main)

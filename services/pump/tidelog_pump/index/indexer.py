@@ -20,6 +20,7 @@ from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
+from tidelog_pump.index.patience import Patience
 from tidelog_pump.index.taken import taken
 from tidelog_pump.log.files import name
 from tidelog_pump.log.payload import Kind, classify
@@ -127,6 +128,8 @@ class Indexer(Actor[IndexerMessage]):
         self._skew_ms = int(clock_skew_s * 1000)
         self._pairing: Pairing
         self._reported_loss = 0
+        self._to_read = 0
+        self._waiting_s = 0.0
         self.replayed = 0
 
     def weigh(self, message: IndexerMessage) -> int:
@@ -142,7 +145,18 @@ class Indexer(Actor[IndexerMessage]):
         await self._segments.open()
         await self._segments.remove(range(self._purge.record.first))
         self._pairing = self._load()
-        async for records in self._segments.scan(Pointer(*self._pairing.head[:2])):
+        await self._read_log(Pointer(*self._pairing.head[:2]))
+        pairing = self._pairing
+        log.info("log read", replayed=self.replayed, open=pairing.open_count)
+        last = keys.newest_commit(self._store.scan)
+        late, end = list(self._late), self._segments.end
+        await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened(), end, late))
+
+    async def _read_log(self, begin: Pointer) -> None:
+        """A MiB at a time: what else runs in the process goes on."""
+        patience = Patience(self._clock)
+        total = self._to_read = self._segments.bytes_from(begin)
+        async for records in self._segments.scan(begin):
             wall_ms = self._clock.wall_ms()
             for pointer, payload in records:
                 self._pairing.feed(read_back(pointer, payload), wall_ms)
@@ -150,13 +164,25 @@ class Indexer(Actor[IndexerMessage]):
                     await self._write()
             await self._write()
             self.replayed += len(records)
-            await self._clock.sleep(0)  # A MiB at a time: what else runs in the process goes on.
+            self._to_read = self._segments.bytes_from(records[-1][0])
+            if patience.is_time_to_tell():
+                log.info(
+                    "reading the log",
+                    segment=name(records[-1][0].fid),
+                    percent=round(100 * (1 - self._to_read / total), 1),
+                    bytes_left=self._to_read,
+                    records=self.replayed,
+                    seconds=round(patience.waited_s),
+                )
+            await self._clock.sleep(0)
         await self._write()
-        pairing = self._pairing
-        log.info("log read", replayed=self.replayed, open=pairing.open_count)
-        last = keys.newest_commit(self._store.scan)
-        late, end = list(self._late), self._segments.end
-        await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened(), end, late))
+
+    def starting(self) -> dict[str, object]:
+        return {
+            "replayed": self.replayed,
+            "bytes_left": self._to_read,
+            "waiting_for_index_s": self._waiting_s,
+        }
 
     def _load(self) -> Pairing:
         """The state at the index's head; from the first record on if there is no usable index."""
@@ -279,9 +305,15 @@ class Indexer(Actor[IndexerMessage]):
 
     async def _until_it_keeps_up(self) -> None:
         """A write that waits for the index's own work would hold the whole process (G16)."""
+        patience: Patience | None = None
         while stalled("pump.indexer.before_write") or self._store.behind():
+            patience = patience or Patience(self._clock)
             await self._clock.sleep(BEHIND_S)
             self.progress()
+            self._waiting_s = round(patience.waited_s, 1)
+            if patience.is_time_to_tell():
+                log.warning("the index does not keep up, waiting for it", seconds=self._waiting_s)
+        self._waiting_s = 0.0
 
     async def on_tick(self) -> None:
         # A reader may have met the damage; who is asked here ends the process, and it is rebuilt.
@@ -309,6 +341,7 @@ class Indexer(Actor[IndexerMessage]):
         return {
             "head": list(pairing.head[:2]),
             "replayed": self.replayed,
+            "waiting_for_index_s": self._waiting_s,
             "open": pairing.open_count,
             "unpaired": pairing.unpaired,
             "unpaired_commits": [

@@ -88,6 +88,11 @@ class Segments:
         """Of the oldest segment, be it lost: a scan from here passes over nothing."""
         return Pointer(min(self._fids[0], *self._damaged, TS_MAX), 0)
 
+    def bytes_from(self, pointer: Pointer) -> int:
+        """How long the log is behind a pointer, footers included."""
+        behind = [closed.bytes for closed in self.closed() if closed.fid >= pointer.fid]
+        return max(0, sum(behind) + self._end - pointer.offset)
+
     @property
     def newest_ts(self) -> int:
         """The largest timestamp of all records; 0 = there is none. Of a segment whose footer is
