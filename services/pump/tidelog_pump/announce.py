@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.actor import Ref
 from tidelog.messages import PUMP, Heartbeat, NodeStatus
+from tidelog.timestamps import physical_ms
 from tidelog_pump.identity import Identity
 from tidelog_pump.late.verifier import ReadSuspects, Shown, VerifierMessage
 from tidelog_pump.log.purge import PurgePoint
@@ -13,6 +14,9 @@ from tidelog_pump.retention.gc_actor import GcMessage, ReadBehind
 from tidelog_pump.sort.resolver import ReadWaiting, ResolverMessage, Waiting
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
 from tidelog_pump.write.writer import SetState, WriterMessage
+
+FAR_S = 60.0
+"""Further ahead of W a Commit's timestamp is no matter of an oracle that is asked just now."""
 
 
 class Announcer:
@@ -55,9 +59,27 @@ class Announcer:
             # After a restart W is what the oracle said, perhaps nothing yet: this tells of data.
             logTS=max(self._segments.newest_ts, self._purge.ts),
             resolvedTS=now.resolved_ts,
-            detail=complaints(late, waiting) | retained(retention),
+            detail=complaints(late, waiting) | retained(retention) | self._doubtful(now),
         )
         return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds))
+
+    def _doubtful(self, now: Resolved) -> dict[str, str]:
+        """What an ack or a read may not be worth here."""
+        found: dict[str, str] = {}
+        if not self._segments.sync:
+            found["sync_log"] = "off: what is acked may be lost when the machine stops"
+        for segment, why in self._segments.damaged.items():
+            found["damaged"] = (
+                f"{segment}: {why}; readers of it are stopped, `tidelog inspect {segment}` shows "
+                "what is left"
+            )
+        ahead_s = (physical_ms(now.max_commit_ts) - physical_ms(now.high_ts)) / 1000
+        if ahead_s > FAR_S:
+            found["far_commit"] = (
+                f"Commit {now.max_commit_ts} lies {ahead_s:.0f} s above every timestamp known to "
+                "be allocated: nobody can read it before that time"
+            )
+        return found
 
     async def on_state(self, state: str, safe_point: int) -> None:
         """The gc asks for the safe point itself: what was heard before may be out of date."""

@@ -23,7 +23,7 @@ again, syncs, and only then are they part of the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Container, Iterator, Sequence
 
 import structlog
 
@@ -53,7 +53,7 @@ class Segments:
     def __init__(self, disk: Disk, *, segment_bytes: int, sync: bool) -> None:
         self._disk = disk
         self._segment_bytes = segment_bytes
-        self._sync = sync
+        self.sync = sync
         self._files: dict[int, File] = {}
         self._fids: list[int] = []
         self._closed: dict[int, ClosedSegment] = {}
@@ -101,20 +101,25 @@ class Segments:
         known = [1 if max_ts == TS_MAX else max_ts for max_ts in closed]
         return max(self._max_ts, int(self._end > 0), *known)
 
+    @property
+    def damaged(self) -> dict[str, str]:
+        """By name the closed segments that are not what they were, and why."""
+        return {name(fid): why for fid, why in sorted(self._damaged.items())}
+
     def status(self) -> dict[str, object]:
         return {
-            "sync_log": self._sync,
+            "sync_log": self.sync,
             "segments": len(self._fids),
             "segment_bytes": self._end + sum(segment.bytes for segment in self.closed()),
-            "damaged_segments": {name(fid): why for fid, why in sorted(self._damaged.items())},
+            "damaged_segments": self.damaged,
         }
 
     async def open(self) -> None:
         """Open all segments, mend the last one, make everything in them durable. Raises Corrupt."""
         self.close()
-        if not self._sync:
+        if not self.sync:
             log.warning("sync-log is off: what is acked may be lost when the machine stops")
-        SYNC_LOG.set(self._sync)
+        SYNC_LOG.set(self.sync)
         self._disk.mkdir(DIRECTORY)
         await self._disk.sync_dir(".")  # else a power loss takes the directory, and all in it
         recorded = self._catalog.load()
@@ -153,7 +158,7 @@ class Segments:
     async def _seal(self, file: File) -> None:
         if self._end >= CLOSE_BYTES:
             await file.append([record.footer(self._max_ts)], sync=True)
-        elif not self._sync:
+        elif not self.sync:
             await file.sync()
         self._synced.note(Synced(*self.end, self._max_ts))
         await self._synced.sync()
@@ -177,11 +182,11 @@ class Segments:
         """
         fid = self._fids[-1]
         hit("pump.segments.before_append")
-        offset = await self._files[fid].append(chunks, sync=self._sync)
+        offset = await self._files[fid].append(chunks, sync=self.sync)
         hit("pump.segments.after_sync")
         self._end = self._files[fid].size
         self._max_ts = max(self._max_ts, max_ts)
-        if self._sync:
+        if self.sync:
             self._synced.note(Synced(fid, self._end, self._max_ts))
         return Pointer(fid, offset)
 
@@ -200,12 +205,12 @@ class Segments:
         """All segments but the last, oldest first."""
         return [self._closed[fid] for fid in self._fids[:-1] if fid in self._closed]
 
-    async def remove(self, fids: Iterable[int]) -> None:
+    async def remove(self, fids: Container[int]) -> None:
         """Delete closed segments, durably; oldest first, so that a crash leaves the newer ones.
         Whoever still reads one gets Purged. What is gone already is no error, be it the file only:
         a gc that is cancelled leaves the unlink under way to its thread, and the next goes on."""
-        going = sorted({*fids} & {*self._closed})
-        if self._fids[-1] in {*fids}:
+        going = sorted(fid for fid in self._closed if fid in fids)
+        if self._fids[-1] in fids:
             raise InvariantBroken(f"{name(self._fids[-1])} is being written, it can't be removed")
         if not going:
             return
