@@ -88,6 +88,8 @@ class DiskFull(Refused):
 class Overloaded(Refused):
     """A bounded queue is full and the caller's deadline passed while it waited."""
 
+    default_hint = "it passes: ask again, or less at once"
+
 
 class Unavailable(TidelogError):
     """The other side could not be asked, or did not answer: the outcome may be unknown."""
@@ -136,6 +138,8 @@ class Corrupt(Fatal):
 
 class InvariantBroken(Fatal):
     """A rule of design section 4 does not hold: a bug, here or upstream."""
+
+    default_hint = "keep the data directory and the log, and report it with both"
 
 
 class Stopped(Fatal):

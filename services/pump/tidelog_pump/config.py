@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -51,20 +52,25 @@ def parse_interval(value: str | float) -> float:
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
+MAX_SIZE = 1 << 60
+_SIZE_HINT = 'bytes, or as "10 gib", "500 MiB", "2 gb", at most 2^60'
 AUTO = "auto"
 KEPT_FREE = 10 << 30
 """`stop-write-at-available-space` by default, on a disk ten times as large."""
 
 
-def parse_size(value: str | int) -> int:
+def parse_size(value: str | int, key: str = "size") -> int:
     """Bytes: a number, or one with a unit, "10 gib" (1024s) or "10 gb" (1000s). Raises
     ConfigError."""
     match = _SIZE.fullmatch(str(value).strip())
-    if match is None or not str(value).isascii():
-        raise ConfigError(f"{value!r} is no size", hint='bytes, or as "10 gib", "500 MiB", "2 gb"')
-    number, prefix, binary, _ = match.groups()
-    base = 1024 if binary or not prefix else 1000
-    return int(float(number) * base ** ("kmgtp".index(prefix.lower()) + 1 if prefix else 0))
+    size = math.inf
+    if match is not None and str(value).isascii():
+        number, prefix, binary, _ = match.groups()
+        base = 1024 if binary or not prefix else 1000
+        size = float(number) * base ** ("kmgtp".index(prefix.lower()) + 1 if prefix else 0)
+    if size > MAX_SIZE:
+        raise ConfigError(f"{key} {value!r} is no size", hint=_SIZE_HINT)
+    return int(size)
 
 
 class Retention(NamedTuple):
@@ -93,7 +99,8 @@ class StorageConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         """Bytes below which Prewrites are refused, on a disk of `capacity`. Raises ConfigError."""
         if self.stop_write_at_available_space == AUTO:
             return min(KEPT_FREE, capacity // 10)
-        return parse_size(self.stop_write_at_available_space)
+        key = "storage.stop-write-at-available-space"
+        return parse_size(self.stop_write_at_available_space, key)
 
 
 _ROCKS = "remove it: the index is RocksDB, derived from the log, and sizes itself"
@@ -169,3 +176,9 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
         super().__post_init__()
         _ = self.retention
         self.storage.kept_free(0)
+        port = self.grpc_addr.rpartition(":")[2]
+        if self.grpc_addr and not (":" in self.grpc_addr and port.isdigit() and int(port) < 65536):
+            raise ConfigError(
+                f"grpc-addr {self.grpc_addr!r} is not HOST:PORT",
+                hint="as 127.0.0.1:8250; port 0 is a free one",
+            )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from tidelog.actor import Ref
-from tidelog.errors import ConfigError, Corrupt
+from tidelog.errors import Corrupt
 from tidelog.membership import Membership
 from tidelog.messages import PUMP
 from tidelog.oracle import RegistryOracle
@@ -288,8 +288,6 @@ def open_index(ports: Ports) -> IndexStore:
 
 
 def grpc_addresses(config: PumpConfig) -> list[str]:
-    """What the gRPC server binds. Raises ConfigError."""
-    if config.grpc_addr and ":" not in config.grpc_addr:
-        raise ConfigError(f"grpc-addr {config.grpc_addr!r}", hint="HOST:PORT")
+    """What the gRPC server binds."""
     addresses = [config.grpc_addr] if config.grpc_addr else []
     return addresses + ([f"unix:{config.socket.removeprefix('unix://')}"] if config.socket else [])

@@ -97,11 +97,30 @@ def test_sizes_have_units(value: str | int, size: int) -> None:
     assert parse_size(value) == size
 
 
-@pytest.mark.parametrize("value", ["", "gib", "-1", -1, "10 gibs", "1 0 gib", "10 xb", "٣"])
+@pytest.mark.parametrize(
+    "value", ["", "gib", "-1", -1, "10 gibs", "1 0 gib", "10 xb", "٣", "2000 pib", "9" * 400 + "p"]
+)
 def test_nonsense_is_no_size(value: str | int) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_size(value)
     assert raised.value.hint
+
+
+def test_a_size_that_is_none_is_named_by_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"storage\.stop-write-at-available-space '10 xib'"):
+        PumpConfig(storage=StorageConfig(stop_write_at_available_space="10 xib"))
+
+
+@pytest.mark.parametrize("addr", ["here", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536"])
+def test_an_address_that_is_none_is_refused_before_anything_starts(addr: str) -> None:
+    with pytest.raises(ConfigError, match="grpc-addr") as raised:
+        PumpConfig(grpc_addr=addr)
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("addr", [":8250", "127.0.0.1:0", "[::1]:8250", "pump-1:8250"])
+def test_an_address_is_host_and_port(addr: str) -> None:
+    assert grpc_addresses(PumpConfig(grpc_addr=addr)) == [addr]
 
 
 def test_the_defaults_are_the_originals() -> None:

@@ -18,7 +18,14 @@ from prometheus_client import Histogram
 
 from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
 from tidelog import subjects
-from tidelog.errors import Corrupt, IoFailed, Unavailable, UnparsablePayload, error_class
+from tidelog.errors import (
+    BadInput,
+    Corrupt,
+    IoFailed,
+    Unavailable,
+    UnparsablePayload,
+    error_class,
+)
 from tidelog.real.clock import RealClock
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX, compose
@@ -26,6 +33,7 @@ from tidelog_proto.pump_pb2 import Pos, PullBinlogReq, WriteBinlogReq
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, WriteBatchResult
 from tidelog_pump.edges import grpc_edge
 from tidelog_pump.edges.grpc_edge import GrpcEdge, parse_write
+from tidelog_pump.edges.http_edge import parse_ts
 from tidelog_pump.log.payload import Facts, classify
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import ERRORS, NATS_SECONDS, NOTED, PULL_SECONDS, UNFORESEEN
@@ -85,6 +93,16 @@ def test_an_inspection_out_of_range_is_refused(ts: int) -> None:
         assert not crashes(world)
 
     run(main, 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "1.5", "٣", str(TS_MAX + 1), "0" * 19 + "9" * 30, "1" * 5000]
+)
+def test_a_path_that_is_no_timestamp_is_bad_input(text: str) -> None:
+    """Not an error of ours, which is a 500."""
+    with pytest.raises(BadInput) as raised:
+        parse_ts(text)
+    assert raised.value.hint
 
 
 def test_a_bug_that_a_request_meets_is_that_callers(monkeypatch: pytest.MonkeyPatch) -> None:

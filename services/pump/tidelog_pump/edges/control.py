@@ -225,4 +225,7 @@ class Controller:
 def _closed(start_ts: int, known: Transaction) -> Refused:
     state = known.state.name.lower().replace("_", " ")
     at = f" at {known.commit_ts}" if known.commit_ts else ""
-    return Refused(f"transaction {start_ts} is closed: {state}{at}")
+    hint = "nothing is to be decided of it any more"
+    if known.state is State.UNPAIRED:
+        hint = f"`tidelog resolve {start_ts} --accept` lets readers do without its rows"
+    return Refused(f"transaction {start_ts} is closed: {state}{at}", hint=hint)

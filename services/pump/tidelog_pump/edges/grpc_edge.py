@@ -92,7 +92,11 @@ class GrpcEdge(Actor[Nothing]):
             try:
                 port = server.add_insecure_port(address)
             except RuntimeError as error:
-                raise ConfigError(f"gRPC can't listen on {address}: {error}") from error
+                raise ConfigError(
+                    f"gRPC can't listen on {address}: {error}",
+                    hint="another process does, or it is no address of this machine: change "
+                    "grpc-addr or socket",
+                ) from error
             if not address.startswith("unix:"):
                 self._identity.address = f"{address.rpartition(':')[0]}:{port}"
         await server.start()

@@ -131,6 +131,6 @@ def collect(gc: Ref[GcMessage]) -> Handler:
 
 def parse_ts(text: str) -> int:
     """Raises BadInput."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) <= TS_MAX):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= TS_MAX):
         raise BadInput(f"{text[:40]!r} is no timestamp", hint="a start_ts or commit_ts, decimal")
     return int(text)
