@@ -25,6 +25,7 @@ from tidelog.sim import World, run
 from tidelog.sim.disk import DiskFaults
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_pump.config import StorageConfig
+from tidelog_pump.retention import gc_actor
 
 QUICK = msgspec.structs.replace(
     CONFIG, segment_bytes=2 << 10, gc="20s", gc_hard_cap="1h", gc_interval="5s"
@@ -252,7 +253,12 @@ def test_an_open_prewrite_and_the_rows_of_a_later_commit_stay() -> None:
     run(main, 3)
 
 
-def test_the_hard_cap_takes_it_and_says_what_was_lost_to_whom() -> None:
+@pytest.mark.parametrize("page", [1, 2, 1024])
+def test_the_hard_cap_takes_it_and_says_what_was_lost_to_whom(
+    monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(gc_actor, "PAGE", page)
+
     async def main(world: World) -> None:
         config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="1m", txn_timeout_s=1e6)
         registry, client = await start(world, config)

@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """`state`: open, committed, rolled_back, unpaired. `error`: why `record` is not shown."""
+    """`state`: open, committed, rolled_back, unpaired, lost. `error`: why `record` is not shown."""
 
     start_ts: int
     commit_ts: int

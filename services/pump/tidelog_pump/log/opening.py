@@ -21,6 +21,9 @@ from tidelog_pump.metrics import DAMAGED
 
 log = structlog.get_logger()
 
+TOLD_BYTES = 64 << 20
+"""So much of a last segment takes seconds, on a slow disk a minute: a start says so."""
+
 
 class Opening:
     """`run` it; then `fids` are the segments there are, oldest first, `files` theirs, `closed` what
@@ -97,6 +100,9 @@ class Opening:
         known = synced if synced is not None and synced.fid == fid else UNKNOWN
         if file.size < known.offset:
             raise Corrupt(f"{name(fid)} has {file.size} bytes, {known.offset} were synced")
+        if file.size - known.offset > TOLD_BYTES:
+            told = {"segment": name(fid), "bytes": file.size - known.offset}
+            log.info("reading and syncing anew what may not be on the disk", **told)
         good = await self._read_tail(fid, known)
         closed = file.size - good == record.FOOTER_BYTES and footer == self.max_ts
         if good < file.size and not closed:
