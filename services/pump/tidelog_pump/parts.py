@@ -19,6 +19,7 @@ from tidelog_pump.edges.control import Controller
 from tidelog_pump.edges.http_edge import HttpEdge
 from tidelog_pump.edges.nats_edge import NatsEdge
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
+from tidelog_pump.index.census import Census
 from tidelog_pump.index.chase import Chase
 from tidelog_pump.index.chaser import Chaser, Handover
 from tidelog_pump.index.indexer import Indexer, IndexerMessage, locate
@@ -72,6 +73,7 @@ class Parts:
         self._promised = PromisedFile(disk)
         self._store = open_index(ports)
         self._chase = Chase()
+        self._census = Census()
         self._write_lock = asyncio.Lock()
 
     def identity_keeper(self) -> IdentityKeeper:
@@ -103,6 +105,7 @@ class Parts:
             sorter,
             self._purge,
             self._promised,
+            self._census,
             follow=self.oracle is None,
             clock_skew_s=self._config.clock_skew_s,
             buffer_bytes=self._config.index_buffer_bytes,
@@ -121,6 +124,7 @@ class Parts:
                 indexer,
                 threshold_s=self._config.storage.slow_write_threshold,
             ),
+            self._census,
             cluster_id=self._config.cluster_id,
             storage=self._config.storage,
         )

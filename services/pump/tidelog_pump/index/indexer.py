@@ -18,6 +18,7 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.failpoints import hit, stalled
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump.index import keys
+from tidelog_pump.index.census import Census
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.index.patience import Patience
@@ -111,6 +112,7 @@ class Indexer(Actor[IndexerMessage]):
         sorter: Ref[SorterMessage],
         purge: PurgePoint,
         promised: PromisedFile,
+        census: Census,
         *,
         follow: bool,
         clock_skew_s: float,
@@ -123,6 +125,7 @@ class Indexer(Actor[IndexerMessage]):
         self._sorter = sorter
         self._purge = purge
         self._promised = promised
+        self._census = census
         self._late: deque[tuple[int, int]] = deque(maxlen=LATE_KEPT)
         self._follow = follow
         self._skew_ms = int(clock_skew_s * 1000)
@@ -328,6 +331,7 @@ class Indexer(Actor[IndexerMessage]):
             where = name(at.fid)
             log.warning(what, start_ts=start_ts, commit_ts=commit_ts, file=where, offset=at.offset)
         self._late += changes.late
+        self._census.open = self._pairing.open_count
         LOSS.inc(self._pairing.unpaired - self._reported_loss)
         self._reported_loss = self._pairing.unpaired
         return changes.closed

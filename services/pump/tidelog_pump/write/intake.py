@@ -10,7 +10,14 @@ from enum import Enum
 from typing import NamedTuple
 
 from tidelog import record
-from tidelog.errors import DiskFull, InvariantBroken, NotOnline, TidelogError, UnparsablePayload
+from tidelog.errors import (
+    DiskFull,
+    InvariantBroken,
+    NotOnline,
+    Overloaded,
+    TidelogError,
+    UnparsablePayload,
+)
 from tidelog.messages import ONLINE
 from tidelog.ports import Buffer
 from tidelog_pump.log.payload import Facts, Kind, classify
@@ -44,9 +51,15 @@ class Intake:
     """One batch: `take` each payload, write `chunks`, then `placed`."""
 
     def __init__(
-        self, closed: ClosedStarts, state: str, *, room: int, left: int = UNBOUNDED
+        self,
+        closed: ClosedStarts,
+        state: str,
+        *,
+        room: int,
+        left: int = UNBOUNDED,
+        opens: int = UNBOUNDED,
     ) -> None:
-        """Bytes of Prewrites that may come, and of anything."""
+        """Bytes of Prewrites that may come, and of anything; how many may be opened."""
         self.chunks: list[Buffer] = []
         self.size = 0
         self.max_ts = 0
@@ -56,6 +69,7 @@ class Intake:
         self._state = state
         self._room = room
         self._left = left
+        self._opens = opens
         self._records: list[tuple[Facts, int]] = []
 
     def __len__(self) -> int:
@@ -86,6 +100,11 @@ class Intake:
             return NotOnline(f"this Pump is {self._state}")
         if self.size + size > self._room:
             return DiskFull("too little space for Prewrites")
+        if len(self.entered) >= self._opens:
+            return Overloaded(
+                "too many Prewrites are open here",
+                hint="`tidelog status` shows the oldest one, and how to say what became of it",
+            )
         return None
 
     def _prewrite(self, facts: Facts) -> TidelogError | None:

@@ -17,6 +17,7 @@ from tidelog.failpoints import hit
 from tidelog.messages import JOINING
 from tidelog.ports import Buffer, Clock, Disk, IndexStore
 from tidelog_pump.config import StorageConfig
+from tidelog_pump.index.census import Census
 from tidelog_pump.index.chaser import Handover
 from tidelog_pump.index.keys import newest_transaction
 from tidelog_pump.log.place import Pointer
@@ -75,6 +76,7 @@ class Writer(Actor[WriterMessage]):
         segments: Segments,
         store: IndexStore,
         handover: Handover,
+        census: Census,
         *,
         cluster_id: int,
         storage: StorageConfig,
@@ -84,6 +86,7 @@ class Writer(Actor[WriterMessage]):
         self._index = store
         self._closed: ClosedStarts
         self._handover = handover
+        self._census = census
         self._was_chased = False
         self._cluster_id = cluster_id
         self._state = JOINING
@@ -141,7 +144,8 @@ class Writer(Actor[WriterMessage]):
         self._was_chased = self._handover.chased
         self._space.look_if_tight()
         space = self._space
-        intake = Intake(self._closed, self._state, room=space.room, left=space.left)
+        opens = self._census.left
+        intake = Intake(self._closed, self._state, room=space.room, left=space.left, opens=opens)
         outcomes = [self._judge(message, intake) for message in group]
         for note in intake.notes:
             NOTED.labels(note.value).inc()
