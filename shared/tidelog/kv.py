@@ -18,6 +18,8 @@ READ_S = 5.0
 """How long a bucket that has more to give may be silent."""
 LEASED_READ_S = 1.0
 """The same where what it had to give may have ended meanwhile."""
+WRITE_S = 10.0
+"""How long an answer is waited for."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -59,13 +61,23 @@ class Bucket:
         return _entry(key, message)
 
     async def put(
-        self, key: str, value: bytes, *, expected: int | None = None, headers: Headers | None = None
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: int | None = None,
+        expected_last: int | None = None,
+        headers: Headers | None = None,
+        timeout_s: float = WRITE_S,
     ) -> int:
-        """Returns the revision. `expected`: the revision it replaces, 0 = none. Raises Conflict."""
+        """Returns the revision. `expected`: the revision it replaces, 0 = none; `expected_last`:
+        the bucket's last sequence before it. Raises Conflict."""
         return await self._bus.append(
             self.stream,
             [Outgoing(self._prefix + key, value, headers or {})],
+            expected_last_seq=expected_last,
             expected_last_subject_seq=expected,
+            timeout_s=timeout_s,
         )
 
     async def put_all(
@@ -74,7 +86,7 @@ class Bucket:
         *,
         ttl_s: int,
         expected_last: int | None = None,
-        timeout_s: float = 10.0,
+        timeout_s: float = WRITE_S,
     ) -> int:
         """Put 1 to 1000 entries at once, each of which ends `ttl_s` later unless it is put again.
 
@@ -87,11 +99,21 @@ class Bucket:
             timeout_s=timeout_s,
         )
 
-    async def delete(self, key: str, *, expected: int | None = None) -> int:
+    async def delete(
+        self,
+        key: str,
+        *,
+        expected: int | None = None,
+        expected_last: int | None = None,
+        timeout_s: float = WRITE_S,
+    ) -> int:
+        """Leaves a marker in the key's place, whether there was anything or not."""
         return await self._bus.append(
             self.stream,
             [Outgoing(self._prefix + key, b"", {_OPERATION: "DEL"})],
+            expected_last_seq=expected_last,
             expected_last_subject_seq=expected,
+            timeout_s=timeout_s,
         )
 
     async def entries(self) -> tuple[dict[str, Entry], int]:

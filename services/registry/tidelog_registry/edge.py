@@ -14,6 +14,7 @@ from tidelog.errors import TidelogError
 from tidelog.messages import DdlAppend, DdlList, Empty, Heartbeat, Register, TsoRequest
 from tidelog.ports import Handler, Ports, Request
 from tidelog_registry import ddl_store, mail, metrics
+from tidelog_registry.tenure import Tenure
 from tidelog_registry.tso import Take
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -30,6 +31,7 @@ class Edge(Actor[Empty]):
         self,
         ports: Ports,
         cluster: str,
+        tenure: Tenure,
         directory: Ref[mail.DirectoryMail],
         ddl: Ref[ddl_store.Append | ddl_store.Page],
         tso: Ref[Take] | None,
@@ -37,15 +39,15 @@ class Edge(Actor[Empty]):
         self._bus = ports.bus
         self._cluster = cluster
         handlers = {
-            "register": _answer("register", directory, Register, mail.Enrol),
+            "register": _answer("register", directory, Register, mail.Enrol, tenure),
             "heartbeat": _answer("heartbeat", directory, Heartbeat, mail.Renew),
             "nodes": _answer("nodes", directory, Empty, lambda _, reply: mail.ListNodes(reply)),
-            "state": _answer("state", directory, messages.StateRequest, mail.Operate),
+            "state": _answer("state", directory, messages.StateRequest, mail.Operate, tenure),
             "safepoint": _answer(
-                "safepoint", directory, messages.SafePointRequest, mail.AskSafePoint
+                "safepoint", directory, messages.SafePointRequest, mail.AskSafePoint, tenure
             ),
             "ddl-append": _answer(
-                "ddl-append", ddl, DdlAppend, lambda b, r: ddl_store.Append(bytes(b.job), r)
+                "ddl-append", ddl, DdlAppend, lambda b, r: ddl_store.Append(bytes(b.job), r), tenure
             ),
             "ddl-list": _answer("ddl-list", ddl, DdlList, ddl_store.Page),
         }
@@ -74,7 +76,15 @@ class Edge(Actor[Empty]):
                 await subscription.close()
 
 
-def _answer(verb: str, ref: Ref[M], kind: type[S], make: Callable[[S, Reply[Any]], M]) -> Handler:
+def _answer(
+    verb: str,
+    ref: Ref[M],
+    kind: type[S],
+    make: Callable[[S, Reply[Any]], M],
+    tenure: Tenure | None = None,
+) -> Handler:
+    """`tenure`: only the holder of the lease may decide it."""
+
     async def handle(request: Request) -> None:
         def settle(value: Any, error: Exception | None) -> None:
             if error is None:
@@ -84,6 +94,8 @@ def _answer(verb: str, ref: Ref[M], kind: type[S], make: Callable[[S, Reply[Any]
                 request.respond(messages.encode_error(error))
 
         try:
+            if tenure is not None:
+                tenure.check()
             body = messages.decode(request.data or b"{}", kind)
             await ref.tell(make(body, ref.reply(settle)))
         except TidelogError as error:

@@ -1,4 +1,9 @@
-"""The membership bucket, source 0 of every Drainer (I3): its only writer, always by revision."""
+"""The membership bucket, source 0 of every Drainer (I3): its only writer, while the lease is held,
+and always after its own last write.
+
+At the start a marker is written. Each write says after which sequence it comes, so the server
+refuses what an earlier registry still had under way.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +19,18 @@ from tidelog.ports import Ports
 from tidelog.subjects import escape
 from tidelog_registry.metrics import MEMBERSHIP_LOST
 from tidelog_registry.node_state import NODE_LEASE_S
+from tidelog_registry.tenure import Tenure
 
 log = structlog.get_logger()
 
 COPY = "members.json"
+FENCE = "fence"
+"""The marker's key: a deletion, which readers pass over."""
 H_WRITER = "Tidelog-Registry"
 """Which registry's directory an entry was written from: a write whose outcome was unknown may
 arrive late, even when the process that sent it is no more, and is then no second registry's."""
+WRITE_S = 2.0
+"""How long an answer is waited for; a write that comes later all the same is refused."""
 RETRY_S = 0.3
 
 
@@ -67,15 +77,14 @@ class Copy(msgspec.Struct, frozen=True):
 class Members(Actor[Record | Look]):
     tick_s = 1.0
 
-    def __init__(self, ports: Ports, cluster: str) -> None:
+    def __init__(self, ports: Ports, cluster: str, tenure: Tenure) -> None:
         self._ports = ports
+        self._tenure = tenure
         self._bucket = Bucket(ports.bus, subjects.members_bucket(cluster))
         self._members: dict[str, Member] = {}
-        self._revisions: dict[str, int] = {}
         self._writers: dict[str, str] = {}
         self._writer = ports.rng.token()
         self._missing: dict[str, Member] = {}
-        self._rolled_back = False
         self._created = ""
         self._last_seq = 0
         self._losses = 0
@@ -83,13 +92,14 @@ class Members(Actor[Record | Look]):
         self._fresh = False
 
     async def on_start(self) -> None:
-        while True:
-            try:
-                await self._load()
-                return
-            except (Unavailable, StreamMissing) as error:
-                log.warning("the membership bucket can't be read yet", reason=str(error))
-                await self._ports.clock.sleep(RETRY_S)
+        for step in (self._load, self._fence):
+            while True:
+                try:
+                    await step()
+                    break
+                except (Unavailable, StreamMissing, Conflict) as error:
+                    log.warning("the membership bucket is not ours yet", reason=str(error))
+                    await self._ports.clock.sleep(RETRY_S)
 
     async def on_batch(self, batch: list[Record | Look]) -> None:
         for message in batch:
@@ -136,11 +146,20 @@ class Members(Actor[Record | Look]):
         await self._read()
         await self._save()
 
+    async def _fence(self) -> None:
+        await self._check(reread=True)
+        self._last_seq = await self._bucket.delete(
+            FENCE, expected_last=self._last_seq, timeout_s=WRITE_S
+        )
+        await self._save()
+
     async def _check(self, *, reread: bool = False) -> None:
-        """Is it still the bucket we know, with everything we wrote?"""
+        """Is it still the bucket we know, with everything we wrote? Without the lease it may be
+        another registry's by now: the lease will tell."""
+        self._tenure.check()
         state = await self._bucket.state()
         shorter = state is not None and state.last_seq < self._last_seq
-        if state is None or state.created != self._created or shorter or self._rolled_back:
+        if state is None or state.created != self._created or shorter:
             await self._rebuild()
         elif self._missing:
             await self._fill()
@@ -176,7 +195,7 @@ class Members(Actor[Record | Look]):
             state = None
         self._created = (state or await self._bucket.create()).created
         self._missing |= self._members
-        self._last_seq, self._rolled_back = 0, False
+        self._last_seq = 0
         await self._fill()
 
     def _lost(self) -> None:
@@ -188,21 +207,19 @@ class Members(Actor[Record | Look]):
         for node in sorted(self._missing):
             member = self._missing[node]
             if node not in self._members:
-                self._last_seq = await self._put(member, 0)
-                self._members[node], self._revisions[node] = member, self._last_seq
+                await self._put(member)
         self._missing = {}
         await self._save()
 
     async def _read(self) -> None:
         entries, self._last_seq = await self._bucket.entries()
-        self._members, self._revisions, self._writers = {}, {}, {}
+        self._members, self._writers = {}, {}
         for key in sorted(entries):
             try:
                 member = msgspec.json.decode(entries[key].value, type=Member)
             except msgspec.DecodeError as error:
                 raise Corrupt(f"membership entry {key} can't be read: {error}") from error
             self._members[member.node] = member
-            self._revisions[member.node] = entries[key].revision
             self._writers[member.node] = entries[key].headers.get(H_WRITER, "")
 
     async def _save(self) -> None:
@@ -211,24 +228,22 @@ class Members(Actor[Record | Look]):
         copy = Copy(self._created, self._last_seq, members, settling, self._writer)
         await self._ports.disk.write_file(COPY, msgspec.json.encode(copy))
 
-    async def _put(self, member: Member, expected: int) -> int:
-        revision = await self._bucket.put(
+    async def _put(self, member: Member) -> None:
+        self._tenure.check()
+        self._last_seq = await self._bucket.put(
             escape(member.node),
             msgspec.json.encode(member),
-            expected=expected,
+            expected_last=self._last_seq,
             headers={H_WRITER: self._writer},
+            timeout_s=WRITE_S,
         )
-        if revision <= self._last_seq:
-            # By its length alone the next look would not tell: this write made up for a lost one.
-            self._rolled_back = True
-            raise StreamMissing("the membership bucket was rolled back")
-        return revision
+        self._members[member.node] = member
 
     async def _record(self, member: Member) -> None:
         """Until it is written; an entry that says so already is left as it is, byte for byte."""
         while self._members.get(member.node) != member:
             try:
-                revision = await self._put(member, self._revisions.get(member.node, 0))
+                await self._put(member)
             except Conflict:
                 await self._explain(member)
             except (Unavailable, StreamMissing) as error:
@@ -237,24 +252,22 @@ class Members(Actor[Record | Look]):
                 self.progress()
                 await self._explain(member)
             else:
-                self._members[member.node], self._revisions[member.node] = member, revision
-                self._last_seq = revision
                 await self._save()
 
     async def _explain(self, wanted: Member) -> None:
         """After a refusal or an unknown outcome: was it us, now or in an earlier life, was the
         bucket lost, or is there a second registry? Raises Stopped for the last."""
-        before = self._members.get(wanted.node)
-        losses = self._losses
+        before, losses = self._members, self._losses
         try:
             await self._check(reread=True)
         except (Unavailable, StreamMissing) as error:
             log.info("the membership bucket can't be asked", reason=str(error))
             return
-        found = self._members.get(wanted.node)
-        ours = self._writers.get(wanted.node, "") == self._writer
-        if self._losses == losses and not ours and found not in (before, wanted):
-            raise _somebody_else(wanted.node)
+        if self._losses != losses:
+            return
+        for node, found in self._members.items():
+            if found not in (before.get(node), wanted) and self._writers[node] != self._writer:
+                raise _somebody_else(node)
 
 
 def _somebody_else(node: str) -> Stopped:

@@ -9,22 +9,25 @@ from tidelog_registry.config import RegistryConfig
 from tidelog_registry.ddl_store import DdlStore
 from tidelog_registry.directory import Directory
 from tidelog_registry.edge import Edge
+from tidelog_registry.lease import Lease
 from tidelog_registry.members import Members
 from tidelog_registry.status_board import StatusBoard
+from tidelog_registry.tenure import Tenure
 from tidelog_registry.tso import Tso
 
 
 def build(config: RegistryConfig, ports: Ports) -> Supervisor:
     ports.disk.lock("registry.lock")
-    cluster = config.cluster
+    cluster, tenure = config.cluster, Tenure(ports.clock)
     tree = Supervisor("registry")
-    members = tree.actor("members", lambda: Members(ports, cluster))
+    tree.actor("lease", lambda: Lease(config, ports, tenure))
+    members = tree.actor("members", lambda: Members(ports, cluster, tenure))
     directory = tree.actor("directory", lambda: Directory(config, ports, members))
-    tree.actor("statuses", lambda: StatusBoard(ports, cluster, directory))
+    tree.actor("statuses", lambda: StatusBoard(ports, cluster, tenure, directory))
     ddl = tree.actor("ddl", lambda: DdlStore(ports))
     tso = None
     if config.oracle == "embedded":
-        tso = tree.actor("tso", lambda: Tso(ports, cluster, directory))
-    tree.actor("edge", lambda: Edge(ports, cluster, directory, ddl, tso))
+        tso = tree.actor("tso", lambda: Tso(ports, cluster, tenure, directory))
+    tree.actor("edge", lambda: Edge(ports, cluster, tenure, directory, ddl, tso))
     node_routes.add(tree, ports.bus, cluster)
     return tree

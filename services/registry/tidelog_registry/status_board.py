@@ -13,6 +13,7 @@ from tidelog.ports import Ports
 from tidelog_registry.mail import DirectoryMail, ListNodes
 from tidelog_registry.metrics import STATUS_LOST
 from tidelog_registry.status_entries import StatusEntries
+from tidelog_registry.tenure import Tenure
 
 log = structlog.get_logger()
 
@@ -25,8 +26,11 @@ class StatusBoard(Actor[Nothing]):
     """Looks once a second at what the directory knows and at the bucket's last sequence. A bucket
     that isn't as we left it (deleted, rolled back, an answer that got lost) is written anew."""
 
-    def __init__(self, ports: Ports, cluster: str, directory: Ref[DirectoryMail]) -> None:
+    def __init__(
+        self, ports: Ports, cluster: str, tenure: Tenure, directory: Ref[DirectoryMail]
+    ) -> None:
         self._ports = ports
+        self._tenure = tenure
         self._bucket = status_bucket(ports.bus, cluster)
         self._directory = directory
         self._entries = StatusEntries()
@@ -43,6 +47,7 @@ class StatusBoard(Actor[Nothing]):
     async def _keep(self) -> None:
         while True:
             try:
+                self._tenure.check()
                 await self._compare()
                 await self._write()
                 self._reason = ""

@@ -1,8 +1,9 @@
 """The embedded oracle: one allocator under a fenced lease (I9).
 
 A timestamp is given only below a bound that is durable in the data directory and in the registry
-bucket, and only within LEASE_S of the writing of the latter. Another allocator takes the record
-over only after it stood unchanged for longer: so no timestamp is ever given after a larger one.
+bucket, and only while the registry's lease is held (`Tenure`). The next allocator begins when
+nobody else can hold it, makes the record its own, and starts above the bound it found: so no
+timestamp is ever given after a larger one.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ import msgspec
 import structlog
 
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import BadInput, Overloaded, Unavailable
+from tidelog.errors import BadInput, Conflict, Overloaded, Unavailable
 from tidelog.messages import TsoReply
 from tidelog.ports import Ports
 from tidelog_registry import metrics
 from tidelog_registry.allocator import MAX_COUNT, Allocator
 from tidelog_registry.mail import AskFloor, DirectoryMail, Floor
-from tidelog_registry.tso_store import AnotherAllocator, BoundStore
+from tidelog_registry.tenure import Tenure
+from tidelog_registry.tso_store import BoundStore
 
 log = structlog.get_logger()
 
-LEASE_S = 4.0
-TAKEOVER_S = 6.0
 RENEW_S = 1.0
 RETRY_S = 0.2
 PATIENCE_S = 3.0
@@ -43,12 +43,14 @@ class Take(msgspec.Struct, frozen=True):
 class Tso(Actor[Take]):
     tick_s = 0.25
 
-    def __init__(self, ports: Ports, cluster: str, directory: Ref[DirectoryMail]) -> None:
+    def __init__(
+        self, ports: Ports, cluster: str, tenure: Tenure, directory: Ref[DirectoryMail]
+    ) -> None:
         self._ports = ports
+        self._tenure = tenure
         self._directory = directory
         self._store = BoundStore(ports, cluster)
         self._allocator: Allocator | None = None
-        self._valid_until = 0.0
         self._waiting: deque[tuple[Take, float]] = deque()
         self._short = asyncio.Event()
         self._reason = "it has just started"
@@ -68,6 +70,7 @@ class Tso(Actor[Take]):
         self._serve()
 
     async def on_tick(self) -> None:
+        self._serve()
         now = self._ports.clock.monotonic()
         while self._waiting and self._waiting[0][1] <= now:
             ask, _ = self._waiting.popleft()
@@ -91,7 +94,7 @@ class Tso(Actor[Take]):
             return
         wall_ms = clock.wall_ms()
         given = 0
-        if clock.monotonic() < self._valid_until:
+        if self._tenure.holds():
             while self._waiting:
                 ask = self._waiting[0][0]
                 last = allocator.take(ask.count, wall_ms)
@@ -108,36 +111,33 @@ class Tso(Actor[Take]):
 
     async def _live(self) -> None:
         own = await self._store.open()
-        recorded = await self._acquire(own)
+        await self._until_alone()
+        recorded = await self._claim()
         floor = await self._settled_floor()
         self._allocator = Allocator(max(own, recorded, floor))
         log.info("the oracle starts", above=self._allocator.last)
         while True:
-            await self._extend(self._allocator)
+            if self._allocator.wants_more(self._ports.clock.wall_ms()):
+                await self._extend(self._allocator)
             self._serve()
             await self._until_short()
             self._allocator.raise_floor((await self._floor()).ts)
 
-    async def _acquire(self, own: int) -> int:
-        """The bound in the record, once it may be ours. Raises AnotherAllocator."""
+    async def _until_alone(self) -> None:
+        """An earlier holder of the lease may still be giving timestamps."""
+        self._reason = "the lease of an earlier allocator has to run out"
+        wait_s = self._tenure.alone_from - self._ports.clock.monotonic()
+        await self._ports.clock.sleep(max(0.0, wait_s))
+
+    async def _claim(self) -> int:
+        """The bound in the record, which is ours from now on."""
         while True:
             try:
-                found, revision = await self._store.recorded()
-                gone = found is None and own > 0
-                if gone or (found is not None and found.owner != self._store.owner):
-                    # Or, if the record is gone: its owner has to find the time to write it again.
-                    self._reason = "the lease of an earlier allocator has to run out"
-                    await self._ports.clock.sleep(TAKEOVER_S)
-                    again, later = await self._store.recorded()
-                    if later != revision and again is not None and again.owner != self._store.owner:
-                        raise AnotherAllocator(f"allocator {again.owner} is alive")
-                    found, revision = again, later
-            except Unavailable as error:
+                self._tenure.check()
+                return await self._store.claim()
+            except (Conflict, Unavailable) as error:
                 self._reason = str(error)
                 await self._ports.clock.sleep(RETRY_S)
-                continue
-            self._store.take_over(revision)
-            return found.bound if found is not None else 0
 
     async def _settled_floor(self) -> int:
         """What all others know, once nobody is missing who may know more."""
@@ -153,23 +153,21 @@ class Tso(Actor[Take]):
 
     async def _extend(self, allocator: Allocator) -> None:
         while True:
-            began = self._ports.clock.monotonic()
             bound = allocator.target(self._ports.clock.wall_ms())
             try:
+                self._tenure.check()
                 await self._store.extend(bound)
             except Unavailable as error:
                 self._reason = str(error)
                 await self._ports.clock.sleep(RETRY_S)
                 continue
             allocator.extend(bound)
-            # Counted from before the write: the record can't be younger than this.
-            self._valid_until = began + LEASE_S
             self._reason = ""
             metrics.TSO_BOUND.set(bound)
             return
 
     async def _until_short(self) -> None:
-        """Until the bound or the lease comes near its end."""
+        """Until the bound comes near its end."""
         self._short.clear()
         try:
             async with asyncio.timeout(RENEW_S):

@@ -12,7 +12,8 @@ from tidelog.ports import Ports
 
 FILE = "tso.json"
 KEY = "tso"
-TRIES = 5
+WRITE_S = 1.5
+"""How long an answer is waited for: the bound lies 3 s ahead."""
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -49,40 +50,51 @@ class BoundStore:
             await self._disk.write_file(FILE, msgspec.json.encode(self._mine))
         return self._mine.bound
 
-    async def recorded(self) -> tuple[Bound | None, int]:
+    async def _recorded(self) -> tuple[Bound | None, int]:
         """The record in the bucket and its revision. Raises Unavailable."""
-        await self._bucket.create()
         try:
             entry = await self._bucket.get(KEY)
-        except StreamMissing as error:
-            raise Unavailable("the registry bucket was deleted this moment") from error
+        except StreamMissing:
+            await self._bucket.create()
+            return None, 0
         return (None, 0) if entry is None else (_decode(entry.value), entry.revision)
 
-    def take_over(self, revision: int) -> None:
-        """The next extension replaces this revision, whoever wrote it."""
-        self._revision = revision
+    async def claim(self) -> int:
+        """Make the record ours, so that whatever its earlier owner has under way is refused.
+
+        Returns the bound it had, 0 = there was none. Raises Conflict, Unavailable (try again).
+        """
+        found, revision = await self._recorded()
+        bound = found.bound if found is not None else 0
+        data = msgspec.json.encode(Bound(self.owner, bound))
+        try:
+            self._revision = await self._bucket.put(KEY, data, expected=revision, timeout_s=WRITE_S)
+        except StreamMissing as error:
+            raise Unavailable("the registry bucket was deleted this moment") from error
+        return bound
 
     async def extend(self, bound: int) -> None:
         """Make the bound durable in both places.
 
-        Raises AnotherAllocator if somebody else holds the record, Unavailable (try again).
+        Raises AnotherAllocator if somebody else went further, Unavailable (try again).
         """
         mine = Bound(self.owner, bound)
         data = msgspec.json.encode(mine)
         await self._disk.write_file(FILE, data)
         self._mine = mine
-        for _ in range(TRIES):
-            try:
-                self._revision = await self._bucket.put(KEY, data, expected=self._revision)
-                return
-            except (Conflict, StreamMissing, Unavailable) as error:
-                refusal = error
-            found, revision = await self.recorded()
-            if found is not None and found.owner != self.owner:
-                raise AnotherAllocator(f"allocator {found.owner} took over the oracle's record")
-            # Ours of before, lost with its store, or an answer that didn't arrive.
+        try:
+            self._revision = await self._bucket.put(
+                KEY, data, expected=self._revision, timeout_s=WRITE_S
+            )
+        except (Conflict, StreamMissing, Unavailable) as refusal:
+            found, revision = await self._recorded()
+            if found is not None and found.owner != self.owner and found.bound > bound:
+                raise AnotherAllocator(
+                    f"allocator {found.owner} gave timestamps up to {found.bound}"
+                ) from refusal
+            # Ours of before, lost or rolled back with its store, or an answer that didn't arrive.
             self._revision = revision
-        raise Unavailable(f"the oracle's record can't be written: {refusal}")
+            raise Unavailable(f"the oracle's record is not written: {refusal}") from refusal
 
 
 def _decode(data: bytes) -> Bound:

@@ -22,10 +22,11 @@ from tidelog.real.ports import real_ports
 class Registry:
     """`python -m tidelog_registry`; `start` after `kill` uses the same data directory."""
 
-    def __init__(self, server: NatsServer, data_dir: Path) -> None:
+    def __init__(self, server: NatsServer, data_dir: Path, *options: str) -> None:
         self._argv = [
             *(sys.executable, "-m", "tidelog_registry"),
             *("--cluster", CLUSTER, "--nats-url", server.url, "--data-dir", str(data_dir)),
+            *options,
         ]
         self.log = data_dir.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,6 +45,21 @@ class Registry:
 
     def kill(self) -> None:
         self.end(signal.SIGKILL)
+
+    def ended(self) -> int:
+        """The exit code, once it has ended by itself."""
+        assert self._process is not None
+        code = self._process.wait(30)
+        self._process = None
+        return code
+
+    def freeze(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)
 
 
 @asynccontextmanager

@@ -17,7 +17,10 @@ from tidelog.messages import JOINING, OFFLINE, ONLINE
 from tidelog.ports import Ports
 from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.lease import Lease
 from tidelog_registry.members import COPY, H_WRITER, Copy, Look, Members, Record, View, Written
+from tidelog_registry.tenure import Tenure
 
 Steps = Callable[[World, Ports, "Writer"], Coroutine[None, None, None]]
 CLUSTER = "default"
@@ -37,8 +40,9 @@ class Writer:
 def _play(steps: Steps) -> None:
     async def main(world: World) -> None:
         ports = world.node("registry").ports()
-        tree = Supervisor("registry")
-        ref = tree.actor("members", lambda: Members(ports, CLUSTER))
+        tree, tenure = Supervisor("registry"), Tenure(ports.clock)
+        tree.actor("lease", lambda: Lease(RegistryConfig(cluster=CLUSTER), ports, tenure))
+        ref = tree.actor("members", lambda: Members(ports, CLUSTER, tenure))
         stop = asyncio.Event()
         running = world.loop.create_task(tree.run(stop))
         await world.until(lambda: ref.alive, 5, "the bucket's writer")

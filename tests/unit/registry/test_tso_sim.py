@@ -16,7 +16,7 @@ from tidelog.ports import Bus
 from tidelog.sim import World, run
 from tidelog.timestamps import compose, physical_ms
 from tidelog_registry import service
-from tidelog_registry.tso_store import AnotherAllocator
+from tidelog_registry.lease import AnotherRegistry
 
 
 async def given_within(world: World, bus: Bus, within_s: float) -> int:
@@ -131,7 +131,7 @@ def test_a_second_registry_stops_and_the_first_goes_on() -> None:
         first = await given_within(world, bus, 10)
         world.node("r2").start(service.build, CONFIG)
         await world.until(lambda: bool(world.node("r2").stopped), 30, "the second one stops")
-        assert isinstance(world.node("r2").stopped[0], AnotherAllocator)
+        assert isinstance(world.node("r2").stopped[0], AnotherRegistry)
         assert await given_within(world, bus, 5) > first
         assert not world.node("r1").stopped
 

@@ -1,0 +1,155 @@
+"""The registry's lease: one registry of a cluster acts, however many run (I3, I9).
+
+It is a record in the registry bucket, renewed each second by revision. Whoever finds it unchanged
+for TAKEOVER_S, released, or its own of an earlier life, takes it over with a higher epoch; so a
+registry that was frozen finds out at its next write, and has not acted since LEASE_S (`Tenure`).
+Beside the time, revisions fence: the oracle's bound (`tso_store`) and the membership bucket
+(`members`) refuse whatever their earlier writer may still have under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from msgspec.structs import replace
+
+from tidelog.actor import Actor, Nothing
+from tidelog.errors import Conflict, Stopped, StreamMissing, Unavailable
+from tidelog.ports import Ports
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.lease_store import Holder, LeaseStore
+from tidelog_registry.tenure import TAKEOVER_S, Tenure
+
+log = structlog.get_logger()
+
+RENEW_S = 1.0
+RETRY_S = 0.2
+RELEASE_S = 2.0
+
+
+class AnotherRegistry(Stopped):
+    """Two registries run for one cluster."""
+
+    default_hint = "run one registry for a cluster; this one stops"
+
+
+class Lease(Actor[Nothing]):
+    """The first child: nobody else starts before it is taken, nor ends after it is given back."""
+
+    def __init__(self, config: RegistryConfig, ports: Ports, tenure: Tenure) -> None:
+        self._config = config
+        self._clock = ports.clock
+        self._store = LeaseStore(ports, config.cluster)
+        self._tenure = tenure
+        self._mine = Holder("")
+        self._revision = 0
+        self._reason = ""
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def on_start(self) -> None:
+        self._mine, lived = await self._store.known()
+        await self._acquire(lived)
+        self._keeping = self.spawn(self._keep(), "keep")
+
+    async def on_stop(self) -> None:
+        """Give it back: the next registry need not wait."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+        self._tenure.end()
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await self._store.write(replace(self._mine, released=True), self._revision)
+        except (Conflict, StreamMissing, Unavailable, TimeoutError) as error:
+            log.info("the lease was not given back: it will run out", reason=str(error))
+
+    def status(self) -> dict[str, object]:
+        return {
+            "held": self._tenure.holds(),
+            "owner": self._mine.owner,
+            "epoch": self._mine.epoch,
+            "since_ms": self._mine.since_ms,
+            "reason": self._reason,
+        }
+
+    # Taking it ------------------------------------------------------------------------------
+
+    async def _acquire(self, lived: bool) -> None:
+        """Raises AnotherRegistry."""
+        watched: tuple[Holder, int] | None = None
+        since = alone_from = 0.0
+        while True:
+            try:
+                found, revision = await self._store.read()
+                now = self._clock.monotonic()
+                if found is None or found.released or found.owner == self._mine.owner:
+                    if found is None and (lived or watched is not None):
+                        # Of a record that is gone nobody knows whose it was.
+                        alone_from = now + TAKEOVER_S
+                    await self._take(found, revision, alone_from)
+                    return
+                if watched is None:
+                    log.info("waiting for the lease of another registry to run out", of=str(found))
+                    watched, since = (found, revision), now
+                elif revision != watched[1]:
+                    raise AnotherRegistry(f"{found} leads cluster {self._config.cluster}")
+                elif now - since >= TAKEOVER_S:
+                    await self._take(found, revision, alone_from)
+                    return
+            except (Conflict, StreamMissing, Unavailable) as error:
+                self._reason = str(error)
+                log.info("the lease is not taken yet", reason=self._reason)
+            await self._clock.sleep(RETRY_S)
+
+    async def _take(self, found: Holder | None, revision: int, alone_from: float) -> None:
+        mine = replace(
+            self._mine,
+            epoch=max(self._mine.epoch, found.epoch if found is not None else 0) + 1,
+            node=self._config.node_id,
+            host=self._config.http_addr,
+            since_ms=self._clock.wall_ms(),
+            released=False,
+        )
+        await self._store.remember(mine)
+        self._mine = mine
+        began = self._tenure.now()
+        self._revision = await self._store.write(mine, revision)
+        self._tenure.epoch, self._tenure.alone_from = mine.epoch, alone_from
+        self._tenure.renewed(began)
+        self._reason = ""
+        log.info("this registry leads", cluster=self._config.cluster, epoch=mine.epoch)
+
+    # Keeping it -----------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Raises AnotherRegistry once somebody took it over."""
+        while True:
+            began = self._tenure.now()
+            try:
+                self._revision = await self._store.write(self._mine, self._revision)
+            except (Conflict, StreamMissing, Unavailable) as error:
+                self._reason = str(error)
+                log.info("the lease is not renewed", reason=self._reason)
+                await self._clock.sleep(RETRY_S)
+                await self._explain()
+            else:
+                self._tenure.renewed(began)
+                self._reason = ""
+                await self._clock.sleep(RENEW_S)
+
+    async def _explain(self) -> None:
+        """After a refusal or an unknown outcome: an answer that got lost, a record lost or rolled
+        back with its store, or a registry that took over?"""
+        try:
+            found, self._revision = await self._store.read()
+        except Unavailable as error:
+            self._reason = str(error)
+            return
+        if (
+            found is not None
+            and found.epoch >= self._mine.epoch
+            and found.owner != self._mine.owner
+        ):
+            self._tenure.end()
+            raise AnotherRegistry(f"{found} took cluster {self._config.cluster} over from this one")

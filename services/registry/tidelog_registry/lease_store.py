@@ -1,0 +1,75 @@
+"""Where the registry's lease stands: a record in the registry bucket, changed only by revision, and
+who we are in the data directory."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from tidelog import subjects
+from tidelog.errors import Corrupt, StreamMissing
+from tidelog.kv import Bucket
+from tidelog.ports import Ports
+
+FILE = "lease.json"
+KEY = "lease"
+WRITE_S = 1.5
+"""Shorter than the lease: an answer that does not come must leave time for another try."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """`owner` names a data directory, whose lock keeps other processes off it; `epoch` counts the
+    takings of the lease. `host`: where the holder's status page is."""
+
+    owner: str
+    epoch: int = 0
+    node: str = ""
+    host: str = ""
+    since_ms: int = 0
+    released: bool = False
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(" ", "seconds")
+        return f"registry {self.node or self.owner} at {self.host or '?'} (since {since})"
+
+
+class LeaseStore:
+    def __init__(self, ports: Ports, cluster: str) -> None:
+        self._disk = ports.disk
+        self._rng = ports.rng
+        self._bucket = Bucket(ports.bus, subjects.registry_bucket(cluster))
+
+    async def known(self) -> tuple[Holder, bool]:
+        """Who we were in our last life, and whether there was one. Raises Corrupt."""
+        if self._disk.exists(FILE):
+            return _decode(self._disk.read_file(FILE)), True
+        return Holder(self._rng.token()), False
+
+    async def remember(self, mine: Holder) -> None:
+        await self._disk.write_file(FILE, msgspec.json.encode(mine))
+
+    async def read(self) -> tuple[Holder | None, int]:
+        """The record and its revision, 0 = none. Raises Unavailable."""
+        try:
+            entry = await self._bucket.get(KEY)
+        except StreamMissing:
+            await self._bucket.create()
+            return None, 0
+        return (None, 0) if entry is None else (_decode(entry.value), entry.revision)
+
+    async def write(self, holder: Holder, revision: int) -> int:
+        """Replace that revision; returns the new one.
+
+        Raises Conflict, StreamMissing, Unavailable.
+        """
+        return await self._bucket.put(
+            KEY, msgspec.json.encode(holder), expected=revision, timeout_s=WRITE_S
+        )
+
+
+def _decode(data: bytes) -> Holder:
+    try:
+        return msgspec.json.decode(data, type=Holder)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"the registry's lease can't be read: {error}") from error

@@ -1,0 +1,214 @@
+"""One registry acts, however many run: crash, clean stop, freeze, a lost store, and a swarm."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.registry.happens_before import Takings
+from tests.unit.registry.nodes import CLUSTER, build, pump
+from tests.unit.registry.test_cluster_sim import CONFIG, entries, until_state
+from tests.unit.registry.test_tso_sim import given_within
+from tidelog.errors import Conflict
+from tidelog.kv import Bucket
+from tidelog.messages import ONLINE
+from tidelog.oracle import RegistryOracle
+from tidelog.sim import Node, World, run
+from tidelog.subjects import members_bucket
+from tidelog_registry import service
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.lease import AnotherRegistry
+from tidelog_registry.node_state import NODE_LEASE_S
+from tidelog_registry.tenure import LEASE_S, TAKEOVER_S
+
+SLACK_S = 1.5
+
+
+def freeze(world: World, node: Node, seconds: float) -> None:
+    """As SIGSTOP does: nothing runs, what comes for it waits."""
+    for task in world.loop.tasks_of(node._life):
+        world.loop.stall(node.name, task.get_name(), seconds)
+
+
+async def leads_after(world: World, node: Node) -> float:
+    """Virtual seconds until it holds the lease."""
+    began = world.loop.time()
+    await world.until(lambda: _leads(node), 30, f"{node.name} leads")
+    return world.loop.time() - began
+
+
+def _leads(node: Node) -> bool:
+    status = node.status()
+    return isinstance(status, dict) and bool(status.get("lease", {}).get("held"))
+
+
+def config(node: str) -> RegistryConfig:
+    return RegistryConfig(cluster=CLUSTER, node_id=node, http_addr=f"{node}:80")
+
+
+def test_the_second_says_who_leads_where_and_since_when() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r1").start(service.build, config("r1"))
+        await given_within(world, bus, 10)
+        world.node("r2").start(service.build, config("r2"))
+        await world.until(lambda: bool(world.node("r2").stopped), 5, "the second one stops")
+        error = world.node("r2").stopped[0]
+        assert isinstance(error, AnotherRegistry)
+        assert "registry r1 at r1:80 (since 20" in str(error)
+        assert "run one registry for a cluster" in str(error)
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_how_long_a_start_waits(seed: int) -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        r1, r2 = world.node("r1"), world.node("r2")
+        r1.start(service.build, CONFIG)
+        await given_within(world, bus, 10)
+        await world.sleep(NODE_LEASE_S)
+        r1.kill()
+        r1.restart()
+        assert await leads_after(world, r1) < SLACK_S, "its own lease"
+        last = await given_within(world, bus, SLACK_S)
+        r1.kill()
+        r2.start(service.build, CONFIG)
+        assert await leads_after(world, r2) < TAKEOVER_S + SLACK_S, "after a crash"
+        # It has no copy of the membership: the nodes get a lease time to announce themselves.
+        assert await given_within(world, bus, NODE_LEASE_S + SLACK_S) > last
+        await r2.stop()
+        r1.restart()
+        assert await leads_after(world, r1) < SLACK_S, "given back"
+        assert await given_within(world, bus, SLACK_S) > last
+        assert not r1.failures
+        assert not r2.failures
+
+    run(main, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_that_was_frozen_acts_no_more(seed: int) -> None:
+    async def main(world: World) -> None:
+        bus, takings, rng = world.ports().bus, Takings(), world.random("test")
+        r1, r2 = world.node("r1"), world.node("r2")
+        r1.start(service.build, config("r1"))
+        world.node("p1").start(build, pump("p1"))
+        await until_state(world, bus, "p1", ONLINE)
+        oracle = RegistryOracle(bus, CLUSTER, timeout_s=0.7)
+        stop = asyncio.Event()
+        asking = [asyncio.ensure_future(_ask(oracle, takings, stop)) for _ in range(2)]
+        await world.until(lambda: len(takings.all) > 50, 10, "timestamps")
+        freeze(world, r1, TAKEOVER_S + NODE_LEASE_S + 5)
+        before, seen = (await entries(bus))["p1"], len(takings.all)
+        await world.sleep(rng.random())
+        r2.start(service.build, config("r2"))
+        await world.until(
+            lambda: len(takings.all) > seen + 50,
+            TAKEOVER_S + NODE_LEASE_S + SLACK_S,
+            "timestamps of the second one",
+        )
+        assert not r1.stopped
+        world.node("p2").start(build, pump("p2"))
+        await world.until(lambda: bool(r1.stopped), 10, "the first one finds out")
+        assert "registry r2 at r2:80" in str(r1.stopped[0])
+        await until_state(world, bus, "p2", ONLINE)
+        stop.set()
+        await asyncio.gather(*asking)
+        takings.check()
+        assert (await entries(bus))["p1"] == before
+        assert not r2.failures
+
+    run(main, seed)
+
+
+async def _ask(oracle: RegistryOracle, takings: Takings, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        if await takings.take(oracle, 3):
+            await asyncio.sleep(0.02)
+
+
+def test_what_an_earlier_registry_has_under_way_is_refused() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        r1, r2 = world.node("r1"), world.node("r2")
+        r1.start(service.build, CONFIG)
+        await given_within(world, bus, 10)
+        bucket = Bucket(bus, members_bucket(CLUSTER))
+        state = await bucket.state()
+        assert state is not None
+        r1.kill()
+        r2.start(service.build, CONFIG)
+        await given_within(world, bus, 10)
+        with pytest.raises(Conflict):
+            await bucket.put("p9", b"{}", expected_last=state.last_seq)
+        assert await entries(bus) == {}
+
+    run(main)
+
+
+def test_a_lease_rolled_back_or_lost_with_its_store_stays_with_its_holder() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        r1, r2 = world.node("r1"), world.node("r2")
+        r1.start(service.build, CONFIG)
+        await given_within(world, bus, 10)
+        of_r1 = world.nats.copy_store()
+        await r1.stop()
+        r2.start(service.build, CONFIG)
+        last = await given_within(world, bus, 10)
+        for store in (of_r1, {}, of_r1):
+            world.nats.roll_back(store)
+            await world.sleep(2)
+            last, before = await given_within(world, bus, SLACK_S), last
+            assert last > before
+        assert not r2.failures
+        r1.restart()
+        await world.until(lambda: bool(r1.stopped), 5, "the other one stops")
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_registries_and_faults_never_give_a_timestamp_after_a_larger_one(seed: int) -> None:
+    """Two that an orchestrator starts again and again; kills, freezes, cuts, clocks, the server."""
+
+    async def main(world: World) -> None:
+        rng, takings, stop = world.random("test"), Takings(), asyncio.Event()
+        registries = [world.node("r1"), world.node("r2", skew_ms=-3_000)]
+        for node in registries:
+            node.start(service.build, config(node.name))
+        oracles = [RegistryOracle(world.ports(f"c{n}").bus, CLUSTER, timeout_s=0.7) for n in (1, 2)]
+        asking = [asyncio.ensure_future(_ask(oracle, takings, stop)) for oracle in oracles * 2]
+        world.net.duplicate, world.net.unknown, world.net.late = 0.05, 0.02, 0.5
+        for _ in range(30):
+            node = rng.choice(registries)
+            match rng.randrange(7):
+                case 0:
+                    node.kill(restart_after_s=rng.random() * 3)
+                case 1:
+                    freeze(world, node, rng.random() * 2 * TAKEOVER_S)
+                case 2:
+                    node.partition(cut=True)
+                    world.loop.call_later(rng.random() * 8, node.partition, False)
+                case 3:
+                    node.restart_gracefully(rng.random())
+                case 4:
+                    node.clock.skew_ms = rng.randrange(-5_000, 5_000)
+                case 5:
+                    world.nats.stop()
+                    await world.sleep(rng.random())
+                    world.nats.start()
+            await world.sleep(rng.random() * LEASE_S)
+        world.net.heal()
+        seen = len(takings.all)
+        await world.sleep(25)
+        stop.set()
+        await asyncio.gather(*asking)
+        takings.check()
+        assert len(takings.all) > seen + 100, "timestamps come again"
+        assert all(isinstance(e, AnotherRegistry) for n in registries for e in n.stopped)
+
+    run(main, seed)
