@@ -40,3 +40,26 @@ class NotPrewritten(BadInput):
 
 class NotSent(Refused):
     """Surely not sent: it waited behind others that got no answer, or there is no way there."""
+
+
+class RolledBack(Refused):
+    """A Pump waited too long for the outcome and had the transaction rolled back, for good."""
+
+    default_hint = "run it again; if this repeats, see why committing takes so long"
+
+
+class SchemaChanged(Refused):
+    """A table was changed by a DDL while the transaction ran: rolled back."""
+
+    default_hint = "run the transaction again: it sees the new schema"
+
+
+class CommitUnknown(TidelogError):
+    """The decision to commit may be recorded and may not; this life of the client can't tell."""
+
+    definite = False
+    default_hint = "start the client again with its state directory: it answers what became of it"
+
+
+class TransactionEnded(BadInput):
+    """A transaction is used outside of its block."""

@@ -1,0 +1,60 @@
+"""`tidelog.connect`: a writer on the real ports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tidelog.pump_client.client import PumpClient
+from tidelog.pump_client.writer import Writer
+from tidelog.real.bus import NatsBus
+from tidelog.real.clock import RealClock
+from tidelog.real.disk import RealDisk
+from tidelog.real.rng import RealRng
+
+
+@asynccontextmanager
+async def connect(
+    nats_url: str,
+    *,
+    cluster: str = "default",
+    cluster_id: int = 0,
+    state_dir: str | Path | None = None,
+    strategy: str = "range",
+    labels: Mapping[str, str] | None = None,
+    transport: str = "nats",
+    timeout_s: float | None = 30.0,
+) -> AsyncIterator[Writer]:
+    """Write to the Pumps of a cluster:
+
+        async with tidelog.connect("nats://127.0.0.1:4222", state_dir="state") as client:
+            async with client.transaction() as txn:
+                txn.insert("shop.item", {"id": 1, "name": "pencil"})
+
+    `cluster` and `cluster_id` as the services have them. `state_dir`: a directory of this writer's
+    own, where it keeps what it decided: with it a restarted writer answers for its earlier life.
+    Without one, a writer that dies between a Prewrite and its Commit leaves a transaction that
+    only an operator can decide (`tidelog resolve`), and the stream waits for that. `strategy`,
+    `labels` and `transport`: see PumpClient. `timeout_s`: how long to wait for NATS; None = for ever.
+
+    Raises Unavailable, ForeignDirectory (another process has the directory), Corrupt.
+    """
+    disk = None if state_dir is None else RealDisk(state_dir)
+    bus = await NatsBus.connect(nats_url, name="tidelog-writer", timeout_s=timeout_s)
+    clock, rng = RealClock(), RealRng()
+    try:
+        client = PumpClient(
+            bus,
+            cluster,
+            cluster_id,
+            clock,
+            rng,
+            strategy=strategy,
+            labels=labels,
+            transport=transport,
+        )
+        async with Writer(client, bus, clock, rng, disk, cluster=cluster) as writer:
+            yield writer
+    finally:
+        await bus.close()

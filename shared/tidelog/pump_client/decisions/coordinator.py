@@ -1,0 +1,205 @@
+"""The coordinator: records decisions, sends Commits, and answers the Pumps (`txnstatus`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from tidelog.actor import Actor, Reply
+from tidelog.errors import TidelogError, UnparsablePayload
+from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode, encode, encode_error
+from tidelog.ports import Bus, Clock, Request, Subscription
+from tidelog.pump_client.client import PumpClient
+from tidelog.pump_client.decisions.decisions import Decision, Decisions
+from tidelog.pump_client.decisions.owner import owner_of
+from tidelog.subjects import txnstatus
+from tidelog_proto.binlog_pb2 import Binlog
+
+log = structlog.get_logger()
+
+RETRY_S = 0.2
+SPARE_RECORDS = 1 << 14
+"""So many more than are needed may stand in the journal before it is made anew."""
+
+
+class Keeper(Protocol):
+    """Where decisions are kept: `journal.Journal` or `journal.Memory`."""
+
+    owner: str
+    """The client's own name; known after `open`."""
+    floor: int
+
+    async def open(self) -> list[Decision]: ...
+    async def append(self, decisions: Sequence[Decision]) -> None: ...
+    async def make_anew(self, decisions: Sequence[Decision], floor: int) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def records(self) -> int: ...
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """A transaction got its start_ts. Told before its Prewrite is sent, so before any question."""
+
+    start_ts: int
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """Commit it. Answered with True when that is durable and its Commit is on its way; with False
+    when it was rolled back before. No answer (ActorStopped): the outcome is unknown until the next
+    life. The asker holds one of the coordinator's `room`."""
+
+    commit: Binlog
+    reply: Reply[bool]
+
+
+class Acked(msgspec.Struct, frozen=True):
+    """A Pump has the Commit."""
+
+    start_ts: int
+
+
+class End(msgspec.Struct, frozen=True):
+    """A transaction ended without a decision to commit."""
+
+    start_ts: int
+
+
+class Question(msgspec.Struct, frozen=True):
+    request: Request
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Answered when no Commit is on its way."""
+
+    reply: Reply[None]
+
+
+CoordinatorMessage = Begin | Decide | Acked | End | Question | Drain
+
+
+class Coordinator(Actor[CoordinatorMessage]):
+    tick_s = 1.0
+
+    def __init__(
+        self,
+        client: PumpClient,
+        bus: Bus,
+        clock: Clock,
+        keeper: Keeper,
+        *,
+        cluster: str,
+        room: asyncio.Semaphore,
+        ready: asyncio.Event,
+    ) -> None:
+        self._client = client
+        self._bus = bus
+        self._clock = clock
+        self._keeper = keeper
+        self._subject = txnstatus(cluster)
+        self._room = room
+        self._ready = ready
+        self._decisions: Decisions
+        self._served: Subscription | None = None
+        self._answered = 0
+        self._delivering = 0
+        self._draining: list[Reply[None]] = []
+
+    async def on_start(self) -> None:
+        kept = await self._keeper.open()
+        self._decisions = Decisions(self._keeper.floor)
+        for decision in kept:
+            self._decisions.recorded(decision)
+        while self._served is None:
+            try:
+                self._served = await self._bus.serve(self._subject, self._receive)
+            except TidelogError:
+                await self._clock.sleep(RETRY_S)
+        self._ready.set()
+
+    async def on_stop(self) -> None:
+        if self._served is not None:
+            await self._served.close()
+        self._keeper.close()
+
+    async def _receive(self, request: Request) -> None:
+        await self.self_ref.tell(Question(request))
+
+    async def on_batch(self, batch: list[CoordinatorMessage]) -> None:
+        """One fdatasync for all decisions of the batch."""
+        decided: list[Decide] = []
+        for message in batch:
+            match message:
+                case Begin(start_ts):
+                    self._decisions.begin(start_ts)
+                case Decide(commit, reply):
+                    if self._decisions.decide(commit.start_ts):
+                        decided.append(message)
+                    else:
+                        self._room.release()
+                        reply.set(False)
+                case Acked(start_ts):
+                    self._decisions.acked(start_ts, self._clock.monotonic())
+                case End(start_ts):
+                    self._decisions.end(start_ts)
+                case Question(request):
+                    self._answer(request)
+                case Drain(reply):
+                    self._draining.append(reply)
+        if decided:
+            await self._record(decided)
+        self._drain()
+
+    async def on_tick(self) -> None:
+        self._decisions.forget(self._clock.monotonic())
+        if self._keeper.records > 2 * len(self._decisions) + SPARE_RECORDS:
+            await self._keeper.make_anew(self._decisions.kept(), self._decisions.floor)
+
+    async def _record(self, decided: list[Decide]) -> None:
+        decisions = [Decision(one.commit.start_ts, one.commit.commit_ts) for one in decided]
+        await self._keeper.append(decisions)
+        for decision, message in zip(decisions, decided, strict=True):
+            self._decisions.recorded(decision)
+            self._delivering += 1
+            self.spawn(self._deliver(message.commit), "commit")
+            message.reply.set(True)
+
+    async def _deliver(self, commit: Binlog) -> None:
+        """Until a Pump has it, or the client gave it up: then that Pump asks, however late."""
+        try:
+            await self._client.write(commit, wait=True)
+            await self.self_ref.tell(Acked(commit.start_ts))
+        except TidelogError as error:
+            log.warning("a Commit was not acked", start_ts=commit.start_ts, reason=str(error))
+        finally:
+            self._room.release()
+            self._delivering -= 1
+            self._drain()
+
+    def _drain(self) -> None:
+        if self._delivering == 0:
+            for reply in self._draining:
+                reply.set(None)
+            self._draining.clear()
+
+    def _answer(self, request: Request) -> None:
+        """Silent about what we don't know: another client may. Nobody's silence is a verdict."""
+        try:
+            question = decode(request.data, TxnStatusRequest)
+        except UnparsablePayload as error:
+            request.respond(encode_error(error))
+            return
+        verdict = self._decisions.verdict(
+            question.start_ts,
+            is_ours=owner_of(question.prewrite_key) == self._keeper.owner,
+            force=question.force,
+        )
+        if verdict is not None:
+            self._answered += 1
+            request.respond(encode(TxnStatusReply(verdict.state, verdict.commit_ts)))
+
+    def status(self) -> dict[str, object]:
+        return self._decisions.status() | {"answered": self._answered}

@@ -1,0 +1,127 @@
+"""The writers' API: transactions for applications that have no TiDB."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Final, Self
+
+from tidelog.actor import first_error
+from tidelog.ddl_history import EmbeddedHistory
+from tidelog.errors import ActorStopped
+from tidelog.oracle import RegistryOracle
+from tidelog.ports import Bus, Clock, Disk, Lock, Rng
+from tidelog.pump_client.client import CLOSE_S, PumpClient
+from tidelog.pump_client.decisions.coordinator import Coordinator, Drain, Keeper
+from tidelog.pump_client.decisions.journal import Journal, Memory
+from tidelog.pump_client.schema_reader import SchemaReader
+from tidelog.pump_client.transaction import Transaction
+from tidelog.pump_client.two_phase import Upstream
+from tidelog.supervisor import Supervisor
+
+LOCK_PATH: Final = "lock"
+COMMIT_TIMEOUT_S: Final = 10.0
+MAX_COMMITS: Final = 4096
+"""On their way to Pumps at once; further transactions wait before they are decided."""
+
+
+class Writer:
+    """What `tidelog.connect` gives; here on ports, for the simulator. Use it from one event loop.
+
+    `client` writes the binlogs, and must not be entered by itself. `disk` is the state directory,
+    in which decisions survive this process; None: they don't. `commit_timeout_s`: how long a
+    transaction whose Prewrite is acked may wait for the registry before it is rolled back.
+    """
+
+    def __init__(
+        self,
+        client: PumpClient,
+        bus: Bus,
+        clock: Clock,
+        rng: Rng,
+        disk: Disk | None = None,
+        *,
+        cluster: str = "default",
+        commit_timeout_s: float = COMMIT_TIMEOUT_S,
+    ) -> None:
+        self.client = client
+        self._disk = disk
+        self._lock: Lock | None = None
+        self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._group = asyncio.TaskGroup()
+        self._supervisor = Supervisor("writer")
+        keeper: Keeper = Memory(rng.token()) if disk is None else Journal(disk, rng.token())
+        room = asyncio.Semaphore(MAX_COMMITS)
+        history = EmbeddedHistory(bus, cluster)
+        self._upstream = Upstream(
+            client=client,
+            clock=clock,
+            oracle=RegistryOracle(bus, cluster),
+            schema=self._supervisor.actor("schema", lambda: SchemaReader(history)),
+            coordinator=self._supervisor.actor(
+                "coordinator",
+                lambda: Coordinator(
+                    client, bus, clock, keeper, cluster=cluster, room=room, ready=self._ready
+                ),
+            ),
+            room=room,
+            keeper=keeper,
+            commit_timeout_s=commit_timeout_s,
+        )
+        client.supervise(self._supervisor)
+
+    async def __aenter__(self) -> Self:
+        """Raises ForeignDirectory when another process uses the state directory, Corrupt when what
+        is in it can't be read."""
+        if self._disk is not None:
+            self._lock = self._disk.lock(LOCK_PATH)
+        await self._group.__aenter__()
+        self._group.create_task(self._supervisor.run(self._stop), name="writer")
+        try:
+            await self._ready.wait()
+        except BaseException as error:
+            await self._end(error)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Waits up to CLOSE_S for Commits that no Pump acked yet, then ends."""
+        try:
+            if error is None:
+                await self.flush(CLOSE_S)
+        finally:
+            await self._end(error)
+
+    async def _end(self, error: BaseException | None) -> None:
+        self._stop.set()
+        try:
+            await self._group.__aexit__(type(error) if error else None, error, None)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def transaction(self) -> Transaction:
+        """`async with client.transaction() as txn:` …"""
+        return Transaction(self._upstream)
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Wait until every Commit is acked or given up; False when time ran out. Nothing is lost
+        without it: what is committed is committed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._upstream.coordinator.ask(Drain)
+                return await self.client.flush(timeout_s)
+        except (TimeoutError, ActorStopped):
+            return False
+
+    def status(self) -> dict[str, object]:
+        """What each part says of itself, and the binlog client."""
+        return {"client": self.client.status(), "actors": self._supervisor.status()}
