@@ -36,7 +36,7 @@ async def connect(
     own, where it keeps what it decided: with it a restarted writer answers for its earlier life.
     Without one, a writer that dies between a Prewrite and its Commit leaves a transaction that
     only an operator can decide (`tidelog resolve`), and the stream waits for that. `strategy`,
-    `labels` and `transport`: see PumpClient. `timeout_s`: how long to wait for NATS; None = for ever.
+    `labels` and `transport`: see PumpClient. `timeout_s`: how long to wait for NATS, None for ever.
 
     Raises Unavailable, ForeignDirectory (another process has the directory), Corrupt.
     """
