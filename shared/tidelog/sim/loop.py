@@ -15,8 +15,9 @@ import heapq
 import random
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
+from weakref import ref
 
 from tidelog.sim.life import Life, current_life
 
@@ -74,6 +75,30 @@ class SimTask(asyncio.Task[T]):
         return self.serial
 
 
+class SimHandle(asyncio.Handle):
+    """asyncio's, without what that asks its loop for debugging: a history makes ten thousands."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: SimLoop, context: Context | None) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+
+class SimTimer(SimHandle, asyncio.TimerHandle):
+    """A cancelled one stays in the heap until its time; it then does nothing."""
+
+    __slots__ = ()
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Limits: `max_steps` callbacks, `max_virtual_s` seconds; beyond them LimitReached."""
 
@@ -87,6 +112,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._serials = 0
+        self._tasks: list[ref[SimTask[Any]]] = []
+        """Oldest first; `tasks_of` leaves out those that are done."""
         self._max_steps = max_steps
         self._max_virtual_s = max_virtual_s
         self.steps = 0
@@ -116,7 +143,21 @@ class SimLoop(asyncio.BaseEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        return SimTask(coro, self._serial(), self, None if name is None else str(name), context)
+        name = None if name is None else str(name)
+        task = SimTask(coro, self._serial(), self, name, context)
+        self._tasks.append(ref(task))
+        return task
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = SimHandle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_later(
         self,
@@ -125,7 +166,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self._set_timer(self._now + delay, callback, args, context)
 
     def call_at(
         self,
@@ -134,10 +175,15 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        return self._set_timer(when, callback, args, context)
+
+    def _set_timer(
+        self, when: float, callback: Any, args: Any, context: Context | None
+    ) -> asyncio.TimerHandle:
         self._check_closed()  # type: ignore[attr-defined]
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, self._serial(), handle))
-        return handle
+        timer = SimTimer(callback, args, self, context)
+        heapq.heappush(self._timers, (when, self._serial(), timer))
+        return timer
 
     def call_soon_threadsafe(
         self,
@@ -146,9 +192,6 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer stays in the heap until its time; it then does nothing."""
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
@@ -258,9 +301,14 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def tasks_of(self, life: Life | None) -> list[SimTask[Any]]:
         """Unfinished tasks of a simulated process, oldest first; None gives all tasks."""
-        found = [t for t in asyncio.all_tasks(self) if isinstance(t, SimTask)]
-        chosen = [t for t in found if life is None or t.life is life]
-        return sorted(chosen, key=lambda t: t.serial)
+        # `asyncio.all_tasks` would look at every task there ever was: see `run_loop` on garbage.
+        there = [
+            (known, task)
+            for known in self._tasks
+            if (task := known()) is not None and not task.done()
+        ]
+        self._tasks = [known for known, _ in there]
+        return [task for _, task in there if life is None or task.life is life]
 
     def where(self) -> str:
         """Where every unfinished task hangs, a line each."""
