@@ -83,6 +83,7 @@ def calm(
         settled=True,
         index_buffer=index_buffer,
         slow_write_s=slow_write_s,
+        liveness_s=20.0,
     )
 
 
@@ -126,7 +127,7 @@ SCHEDULES = (
         partial(
             calm,
             pumps=2,
-            transactions=300,
+            transactions=120,
             rate=100.0,
             clients=8,
             index_buffer=256,
@@ -136,8 +137,8 @@ SCHEDULES = (
             Step(
                 When("workload", "request", ".pump-1.write", binlog="Commit"),
                 (Stall("pump-1", "pump.indexer", 0.1),),
-                nth=40,
-                times=3,
+                nth=8,
+                times=6,
             ),
         ),
     ),
@@ -204,7 +205,7 @@ SCHEDULES = (
         "source-0-not-asked",
         "the Drainer's heartbeats stop, so that a Pump joins without asking it, while it emits",
         "loss",
-        partial(calm, late=1, transactions=200, rate=30.0),
+        partial(calm, late=1, transactions=90, rate=12.0),
         (
             Step(acked("pump-1"), (Stall("drainer", "drainer.membership/live", 8.0),), nth=5),
             Step(lease_expired("drainer"), (Start("pump-2"),)),
@@ -215,7 +216,7 @@ SCHEDULES = (
         "begins-without-the-bucket",
         "a Pump joins and is written to while the Drainer is down beyond its lease",
         "loss",
-        partial(calm, late=1, transactions=200, rate=30.0),
+        partial(calm, late=1, transactions=90, rate=12.0),
         (
             Step(acked("pump-1"), (PowerLoss("drainer"),), nth=5),
             Step(lease_expired("drainer"), (Start("pump-2"),)),
@@ -227,7 +228,7 @@ SCHEDULES = (
         "a Pump is off with what nobody has read; the membership bucket and the registry's copy of"
         " it are lost, and the Drainer begins anew",
         "loss",
-        partial(calm, pumps=2, transactions=300, rate=20.0),
+        partial(calm, pumps=2, transactions=120, rate=8.0),
         (
             Step(acked("pump-2"), (Cut("drainer"),), nth=5),
             Step(
@@ -246,22 +247,25 @@ SCHEDULES = (
     Schedule(
         "log-not-announced",
         "a Pump is off with what nobody has read; the membership bucket and the registry's copy of"
-        " it are lost; it comes back before an oracle answers, and dies while it joins",
+        " it are lost; it comes back before an oracle answers, after the other one did, and dies"
+        " while it joins",
         "loss",
-        partial(calm, late=1, transactions=300, rate=20.0),
+        # The load lasts beyond the 6 s for which the Drainer doubts the new bucket.
+        partial(calm, late=1, transactions=120, rate=6.0),
         (
             Step(acked("pump-1"), (Start("pump-2"),), nth=5),
             Step(acked("pump-2"), (Cut("drainer"),), nth=5),
             Step(
                 acked("pump-2"),
                 (
-                    PowerLoss("pump-2", back_s=0.5),
+                    PowerLoss("pump-2"),
                     LoseMembership(),
                     LoseFile("registry", MEMBERS_COPY),
                     PowerLoss("registry", back_s=0.1),
                 ),
                 nth=5,
             ),
+            Step(When("registry", "publish", ".event.pump.pump-1"), (Start("pump-2"),)),
             Step(
                 When("registry", "publish", ".event.pump.pump-2"),
                 # The bucket is lost once more, so that the join goes on only after the lease.

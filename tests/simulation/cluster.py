@@ -1,7 +1,8 @@
 """One history: a whole cluster built by the services' own `build`, its load, faults, and verdict.
 
 Safety phase: transactions while faults come as the seed's plan says. Liveness phase: everything
-heals, and all that was committed has to arrive within LIVENESS_S virtual seconds. Then the checker.
+heals, and all that was committed has to arrive within `liveness_s` virtual seconds of the plan.
+Then the checker.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ from tidelog_registry.service import build as build_registry
 FEED = "main"
 CLUSTER = "default"
 
-LIVENESS_S = 60.0
 SAFETY_S = 60.0
 MAX_STEPS = 3_000_000
 
@@ -182,10 +182,10 @@ class Cluster:
             await self.world.sleep(0.05)
 
     async def _liveness(self, running: asyncio.Task[None]) -> None:
-        """All that was committed is in the stream and downstream within LIVENESS_S."""
+        """All that was committed is in the stream and downstream within `liveness_s`."""
         try:
             await self.world.until(
-                lambda: running.done() or self._all_arrived(), LIVENESS_S, "everything"
+                lambda: running.done() or self._all_arrived(), self.plan.liveness_s, "everything"
             )
         except TimeoutError as error:
             self.arrived = False

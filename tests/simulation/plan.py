@@ -70,6 +70,9 @@ class Plan:
     gc_interval_s: float = 0.0
     """The Pumps' retention and how often they collect; 0 = as by default, longer than any run."""
 
+    liveness_s: float = 60.0
+    """Within what all that was committed has to arrive once nothing goes wrong any more."""
+
     def __str__(self) -> str:
         mix = ", ".join(f"{name} {weight}" for name, weight in self.faults.items())
         return (

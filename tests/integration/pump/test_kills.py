@@ -11,7 +11,7 @@ import pytest
 from tests.integration.pump.kill_ledger import Wrong
 from tests.integration.pump.kill_rig import FEWEST, Rig
 from tests.planted.bugs import Bug, Edit
-from tests.planted.copy import PATHS, ROOT, plant
+from tests.planted.copy import PATHS, ROOT, copied, plant
 from tests.servers import nats_server
 
 KILLS = 10
@@ -101,8 +101,8 @@ BROKEN = (
 @pytest.mark.parametrize("bug", BROKEN, ids=lambda bug: bug.name)
 def test_a_pump_that_breaks_its_word_is_caught(bug: Bug, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    plant(bug, copy)
-    with nats_server(tmp_path) as nats:
+    with nats_server(tmp_path) as nats, copied() as whole:
+        plant(bug, whole, copy)
         rig = Rig(nats, tmp_path, kills=8, seed=3)
         rig.pump.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
         with pytest.raises(Wrong, match=bug.breaks):
