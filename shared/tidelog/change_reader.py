@@ -127,6 +127,8 @@ class ChangeAssembler:
     def _close(self, message: Message) -> Change | None:
         marker = _decode(_MARKER, message)
         buffer, whole = self._buffer, self._whole and self._attempt == marker.attempt
+        if not marker.messages:  # a record of what was skipped, alone: nothing came before it
+            buffer, whole = [], True
         self._begin("")
         if not marker.txns:
             raise UnparsablePayload(f"marker {message.sequence} has no transactions")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tidelog.schema.structure import TableStructure
+from tidelog.skipped import Skipped
 from tidelog.subjects import escape
 
 MESSAGE_BYTES = 256 << 10
@@ -84,6 +85,8 @@ class MarkedTxn(msgspec.Struct, frozen=True):
     rows: int
     tables: dict[str, int] = {}
     """Rows by `db.table`, both escaped as in subjects; a DDL has none."""
+    skipped: Skipped | msgspec.UnsetType = msgspec.UNSET
+    """No transaction, but the record of some that came without binlogs: the feed lacks them."""
 
 
 class Marker(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ attempt: a reader takes none of them before the marker.
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET
 
 from tidelog import changes, subjects
 from tidelog.changes import MESSAGE_BYTES, MarkedTxn, Marker, Watermark
@@ -119,7 +120,10 @@ class Batcher:
                 block.deleted += table.ops[2]
             else:
                 self._add_slowly(block, table.events, txn.commit_ts)
-        self._marked.append(MarkedTxn(txn.commit_ts, txn.start_ts, txn.rows, counts))
+        skipped = UNSET if txn.skipped is None else txn.skipped
+        self._marked.append(MarkedTxn(txn.commit_ts, txn.start_ts, txn.rows, counts, skipped))
+        if txn.skipped is not None:
+            self._marker_bytes += txn.size
         self._marker_bytes += _MARKED_TXN_BYTES + sum(
             len(label) + _MARKED_TABLE_BYTES for label in counts
         )

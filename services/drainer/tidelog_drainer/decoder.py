@@ -20,6 +20,7 @@ from tidelog.schema.history import TableAt
 from tidelog.schema.jobs import STATE_DELETE_ONLY, STATE_PUBLIC
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import DdlOutcome, SchemaTracker, is_setval
+from tidelog.skipped import Skipped, from_key
 from tidelog_drainer import ddl_policy
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.ddl_policy import DdlPolicy
@@ -29,6 +30,9 @@ from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue
 
 ROUTES_MAX = 4096
 """Cached tables; beyond it the cache begins anew."""
+
+SKIPPED_BYTES = 512
+"""About what such a record takes in a marker."""
 
 _event_json = msgspec.json.Encoder().encode
 
@@ -99,7 +103,7 @@ class DdlTxn(msgspec.Struct):
 
 class RowTxn(msgspec.Struct):
     """A transaction with rows to publish, and the early DDLs that must stand before them: with
-    these it may turn out to have no row."""
+    these it may turn out to have no row. `skipped`: no rows, but a record for the readers."""
 
     commit_ts: int
     start_ts: int
@@ -107,6 +111,7 @@ class RowTxn(msgspec.Struct):
     rows: int
     size: int
     ddls: list[DdlTxn] = []
+    skipped: Skipped | None = None
 
 
 class Decoder:
@@ -151,8 +156,13 @@ class Decoder:
             if binlog.ddl_job_id or binlog.ddl_query:
                 return self._ddl(commit_ts, start_ts, binlog)
             value = PrewriteValue.FromString(binlog.prewrite_value)
+            skipped = from_key(binlog.prewrite_key)
+        except msgspec.DecodeError as error:
+            raise Undecodable(commit_ts, "its record of what was skipped is none") from error
         except DecodeError as error:
             raise Undecodable(commit_ts, "its bytes are no binlog") from error
+        if skipped is not None:
+            return RowTxn(commit_ts, start_ts, [], 0, SKIPPED_BYTES, skipped=skipped)
         return self._rows(commit_ts, start_ts, value)
 
     def schema_changed(self) -> None:

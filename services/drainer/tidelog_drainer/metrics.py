@@ -10,6 +10,11 @@ BATCHES = Counter("tidelog_drainer_batches_total", "Atomic batches appended", ["
 DROPPED = Counter(
     "tidelog_drainer_dropped_total", "Transactions, DDLs and mutations dropped", ["feed", "reason"]
 )
+SKIPPED = Counter(
+    "tidelog_drainer_skipped_upstream_total",
+    "Transactions that writers say they committed without binlogs",
+    ["feed"],
+)
 DUPLICATES = Counter(
     "tidelog_drainer_duplicates_total", "Transactions that came from two Pumps", ["feed"]
 )

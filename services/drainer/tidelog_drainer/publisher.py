@@ -75,6 +75,7 @@ class Publisher(Actor[PublisherMail]):
         self._stopped: TidelogError | None = None
         self._error = ""
         self._counted: dict[str, int] = {}
+        self._skipped = ""
         self._totals = {"txns": 0, "rows": 0, "batches": 0, "watermarks": 0}
 
     # Mail
@@ -253,6 +254,7 @@ class Publisher(Actor[PublisherMail]):
                 if decoded is not None and decoded.ddls:
                     return self._note(self._batcher.early(decoded, self._prev))
                 if decoded is not None:
+                    self._tell(decoded)
                     self._batcher.add(decoded)
                 decoded_since_yield += 1
                 if decoded_since_yield >= YIELD_TXNS:
@@ -266,6 +268,13 @@ class Publisher(Actor[PublisherMail]):
             if self._batcher.empty and self._now() - self._marked_at >= WATERMARK_S:
                 break  # a fully filtered feed moves by watermarks, however much there is to drop
         return None
+
+    def _tell(self, txn: RowTxn) -> None:
+        """What the feed lacks because its writers had no Pump."""
+        if txn.skipped is not None:
+            self._skipped = f"{txn.commit_ts}: {txn.skipped}"
+            metrics.SKIPPED.labels(self._feed).inc(txn.skipped.transactions)
+            log.warning("the feed lacks transactions", feed=self._feed, skipped=self._skipped)
 
     def _finish(self, covers: int) -> Batch:
         return self._note(self._batcher.finish(self._prev, covers))
@@ -398,6 +407,7 @@ class Publisher(Actor[PublisherMail]):
             "schema_version": self._store.newest_version,
             "queued_bytes": self._queued_bytes,
             "dropped": dict(sorted(self._decoder.dropped.items())),
+            "skipped": self._skipped,
             "waiting": waiting,
             "error": self._error,
             **self._totals,

@@ -23,6 +23,7 @@ def complaints(actors: dict[str, dict[str, Any]]) -> dict[str, str]:
     found = {
         "error": publisher.get("error") or collector.get("error"),
         "waiting": publisher.get("waiting") or collector.get("waiting"),
+        "skipped": publisher.get("skipped"),
     }
     for node, source in collector.get("sources", {}).items():
         found[node] = source.get("error")

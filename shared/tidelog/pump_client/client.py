@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 from tidelog.actor import first_error
-from tidelog.errors import BadInput, DeadlineExceeded, Overloaded, TidelogError, UnparsablePayload
-from tidelog.ports import Bus, Clock, Rng
+from tidelog.errors import BadInput, DeadlineExceeded, Overloaded, UnparsablePayload
+from tidelog.oracle import RegistryOracle
+from tidelog.ports import Bus, Clock, Disk, Oracle, Rng
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
-from tidelog.pump_client.delivery.finisher import Delivery, Finisher
+from tidelog.pump_client.delivery.finisher import Delivery, Finisher, answered
 from tidelog.pump_client.delivery.grpc_way import GrpcWay, require_grpc
 from tidelog.pump_client.delivery.lane import Lane
 from tidelog.pump_client.delivery.prewrites import Prewrites
+from tidelog.pump_client.delivery.skip_recorder import SkipRecorder
 from tidelog.pump_client.delivery.way import NatsWay
-from tidelog.pump_client.errors import NotPrewritten
+from tidelog.pump_client.errors import NoPump, NotPrewritten, OutcomeUnknown
 from tidelog.pump_client.routing.directory import Directory
 from tidelog.pump_client.routing.pump_list import Pump, PumpList
 from tidelog.pump_client.routing.routes import Routes
 from tidelog.pump_client.routing.strategy import make_strategy
+from tidelog.pump_client.skipping import Skipping
 from tidelog.supervisor import Supervisor
 from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
 
@@ -54,6 +56,12 @@ class PumpClient:
     Use it from one event loop. Many concurrent `write`s travel together: concurrency, not one
     caller's speed, fills the messages. What waits for a Pump, and Commits and Rollbacks that are
     not acked, are bounded by count and bytes: beyond that `write` waits.
+
+    `ignore_error`: when no Pump takes a Prewrite, the application goes on without binlogs until
+    `recover()`. Commits of such transactions are counted, and a record of them goes through the
+    log as soon as a Pump takes it: readers meet it as `MarkedTxn.skipped`. `name` names this client
+    in it; `oracle` gives its timestamps (the registry's, if none is given); `disk` keeps what is
+    untold over a restart. Everything else under `ignore_error` is as described.
     """
 
     def __init__(
@@ -70,6 +78,10 @@ class PumpClient:
         write_timeout_s: float = WRITE_TIMEOUT_S,
         try_timeout_s: float = TRY_TIMEOUT_S,
         finish_timeout_s: float = FINISH_TIMEOUT_S,
+        ignore_error: bool = False,
+        name: str = "pump-client",
+        oracle: Oracle | None = None,
+        disk: Disk | None = None,
     ) -> None:
         if transport not in (NATS, GRPC):
             raise BadInput(f"transport {transport!r} is not known", hint=f"one of {NATS}, {GRPC}")
@@ -95,6 +107,8 @@ class PumpClient:
         self._delivery = Delivery(
             self._pumps, self._backlog, clock, finish_timeout_s=finish_timeout_s
         )
+        self._skipping = Skipping(name, disk) if ignore_error else None
+        self._oracle = oracle or RegistryOracle(bus, cluster)
         self._stop = asyncio.Event()
         self._group = asyncio.TaskGroup()
 
@@ -106,6 +120,9 @@ class PumpClient:
         supervisor.actor(
             "pump-finisher", lambda: Finisher(self._delivery, self._backlog, self._clock)
         )
+        if (skipping := self._skipping) is not None:
+            skipping.load()
+            supervisor.actor("pump-skip-recorder", lambda: self._make_recorder(skipping))
 
     async def __aenter__(self) -> Self:
         supervisor = Supervisor("pump-client")
@@ -150,23 +167,32 @@ class PumpClient:
         `Overloaded`: it was not accepted, and is not sent. Once accepted it is sent, also if the
         caller is cancelled. With `wait=True` it returns when acked, and raises what it was given
         up for, or `DeadlineExceeded` after `deadline_s`: it is still being tried. A Commit of a
-        transaction that this client has no acked Prewrite of raises NotPrewritten. A Rollback of
-        one goes to every Pump that was tried with the Prewrite, which may hold it; if none was,
-        there is nothing to roll back.
+        transaction that this client has no acked Prewrite of raises NotPrewritten (one that
+        `ignore_error` left without is counted instead). A Rollback of one goes to every Pump that
+        was tried with the Prewrite, which may hold it; if none was, there is nothing to roll back.
         """
         if isinstance(binlog, bytes):
             payload, parsed = binlog, _parse(binlog)
         else:
             payload, parsed = binlog.SerializeToString(), binlog
         start_ts = parsed.start_ts
+        skipping = self._skipping
+        if skipping is not None and self._skips(skipping, parsed):
+            return
         if parsed.tp != Prewrite:
             items = self._finishes(payload, start_ts, rollback=parsed.tp == Rollback)
             if items:
                 await self._finish(items, wait=wait, deadline_s=deadline_s)
-        elif deadline_s is None:
-            await self._prewrites.write(payload, start_ts)
-        else:
-            await self._prewrites.write_within(payload, start_ts, deadline_s)
+            return
+        try:
+            if deadline_s is None:
+                await self._prewrites.write(payload, start_ts)
+            else:
+                await self._prewrites.write_within(payload, start_ts, deadline_s)
+        except (NoPump, OutcomeUnknown) as error:
+            if skipping is None:
+                raise
+            await skipping.begin(start_ts, error)
 
     def forget(self, start_ts: int) -> None:
         """Drop what is remembered of a transaction that will get neither Commit nor Rollback."""
@@ -176,6 +202,16 @@ class PumpClient:
         """The Pump that acked an open transaction's Prewrite; "" = none."""
         route = self._routes.get(start_ts)
         return route.pump if route is not None else ""
+
+    def recover(self) -> None:
+        """Under `ignore_error`: write binlogs again."""
+        if self._skipping is not None:
+            self._skipping.recover()
+
+    @property
+    def skipping(self) -> bool:
+        """Nothing is written, and `recover` was not called yet."""
+        return self._skipping is not None and self._skipping.on
 
     @property
     def unacked(self) -> int:
@@ -198,7 +234,21 @@ class PumpClient:
             "open_transactions": len(self._routes),
             "unacked": self._backlog.open,
             "unacked_bytes": self._backlog.bytes,
+            "skipping": self._skipping.status() if self._skipping is not None else None,
         }
+
+    def _skips(self, skipping: Skipping, binlog: Binlog) -> bool:
+        """Whether to write nothing. A Commit without a Prewrite is of a transaction that was
+        skipped; where a Pump may hold its Prewrite nevertheless, that one asks `txnstatus`."""
+        if binlog.tp == Prewrite:
+            return skipping.on
+        route = self._routes.get(binlog.start_ts)
+        acked = route is not None and route.pump
+        if binlog.tp == Rollback or acked or not skipping.reason:
+            return False
+        self._routes.close(binlog.start_ts)
+        skipping.committed(binlog.commit_ts, ddl=bool(binlog.ddl_job_id))
+        return True
 
     # ---- Commits and Rollbacks
 
@@ -235,7 +285,7 @@ class PumpClient:
 
     async def _deliver(self, items: list[Finish], *, wait: bool) -> None:
         """The route ends with the acceptance of the first: the others need no room then."""
-        acks = [_acked(item) for item in items] if wait else []
+        acks = [answered(item) for item in items] if wait else []
         first, *rest = items
         try:
             await self._delivery.accept(first)
@@ -259,6 +309,17 @@ class PumpClient:
             cluster=self._cluster,
         )
 
+    def _make_recorder(self, skipping: Skipping) -> SkipRecorder:
+        return SkipRecorder(
+            skipping,
+            self._pumps,
+            self._routes,
+            self._prewrites,
+            self._delivery,
+            self._oracle,
+            self._clock,
+        )
+
     def _make_lane(self, pump: Pump) -> Lane:
         grpc = GrpcWay(pump.node, lambda: pump.address, self._cluster_id)
         nats = NatsWay(self._bus, self._cluster, self._cluster_id, pump.node)
@@ -278,19 +339,3 @@ def _parse(payload: bytes) -> Binlog:
         return Binlog.FromString(payload)
     except Exception as error:
         raise UnparsablePayload(f"{len(payload)} bytes are no Binlog") from error
-
-
-def _acked(item: Finish) -> asyncio.Future[None]:
-    """Done when the item is acked, or given up."""
-    acked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    item.done = partial(_answer, acked)
-    return acked
-
-
-def _answer(acked: asyncio.Future[None], error: TidelogError | None) -> None:
-    if acked.done():
-        return
-    if error is None:
-        acked.set_result(None)
-    else:
-        acked.set_exception(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 WRITES = Counter("tidelog_pump_client_writes", "Binlogs acked by a Pump", ["node"])
 BATCHES = Counter("tidelog_pump_client_batches", "Messages that carried them", ["node"])
@@ -15,4 +15,8 @@ GIVEN_UP = Counter(
 )
 FORGOTTEN = Counter(
     "tidelog_pump_client_forgotten", "Open transactions dropped because too many were open"
+)
+SKIPPING = Gauge("tidelog_pump_client_skipping", "1 while `ignore_error` writes no binlogs")
+SKIPPED = Counter(
+    "tidelog_pump_client_skipped", "Transactions committed without binlogs under `ignore_error`"
 )

@@ -144,14 +144,19 @@ class FakePump:
 
 
 class FakeCluster:
-    """A registry's list, and its Pumps."""
+    """A registry's list, and its Pumps, on any bus."""
 
-    def __init__(self, bus: MemoryBus, *nodes: str) -> None:
+    def __init__(self, bus: MemoryBus | Bus, *nodes: str, name: str = "c") -> None:
         self.bus = bus
+        self.name = name
         self.journal: list[Binlog] = []
         self.pumps = {node: FakePump(node, journal=self.journal) for node in nodes}
         self.states = dict.fromkeys(nodes, messages.ONLINE)
         self.hosts = dict.fromkeys(nodes, "")
+        self.scores = dict.fromkeys(nodes, 0)
+        self.labels: dict[str, dict[str, str]] = {}
+        self.asked = 0
+        """How often a client wanted the list."""
 
     @property
     def port(self) -> Bus:
@@ -159,19 +164,28 @@ class FakeCluster:
         return cast(Bus, self.bus)
 
     async def start(self) -> None:
-        await self.bus.serve(subjects.registry("c", "nodes"), self._nodes)
+        await self.bus.serve(subjects.registry(self.name, "nodes"), self._nodes)
         for node in self.pumps:
             await self.serve(node)
 
     async def serve(self, node: str) -> Subscription:
-        return await self.bus.serve(subjects.pump("c", node, "write"), self.pumps[node].handle)
+        subject = subjects.pump(self.name, node, "write")
+        return await self.bus.serve(subject, self.pumps[node].handle)
 
     async def announce(self) -> None:
-        await self.bus.publish(subjects.registry_event("c", "pump", "p1"), b"{}")
+        await self.bus.publish(subjects.registry_event(self.name, "pump", "p1"), b"{}")
 
     async def _nodes(self, request: Request) -> None:
+        self.asked += 1
         nodes = [
-            NodeStatus(node, host=self.hosts[node], state=state, isAlive=True)
+            NodeStatus(
+                node,
+                host=self.hosts[node],
+                state=state,
+                isAlive=True,
+                score=self.scores[node],
+                label=self.labels.get(node),
+            )
             for node, state in self.states.items()
         ]
         request.respond(messages.encode(Nodes(nodes)))

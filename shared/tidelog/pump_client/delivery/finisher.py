@@ -7,6 +7,7 @@ Commit is safe, the other copy is what is left if that Pump is lost.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import structlog
@@ -56,6 +57,12 @@ class Delivery:
         except BaseException:
             reply.fail(NotSent("the caller went away"))
             raise
+
+    async def acked(self, item: Finish) -> None:
+        """Accepted, and acked. Raises what it was given up for."""
+        ack = answered(item)
+        await self.accept(item)
+        await ack
 
     def follow_up(self, item: Finish) -> None:
         """Beside one that was accepted: sent with the finisher's next tick."""
@@ -112,6 +119,22 @@ class Delivery:
         self._backlog.leave(item)
         if item.done is not None:
             item.done(error)
+
+
+def answered(item: Finish) -> asyncio.Future[None]:
+    """Done when the item is acked, or given up."""
+    acked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    item.done = partial(_answer, acked)
+    return acked
+
+
+def _answer(acked: asyncio.Future[None], error: TidelogError | None) -> None:
+    if acked.done():
+        return
+    if error is None:
+        acked.set_result(None)
+    else:
+        acked.set_exception(error)
 
 
 class Finisher(Actor[None]):

@@ -1,0 +1,120 @@
+"""Tells the readers of every feed what was skipped: a transaction whose prewrite_key says it.
+
+It is the client's own two-phase commit, so its timestamps come from the cluster's oracle. One that
+a crash cut between its phases is rolled back by the next life, if that has the same disk; else the
+Pump asks `txnstatus` as for any other transaction of a writer that died.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from tidelog.actor import Actor
+from tidelog.errors import TidelogError
+from tidelog.ports import Clock, Oracle
+from tidelog.pump_client.delivery.backlog import Finish
+from tidelog.pump_client.delivery.finisher import Delivery
+from tidelog.pump_client.delivery.prewrites import Prewrites
+from tidelog.pump_client.routing.pump_list import PumpList
+from tidelog.pump_client.routing.routes import Routes
+from tidelog.pump_client.skipping import Skipping
+from tidelog.skipped import Skipped, to_key
+from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, Rollback
+
+log = structlog.get_logger()
+
+TELL_S = 10.0
+"""While skipping goes on, what was skipped since is told this often at most."""
+RETRY_S = 1.0
+WRITE_S = 5.0
+
+
+class SkipRecorder(Actor[None]):
+    tick_s = 0.5
+
+    def __init__(
+        self,
+        skipping: Skipping,
+        pumps: PumpList,
+        routes: Routes,
+        prewrites: Prewrites,
+        delivery: Delivery,
+        oracle: Oracle,
+        clock: Clock,
+    ) -> None:
+        self._skipping = skipping
+        self._pumps = pumps
+        self._routes = routes
+        self._prewrites = prewrites
+        self._delivery = delivery
+        self._oracle = oracle
+        self._clock = clock
+        self._next = 0.0
+        self._busy = False
+
+    async def on_tick(self) -> None:
+        skipping = self._skipping
+        await skipping.save()
+        if self._busy or not self._pumps.available:
+            return
+        due = not skipping.on or self._clock.monotonic() >= self._next
+        if skipping.telling_at or (skipping.untold is not None and due):
+            self._busy = True
+            self.spawn(self._tell(), "tell")
+
+    async def _tell(self) -> None:
+        try:
+            if self._skipping.telling_at:
+                await self._roll_back_last_life()
+            elif await self._told():
+                self._next = self._clock.monotonic() + TELL_S
+        except TidelogError as error:
+            log.info("what was skipped could not be told yet", error=str(error))
+            await self._clock.sleep(RETRY_S)
+        finally:
+            self._busy = False
+
+    async def _roll_back_last_life(self) -> None:
+        """Of this process, or of this actor: whoever holds the Prewrite learns that it is over."""
+        start_ts = self._skipping.telling_at
+        for node in self._pumps.pumps:
+            self._delivery.follow_up(self._finish(start_ts, node))
+        await self._skipping.end_telling(told=False)
+
+    async def _told(self) -> bool:
+        """Raises the error for which it has to be told again."""
+        start_ts = await self._oracle.fresh(0)
+        skipped = await self._skipping.begin_telling(start_ts)
+        if skipped is None:
+            return False
+        try:
+            commit_ts = await self._write(start_ts, skipped)
+        except TidelogError:
+            left = self._routes.close(start_ts)
+            for node in left.tried if left is not None else ():
+                self._delivery.follow_up(self._finish(start_ts, node))
+            await self._skipping.end_telling(told=False)
+            raise
+        await self._skipping.end_telling(told=True)
+        log.warning("told what was skipped", skipped=str(skipped), commit_ts=commit_ts)
+        return True
+
+    async def _write(self, start_ts: int, skipped: Skipped) -> int:
+        binlog = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_key=to_key(skipped))
+        await self._prewrites.write_within(binlog.SerializeToString(), start_ts, WRITE_S)
+        commit_ts = await self._oracle.fresh(start_ts)
+        route = self._routes.close(start_ts)
+        assert route is not None
+        await self._delivery.acked(self._finish(start_ts, route.pump, commit_ts, route.others()))
+        return commit_ts
+
+    def _finish(
+        self, start_ts: int, node: str, commit_ts: int = 0, others: list[str] | None = None
+    ) -> Finish:
+        kind = Commit if commit_ts else Rollback
+        binlog = Binlog(tp=kind, start_ts=start_ts, commit_ts=commit_ts or None)
+        deadline = self._delivery.deadline()
+        return Finish(start_ts, binlog.SerializeToString(), node, deadline, others=others)
+
+    def status(self) -> dict[str, object]:
+        return self._skipping.status()
