@@ -1,6 +1,6 @@
 """`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
 
-Names: limits, pump, pull, rebuild, backlog, latency; memory, which takes minutes, only by name.
+Names: limits, tso, pump, pull, rebuild, backlog, latency; only by name memory, which takes minutes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,25 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import backlog, chart, latency, limits, limits_sql, memory, pull, pump, rebuild, report
+from bench import (
+    backlog,
+    chart,
+    latency,
+    limits,
+    limits_sql,
+    memory,
+    pull,
+    pump,
+    rebuild,
+    report,
+    tso,
+)
 from bench.figure import Figure, Limit
 from bench.stage import OUT
 from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
 
-NAMES = ("limits", "pump", "pull", "rebuild", "backlog", "latency")
+NAMES = ("limits", "tso", "pump", "pull", "rebuild", "backlog", "latency")
 BY_NAME = ("memory",)
 WIDTH = 170
 """Of the tables in a log."""
@@ -80,6 +92,7 @@ class Bench:
         with self._servers:
             await self._measure_limits()
             for name, measure, share in (
+                ("tso", tso.measure, self._share),
                 ("pump", pump.measure, 3 * self._share),
                 ("pull", pull.measure, self._share),
                 ("rebuild", rebuild.measure, self._share),

@@ -63,16 +63,28 @@ class RegistryOracle:
                 self._waiting.remove(caller)
 
     def _hand_over(self) -> None:
-        self._leader = self._waiting.popleft() if self._waiting else None
-        if self._leader is not None:
-            self._leader.turn.set_result(None)
+        """To the next who still waits: one that was cancelled may not have left the line yet."""
+        self._leader = None
+        while self._waiting and self._leader is None:
+            following = self._waiting.popleft()
+            if not following.turn.done():
+                self._leader = following
+                following.turn.set_result(None)
+
+    def _followers(self, room: int) -> list[_Caller]:
+        """Those who wait and whose counts fit into `room`, in order."""
+        found = []
+        while self._waiting and self._waiting[0].count <= room:
+            caller = self._waiting.popleft()
+            if not caller.turn.done():
+                found.append(caller)
+                room -= caller.count
+        return found
 
     async def _lead(self, leader: _Caller) -> int:
         """Ask for ourselves and for those who wait; the lowest timestamps are ours."""
-        total, followers = leader.count, []
-        while self._waiting and total + self._waiting[0].count <= MAX_COUNT:
-            followers.append(self._waiting.popleft())
-            total += followers[-1].count
+        total, followers = leader.count, self._followers(MAX_COUNT - leader.count)
+        total += sum(follower.count for follower in followers)
         try:
             answer = await self._bus.request(
                 self._subject, encode(TsoRequest(total)), timeout_s=self._timeout_s
@@ -83,7 +95,8 @@ class RegistryOracle:
                 if not follower.turn.done():
                     follower.turn.set_exception(error)
             raise
-        except asyncio.CancelledError:
+        except BaseException:
+            # Cancelled, or what nobody foresaw: they wait on, and one of them asks again.
             self._waiting.extendleft(f for f in reversed(followers) if not f.turn.done())
             raise
         own = given = given + leader.count
