@@ -58,7 +58,7 @@ MUTATIONS = (
         NTH,
         Segments,
         "append",
-        "offset = await self._files[fid].append(chunks, sync=self._sync)",
+        "offset = await self._files[fid].append(chunks, sync=self.sync)",
         "offset = await self._files[fid].append(chunks, sync=False)\n"
         "    try:\n"
         "        await self._files[fid].sync()\n"
@@ -74,7 +74,7 @@ MUTATIONS = (
         "pass",
     ),
     Mutation(
-        "acked without an fsync", "append", Segments, "append", "sync=self._sync", "sync=False"
+        "acked without an fsync", "append", Segments, "append", "sync=self.sync", "sync=False"
     ),
     Mutation(
         "acked before the write",
