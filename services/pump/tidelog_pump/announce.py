@@ -63,7 +63,7 @@ class Announcer:
         )
         return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds))
 
-    def _doubtful(self, now: Resolved) -> dict[str, str]:
+    def _doubtful(self, resolved: Resolved) -> dict[str, str]:
         """What an ack or a read may not be worth here."""
         found: dict[str, str] = {}
         if not self._segments.sync:
@@ -73,11 +73,11 @@ class Announcer:
                 f"{segment}: {why}; readers of it are stopped, `tidelog inspect {segment}` shows "
                 "what is left"
             )
-        ahead_s = (physical_ms(now.max_commit_ts) - physical_ms(now.high_ts)) / 1000
+        ahead_s = (physical_ms(resolved.max_commit_ts) - physical_ms(resolved.high_ts)) / 1000
         if ahead_s > FAR_S:
             found["far_commit"] = (
-                f"Commit {now.max_commit_ts} lies {ahead_s:.0f} s above every timestamp known to "
-                "be allocated: nobody can read it before that time"
+                f"Commit {resolved.max_commit_ts} lies {ahead_s:.0f} s above every timestamp known "
+                "to be allocated: nobody can read it before that time"
             )
         return found
 

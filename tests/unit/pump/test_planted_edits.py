@@ -19,7 +19,7 @@ def test_the_crash_explorer_s_fit(mutation: Mutation) -> None:
     mutation.apply()  # a LookupError says which one does not
 
 
-@pytest.mark.parametrize("bug", (*BROKEN, *BUGS), ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*BROKEN, *BUGS], ids=lambda bug: bug.name)
 def test_those_of_kills_and_schedules_fit(bug: Bug) -> None:
     for edit in bug.edits:
         assert (ROOT / edit.path).read_text().count(edit.old) == 1, edit.path
