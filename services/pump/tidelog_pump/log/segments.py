@@ -212,9 +212,9 @@ class Segments:
         going = sorted(fid for fid in self._closed if fid in fids)
         if self._fids[-1] in fids:
             raise InvariantBroken(f"{name(self._fids[-1])} is being written, it can't be removed")
-        if not going:
-            return
         self._going.update(going)
+        if not self._going:
+            return
         await self._save_catalog()
         for fid in going:
             if fid in self._files:
@@ -225,7 +225,8 @@ class Segments:
             for known in (self._closed, self._damaged):
                 known.pop(fid, None)
         await self._disk.sync_dir(DIRECTORY)
-        self._going.difference_update(going)
+        # Of one that was cancelled, too: its files are gone, and that was not durable before.
+        self._going.intersection_update(self._closed)
 
     async def _save_catalog(self) -> None:
         """One at a time: the writer closes segments while others are removed."""
