@@ -213,7 +213,7 @@ BUGS = (
                 "            logTS=max(self._segments.newest_ts, self._purge.ts),\n",
                 "",
             ),
-            Edit(f"{PUMP}/announce.py", "now.max_commit_ts", "0"),
+            Edit(f"{PUMP}/announce.py", "maxCommitTS=now.max_commit_ts", "maxCommitTS=0"),
         ),
         # Few histories lose bucket and copy, and then the Pump once more while it joins.
         hunted=False,
