@@ -45,6 +45,22 @@ class ForeignDirectory(BadInput):
     default_hint = "give each node its own data directory, or set node-id to the recorded one"
 
 
+class DirectoryLocked(ForeignDirectory):
+    """A running process uses this data directory."""
+
+    default_hint = "end the process that uses this data directory, or give this one its own"
+
+
+class NodeIdTaken(BadInput):
+    """Another process, or another data directory, is the node of this id."""
+
+    default_hint = (
+        "start only one of the two; give a copied directory that shall be a node of its own an "
+        "empty one instead; one that replaces a lost directory may come once "
+        "`tidelog offline NODE --accept-loss` has let the lost one go"
+    )
+
+
 class UnparsablePayload(BadInput):
     """A message's bytes are not what its subject or method carries."""
 

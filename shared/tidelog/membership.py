@@ -51,13 +51,14 @@ class Member(msgspec.Struct, frozen=True):
 
     Every entry whose state is not `offline` is a source of every Drainer; `offline` is the
     tombstone. `epoch` is the Pump's at the time of writing; `high_ts` is the largest timestamp it
-    had announced by then, in a tombstone its last commit_ts.
+    had announced by then, in a tombstone its last commit_ts; `mark` is its directory's.
     """
 
     node: str
     state: str
     epoch: int = 0
     high_ts: int = 0
+    mark: str = ""
 
 
 class Announce(msgspec.Struct, frozen=True):

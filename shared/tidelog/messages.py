@@ -46,6 +46,11 @@ class NodeStatus(msgspec.Struct, frozen=True):
     feed: str = ""
     http: str = ""
     detail: dict[str, str] = {}
+    mark: str = ""
+    """Pump: drawn once for its data directory. Two directories with one node id differ in it."""
+    life: str = ""
+    """Pump: drawn at each taking of the directory's lock. Two copies of one directory differ in it
+    when they have counted to the same epoch."""
 
 
 class Register(msgspec.Struct, frozen=True):

@@ -92,7 +92,7 @@ class Disk(Protocol):
         """Of the file system, used or not."""
 
     def lock(self, path: str) -> Lock:
-        """Exclusive for this process. Raises ForeignDirectory if another holds it."""
+        """Exclusive for this process. Raises DirectoryLocked, which names the holder."""
 
 
 class IndexStore(Protocol):

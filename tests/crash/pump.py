@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from tidelog.errors import ActorStopped, TidelogError
+from tidelog.errors import ActorStopped, NoResponders, TidelogError
 from tidelog.messages import ONLINE, Nodes, encode
 from tidelog.ports import Bus, IndexStore, Message, Ports
 from tidelog.sim.clock import SimClock
@@ -39,9 +39,12 @@ CONFIG = PumpConfig(node_id="pump-1", cluster_id=CLUSTER_ID, oracle="follow")
 
 
 class Registry:
-    """All of the bus that a Pump without its edges asks: of the registry, what everybody has."""
+    """All of the bus that a Pump without its edges asks: of the registry, what everybody has. No
+    other Pump of its node id answers."""
 
-    async def request(self, *_: object, **__: object) -> Message:
+    async def request(self, subject: str, *_: object, **__: object) -> Message:
+        if ".pump." in subject:
+            raise NoResponders(subject)
         return Message("", encode(Nodes([], safe_point=1 << 62)))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tidelog.actor import Ref
 from tidelog.messages import PUMP, Heartbeat, NodeStatus
+from tidelog.ports import Clock
 from tidelog.timestamps import physical_ms
+from tidelog_pump.config import PumpConfig
 from tidelog_pump.identity import Identity
 from tidelog_pump.late.verifier import ReadSuspects, Shown, VerifierMessage
 from tidelog_pump.log.purge import PurgePoint
@@ -13,6 +15,7 @@ from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc_actor import GcMessage, ReadBehind
 from tidelog_pump.sort.resolver import ReadWaiting, ResolverMessage, Waiting
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.write.load import Load
 from tidelog_pump.write.writer import SetState, WriterMessage
 
 FAR_S = 60.0
@@ -22,8 +25,10 @@ FAR_S = 60.0
 class Announcer:
     def __init__(
         self,
+        clock: Clock,
         identity: Identity,
-        host: str,
+        config: PumpConfig,
+        load: Load,
         segments: Segments,
         purge: PurgePoint,
         sorter: Ref[SorterMessage],
@@ -33,8 +38,11 @@ class Announcer:
         puller: Ref[PullerMessage],
         gc: Ref[GcMessage],
     ) -> None:
+        self._clock = clock
         self._identity = identity
-        self._host = host
+        self._host = config.advertise_addr
+        self._label = config.labels or None
+        self._load = load
         self._segments = segments
         self._purge = purge
         self._sorter = sorter
@@ -52,9 +60,13 @@ class Announcer:
         node = NodeStatus(
             nodeId=self._identity.node,
             host=self._host or self._identity.address,
+            score=self._load.score(self._clock.monotonic()),
+            label=self._label,
             maxCommitTS=now.max_commit_ts,
             kind=PUMP,
             epoch=self._identity.epoch,
+            mark=self._identity.mark,
+            life=self._identity.life,
             highTS=now.high_ts,
             # After a restart W is what the oracle said, perhaps nothing yet: this tells of data.
             logTS=max(self._segments.newest_ts, self._purge.ts),

@@ -136,6 +136,8 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """Of PullBinlogs answers, for callers that accept it."""
     advertise_addr: str = ""
     """The gRPC address others use; empty = the bound one."""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the client's label strategy picks Pumps by, `zone=a,rack=3`."""
     segment_bytes: Bytes = 500 << 20
     index_buffer_bytes: Bytes = 16 << 20
     """What may wait in memory for the index; beyond it, the slow chaser."""

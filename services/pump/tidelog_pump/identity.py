@@ -1,25 +1,39 @@
 """Whose directory this is, and which life of its node this is (design section 12).
 
-`.node` holds JSON {node, cluster_id, epoch}; every start writes epoch + 1 before anything serves.
+`.node` holds JSON {node, cluster_id, epoch, cluster, mark}; every start writes epoch + 1 before
+anything serves. The mark is drawn once for a directory and goes with every word to the registry, so
+that a second directory with our node id is refused whatever its epoch. A copy of the directory has
+the same mark: it finds at its start that somebody answers under its node id, and if both start at
+once the registry tells them apart by the life that each has drawn.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from tidelog import subjects
 from tidelog.actor import Actor
-from tidelog.errors import Corrupt, ForeignCluster, ForeignDirectory
-from tidelog.ports import Disk, Lock, Rng
+from tidelog.errors import Corrupt, ForeignCluster, ForeignDirectory, NodeIdTaken, Unavailable
+from tidelog.messages import encode
+from tidelog.ports import Bus, Disk, Lock, Rng
+from tidelog.pump_control import ControlRequest
+from tidelog_pump.config import PumpConfig
 from tidelog_pump.log.reserve import Reserve
 
 NODE_FILE = ".node"
 LOCK_FILE = ".lock"
+ANSWER_S = 1.0
+"""How long another Pump of our node id has to answer. (Without one NATS says so at once.)"""
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
+    """An empty `cluster` or `mark`: written by a release that knew none."""
+
     node: str
     cluster_id: int
     epoch: int
+    cluster: str = ""
+    mark: str = ""
 
 
 class Identity:
@@ -28,21 +42,48 @@ class Identity:
     def __init__(self) -> None:
         self.node = ""
         self.epoch = 0
+        self.mark = ""
+        self.life = ""
         self.address = ""
         """Where the gRPC service is bound, if it is; set by its edge."""
 
 
-def claim(before: NodeRecord | None, node_id: str, cluster_id: int, made_up: str) -> NodeRecord:
-    """The record of this life. Raises ForeignDirectory, ForeignCluster. Pure."""
+def claim(before: NodeRecord | None, wanted: NodeRecord) -> NodeRecord:
+    """The record of this life. `wanted` has what is configured, its node may be empty, and the mark
+    that a directory without one gets. Raises ForeignDirectory, ForeignCluster. Pure."""
     if before is None:
-        return NodeRecord(node_id or made_up, cluster_id, 1)
-    if node_id and node_id != before.node:
-        raise ForeignDirectory(f"the data directory belongs to {before.node}, this is {node_id}")
-    if cluster_id != before.cluster_id:
-        raise ForeignCluster(
-            f"the data directory is of cluster {before.cluster_id}, configured is {cluster_id}"
+        return msgspec.structs.replace(wanted, epoch=1)
+    if wanted.node and wanted.node != before.node:
+        raise ForeignDirectory(
+            f"the data directory belongs to {before.node}, this is {wanted.node}"
         )
-    return NodeRecord(before.node, cluster_id, before.epoch + 1)
+    if wanted.cluster_id != before.cluster_id:
+        raise ForeignCluster(
+            f"the data directory is of cluster id {before.cluster_id}, configured is "
+            f"{wanted.cluster_id}",
+            hint=f"give this Pump a data-dir of its own, or set cluster-id = {before.cluster_id}",
+        )
+    if before.cluster and wanted.cluster != before.cluster:
+        raise ForeignCluster(
+            f"the data directory is of cluster {before.cluster!r}, configured is "
+            f"{wanted.cluster!r}",
+            hint=f"give this Pump a data-dir of its own, or set cluster = {before.cluster!r}",
+        )
+    return msgspec.structs.replace(
+        wanted, node=before.node, epoch=before.epoch + 1, mark=before.mark or wanted.mark
+    )
+
+
+def name_of(config: PumpConfig, drawn: str) -> str:
+    """The node id of a new directory: the configured one, else HOST:PORT of the gRPC address that
+    others use, if that is known and ours alone, else `drawn`."""
+    if config.node_id or config.advertise_addr:
+        return config.node_id or config.advertise_addr
+    host, _, port = config.grpc_addr.rpartition(":")
+    elsewhere = host in ("", "0.0.0.0", "[::]", "localhost", "[::1]")  # noqa: S104 (compared)
+    if elsewhere or host.startswith("127.") or port == "0":
+        return drawn
+    return config.grpc_addr
 
 
 class IdentityKeeper(Actor[None]):
@@ -58,23 +99,38 @@ class IdentityKeeper(Actor[None]):
         lock: Lock,
         reserve: Reserve,
         identity: Identity,
-        *,
-        node_id: str,
-        cluster_id: int,
+        bus: Bus,
+        config: PumpConfig,
     ) -> None:
         self._disk = disk
         self._rng = rng
         self._identity = identity
-        self._node_id = node_id
-        self._cluster_id = cluster_id
+        self._bus = bus
+        self._config = config
         self._lock = lock
         self._reserve = reserve
 
     async def on_start(self) -> None:
-        record = claim(self._read(), self._node_id, self._cluster_id, f"pump-{self._rng.token()}")
+        config, before, identity = self._config, self._read(), self._identity
+        drawn = self._rng.token()
+        node = config.node_id if before else name_of(config, f"pump-{drawn}")
+        wanted = NodeRecord(node, config.cluster_id, 0, config.cluster, drawn)
+        record = claim(before, wanted)
+        await self._nobody_else(record.node)
         await self._reserve.write_file(NODE_FILE, msgspec.json.encode(record))
-        self._identity.node, self._identity.epoch = record.node, record.epoch
+        identity.node, identity.epoch, identity.mark = record.node, record.epoch, record.mark
+        identity.life = self._rng.token()
         await self._reserve.keep()
+
+    async def _nobody_else(self, node: str) -> None:
+        """Raises NodeIdTaken if a Pump answers under our node id."""
+        subject = subjects.pump(self._config.cluster, node, "control")
+        question = encode(ControlRequest("status"))
+        try:
+            await self._bus.request(subject, question, timeout_s=ANSWER_S)
+        except Unavailable:
+            return
+        raise NodeIdTaken(f"a Pump with the node id {node} runs already")
 
     async def on_tick(self) -> None:
         await self._reserve.keep()

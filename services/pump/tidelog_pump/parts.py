@@ -35,6 +35,7 @@ from tidelog_pump.sort.faker import Faker
 from tidelog_pump.sort.resolver import Resolver, ResolverMessage
 from tidelog_pump.sort.sorter_actor import SorterActor, SorterMessage
 from tidelog_pump.sort.txn_status import BusTxnStatus
+from tidelog_pump.write.load import Load
 from tidelog_pump.write.writer import Writer, WriterMessage
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Parts:
         self._purge = PurgePoint(disk, self._reserve)
         self._promised = PromisedFile(disk)
         self._store = open_index(ports)
+        self._load = Load()
         self._chase = Chase()
         self._census = Census()
         self._write_lock = asyncio.Lock()
@@ -83,8 +85,8 @@ class Parts:
             self._lock,
             self._reserve,
             self._identity,
-            node_id=self._config.node_id,
-            cluster_id=self._config.cluster_id,
+            self._ports.bus,
+            self._config,
         )
 
     def sorter(self) -> SorterActor:
@@ -125,6 +127,7 @@ class Parts:
                 threshold_s=self._config.storage.slow_write_threshold,
             ),
             self._census,
+            self._load,
             cluster_id=self._config.cluster_id,
             storage=self._config.storage,
         )
@@ -257,8 +260,10 @@ class Parts:
         gc: GcRef,
     ) -> Membership:
         announcer = Announcer(
+            self._ports.clock,
             self._identity,
-            self._config.advertise_addr,
+            self._config,
+            self._load,
             self._segments,
             self._purge,
             sorter,

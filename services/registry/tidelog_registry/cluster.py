@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.errors import Conflict, Refused
+from tidelog.errors import Refused
 from tidelog.membership import Member
 from tidelog.messages import (
     CLOSING,
@@ -24,7 +24,7 @@ from tidelog.messages import (
 from tidelog_registry import operating
 from tidelog_registry.effects import Changed, Effect, Write
 from tidelog_registry.joins import Joins
-from tidelog_registry.node import Key, Node, has_lived, recalled
+from tidelog_registry.node import Key, Node, check_same, has_lived, recalled
 from tidelog_registry.node_state import ANNOUNCED, LEFT, NODE_LEASE_S, RETURNED, lease_s
 from tidelog_registry.trust import Trust
 
@@ -47,13 +47,14 @@ class Cluster:
     def register(self, status: NodeStatus, now: float) -> tuple[str | None, list[Effect]]:
         """The state to answer with, or None: a join is under way, `Joined` ends it.
 
-        Raises Conflict (a newer instance is there), Refused (too many nodes).
+        Raises Conflict, NodeIdTaken (it is another one), Refused (too many nodes).
         """
         effects: list[Effect] = []
         key = (status.kind, status.nodeId)
-        self._check_epoch(key, status)
         node = self.nodes.get(key)
-        if node is None:
+        if node is not None:
+            check_same(node, status)
+        else:
             if len(self.nodes) >= MAX_NODES:
                 raise Refused(f"{MAX_NODES} nodes are registered")
             if has_lived(status):
@@ -75,13 +76,14 @@ class Cluster:
     ) -> tuple[str | None, list[Effect]]:
         """The state to answer with, or None: not known here, it shall register.
 
-        Raises Conflict (a newer instance is there).
+        Raises Conflict, NodeIdTaken (it is another one).
         """
         effects: list[Effect] = []
         key = (status.kind, status.nodeId)
-        self._check_epoch(key, status)
         node = self.nodes.get(key)
-        if node is None:
+        if node is not None:
+            check_same(node, status)
+        else:
             self.trust.doubt(now)
             if not self._adoptable(status, now):
                 return None, effects
@@ -112,14 +114,6 @@ class Cluster:
         node.status, node.heard, node.reachable, node.lease_until = status, True, False, now
         state = LEFT[node.state] if key[0] == PUMP else OFFLINE
         self._enter(key, node, state, effects, force=True)
-
-    def _check_epoch(self, key: Key, status: NodeStatus) -> None:
-        node = self.nodes.get(key)
-        if node is not None and node.heard and status.epoch < node.status.epoch:
-            raise Conflict(
-                f"{status.nodeId} has a newer instance (epoch {node.status.epoch})",
-                hint="two processes use one node id: stop this one",
-            )
 
     def _hear(
         self, key: Key, node: Node, status: NodeStatus, now: float, effects: list[Effect]

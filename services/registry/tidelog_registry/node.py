@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.errors import Conflict, NodeIdTaken
 from tidelog.membership import Member
 from tidelog.messages import JOINING, OFFLINE, PUMP, NodeStatus
 
@@ -38,7 +39,7 @@ class Node(msgspec.Struct):
         """A Pump's entry, in the state that it has or is about to get."""
         status, state = self.status, state or self.state
         high = {JOINING: self.brought, OFFLINE: status.maxCommitTS}.get(state, status.highTS)
-        return Member(status.nodeId, state, status.epoch, high)
+        return Member(status.nodeId, state, status.epoch, high, status.mark)
 
 
 def recalled(member: Member, lease_until: float) -> Node:
@@ -46,11 +47,31 @@ def recalled(member: Member, lease_until: float) -> Node:
     what the Pump told of its binlogs, and not its W: that alone moves the oracle, however far it
     is (see `floor`)."""
     if member.state in (JOINING, OFFLINE):
-        status = NodeStatus(member.node, maxCommitTS=member.high_ts, epoch=member.epoch)
+        status = NodeStatus(member.node, maxCommitTS=member.high_ts)
     else:
-        status = NodeStatus(member.node, highTS=member.high_ts, epoch=member.epoch)
+        status = NodeStatus(member.node, highTS=member.high_ts)
+    status = msgspec.structs.replace(status, epoch=member.epoch, mark=member.mark)
     living = member.state != OFFLINE
     return Node(status, member.state, lease_until, False, living, brought=member.high_ts)
+
+
+def check_same(node: Node, status: NodeStatus) -> None:
+    """Does it come from the node we know by its id? Raises Conflict, NodeIdTaken.
+
+    A directory without a mark is of an older release; what a tombstone let go nobody claims.
+    """
+    known, state = node.status, node.state
+    if state != OFFLINE and known.mark and status.mark and known.mark != status.mark:
+        raise NodeIdTaken(f"{status.nodeId} is known with another data directory")
+    if not node.heard or (state == OFFLINE and known.mark != status.mark):
+        return
+    if status.epoch < known.epoch:
+        raise Conflict(
+            f"{status.nodeId} has a newer instance (epoch {known.epoch})",
+            hint="two processes use one node id: stop this one",
+        )
+    if status.epoch == known.epoch and known.life != status.life and known.life and status.life:
+        raise NodeIdTaken(f"two copies of {status.nodeId}'s directory are at epoch {known.epoch}")
 
 
 def has_lived(status: NodeStatus) -> bool:

@@ -6,11 +6,13 @@ so a second fsync would lie (design section 3).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import resource
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn, TypeVar
 
 from tidelog.actor import off_loop
-from tidelog.errors import BadInput, DiskFull, ForeignDirectory, IoFailed
+from tidelog.errors import BadInput, DirectoryLocked, DiskFull, IoFailed
 from tidelog.ports import Buffer, File, Lock
 
 T = TypeVar("T")
@@ -154,6 +156,13 @@ class RealFile:
         os.fsync(self._fd)
 
 
+def _sign(fd: int) -> None:
+    """Who holds a lock, for those who don't get it. (Of a full disk nobody is told.)"""
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+
 class RealLock:
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -276,14 +285,15 @@ class RealDisk:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            holder = os.pread(fd, 256, 0).decode(errors="replace").strip()
             os.close(fd)
-            raise ForeignDirectory(
-                f"{self.path(path)} is locked by another process",
-                hint="end the process that uses this data directory, or give this one its own",
+            raise DirectoryLocked(
+                f"{self.path(path)} is locked by {holder or 'another process'}"
             ) from error
         except OSError as error:
             os.close(fd)
             fail(path, error)
+        _sign(fd)
         return RealLock(fd)
 
     @staticmethod

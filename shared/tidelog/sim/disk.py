@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import DiskFull, ForeignDirectory, IoFailed
+from tidelog.errors import DirectoryLocked, DiskFull, IoFailed
 from tidelog.ports import Buffer, File, Lock
 from tidelog.sim.inode import DiskImage, Inode
 from tidelog.sim.life import Life
@@ -313,7 +313,7 @@ class MountedDisk:
         path = _normal(path)
         holder = self._disk._locks.get(path)
         if holder is not None and holder.alive:
-            raise ForeignDirectory(f"{path} is locked by {holder.name} {holder.number}")
+            raise DirectoryLocked(f"{path} is locked by {holder.name} {holder.number}")
         self._disk._locks[path] = self._life
         return SimLock(self._disk, path, self._life)
 

@@ -45,6 +45,11 @@ class Space:
         """Bytes of anything that may still come; above that a write may fail in the middle."""
         return self._free - min(SPARE, self.kept_free // 2)
 
+    @property
+    def share(self) -> float:
+        """`room` as a part of all that Prewrites could ever have."""
+        return self.room / max(1, self._capacity - self.kept_free)
+
     def look_if_tight(self) -> None:
         if self._free < TIGHT:
             self.look()

@@ -36,6 +36,7 @@ from tidelog_pump.unforeseen import count_fatal
 from tidelog_pump.write.answers import answers_first
 from tidelog_pump.write.closed import ClosedStarts
 from tidelog_pump.write.intake import Intake
+from tidelog_pump.write.load import Load
 
 log = structlog.get_logger()
 
@@ -77,6 +78,7 @@ class Writer(Actor[WriterMessage]):
         store: IndexStore,
         handover: Handover,
         census: Census,
+        load: Load,
         *,
         cluster_id: int,
         storage: StorageConfig,
@@ -87,6 +89,7 @@ class Writer(Actor[WriterMessage]):
         self._closed: ClosedStarts
         self._handover = handover
         self._census = census
+        self._load = load
         self._was_chased = False
         self._cluster_id = cluster_id
         self._state = JOINING
@@ -105,10 +108,11 @@ class Writer(Actor[WriterMessage]):
         newest = newest_transaction(self._index.scan)
         self._closed = ClosedStarts(self._index.get, newest)
         self._handover.reset()
-        self._space.look()
+        await self.on_tick()
 
     async def on_tick(self) -> None:
         self._space.look()
+        self._load.room = self._space.share
 
     async def on_batch(self, batch: list[WriterMessage]) -> None:
         group: list[Append] = []
@@ -197,6 +201,7 @@ class Writer(Actor[WriterMessage]):
         BATCH_SECONDS.observe(done - began)
         ROTATE_SECONDS.observe(rotated - began)
         TO_DISK_SECONDS.observe(done - rotated)
+        self._load.wrote(began, done)
         if done - began > self._slow_s:
             log.warning("a slow write", seconds=round(done - began, 3), bytes=size)
 
