@@ -55,9 +55,8 @@ class NodeIdTaken(BadInput):
     """Another process, or another data directory, is the node of this id."""
 
     default_hint = (
-        "start only one of the two; give a copied directory that shall be a node of its own an "
-        "empty one instead; one that replaces a lost directory may come once "
-        "`tidelog offline NODE --accept-loss` has let the lost one go"
+        "start only one of the two, or give the other one an empty directory and a node-id of its "
+        "own; one that replaces a lost directory may come once the lost one was taken offline"
     )
 
 

@@ -119,7 +119,7 @@ class IdentityKeeper(Actor[None]):
         await self._nobody_else(record.node)
         await self._reserve.write_file(NODE_FILE, msgspec.json.encode(record))
         identity.node, identity.epoch, identity.mark = record.node, record.epoch, record.mark
-        identity.life = self._rng.token()
+        identity.life = drawn
         await self._reserve.keep()
 
     async def _nobody_else(self, node: str) -> None:

@@ -84,7 +84,7 @@ def test_a_verdict_is_readable_before_resolved_passes_it(
         for n, (start_ts, commit_ts) in enumerate(orphans.items()):
             # The verdicts come one by one, the last one's first.
             world.loop.call_later(
-                0.4 * (len(orphans) - n),
+                1.0 * (len(orphans) - n),
                 registry.verdicts.__setitem__,
                 start_ts,
                 TxnStatusReply("committed", commit_ts),
