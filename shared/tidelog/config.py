@@ -70,6 +70,11 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         """Raises ConfigError. Who has more to check does so after this."""
         check(self)
 
+    @property
+    def storage_dir(self) -> str:
+        """The directory behind the Disk port; in `data_dir` the process says where it is."""
+        return self.data_dir
+
 
 class HelpRequested(TidelogError):
     """`--help` was given: the message is the text to print."""

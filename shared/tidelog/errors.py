@@ -94,6 +94,12 @@ class NotOnline(Refused):
     default_hint = "write to another Pump, or wait until it is online"
 
 
+class Stranded(Refused):
+    """A Pump that was taken offline holds records above its tombstone that nobody has read."""
+
+    default_hint = "they are in the directory `stranded` of its data directory; see export.json"
+
+
 class DiskFull(Refused):
     """Too little space is left; Prewrites are refused, the rest goes on."""
 

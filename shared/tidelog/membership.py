@@ -44,6 +44,8 @@ GOODBYE_S = 2.0
 
 Describe = Callable[[], Awaitable[Heartbeat]]
 OnState = Callable[[str, int], Awaitable[None]]
+Admit = Callable[[], Awaitable[None]]
+"""Raises what keeps this node from asking to join."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -90,6 +92,7 @@ class Membership(Actor[Announce]):
         *,
         cluster_id: int,
         heartbeat_s: float = HEARTBEAT_S,
+        admit: Admit | None = None,
     ) -> None:
         self._ports = ports
         self._cluster = config_cluster
@@ -98,6 +101,7 @@ class Membership(Actor[Announce]):
         self._on_state = on_state
         self._cluster_id = cluster_id
         self._heartbeat_s = heartbeat_s
+        self._admit = admit
         self._told: tuple[str, int] | None = None
         self._reached = ""
         self._wake = asyncio.Event()
@@ -150,6 +154,8 @@ class Membership(Actor[Announce]):
         pause = RETRY_S[0]
         while True:
             try:
+                if self._admit is not None:
+                    await self._admit()
                 status = self._announced((await self._describe()).status)
                 answer = await self._ports.bus.request(
                     subjects.registry(self._cluster, "register"),

@@ -303,3 +303,5 @@ class Ports:
     """Delete one that is not open, so that `open_index` makes it anew; none there is no error."""
     open_downstream: Callable[[str], Downstream]
     open_ddl_history: Callable[[str], DdlHistory]
+    within: Callable[[str], Ports]
+    """The same on a directory of `disk`, made when missing: its disk and its indexes lie there."""

@@ -10,12 +10,13 @@ SIGTERM or SIGINT stops the actors in order, the second ends the process at once
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,7 +39,7 @@ from tidelog.routes import Route
 from tidelog.supervisor import Supervisor
 
 C = TypeVar("C", bound=ServiceConfig)
-Build = Callable[[C, Ports], Supervisor]
+Build = Callable[[C, Ports], Supervisor | Awaitable[Supervisor]]
 log = structlog.get_logger()
 
 HTTP_FILE = "http"
@@ -112,7 +113,7 @@ class Runner:
     ) -> None:
         self._name = name
         self._config: ServiceConfig = config
-        self._build: Callable[[ServiceConfig, Ports], Supervisor] = build  # type: ignore[assignment]
+        self._build: Build[ServiceConfig] = build  # type: ignore[assignment]
         self._open_downstream = open_downstream
         self._supervisor: Supervisor | None = None
         self._bus: NatsBus | None = None
@@ -147,16 +148,18 @@ class Runner:
                 await self._bus.close()
 
     async def _run(self, admin: HttpAdmin) -> None:
-        disk = RealDisk(self._config.data_dir)
+        own = RealDisk(self._config.data_dir)
         addr = await admin.start(self._config.http_addr)
         self._config = msgspec.structs.replace(self._config, http_addr=addr)
-        await disk.write_file(HTTP_FILE, f"{addr}\n".encode())
-        log.info("starting", version=package_version(), http=addr, data_dir=str(disk.root))
+        await own.write_file(HTTP_FILE, f"{addr}\n".encode())
+        log.info("starting", version=package_version(), http=addr, data_dir=str(own.root))
         self._bus = await NatsBus.connect(
             self._config.nats_url, name=self._node(), on_lost=self._on_bus_lost
         )
+        disk = RealDisk(self._config.storage_dir)
         ports = real_ports(self._config, disk, self._bus, open_downstream=self._open_downstream)
-        self._supervisor = self._build(self._config, ports)
+        built = self._build(self._config, ports)
+        self._supervisor = await built if inspect.isawaitable(built) else built
         await self._register_micro(ports)
         await self._supervisor.run(self._stop)
         log.info("stopped")

@@ -30,7 +30,7 @@ from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved
 from tidelog_pump.write.writer import Append, Outcome, SetState
 
 CLUSTER_ID = 7
-EDGES = ("resolver", "faker", "grpc", "nats", "membership", "http")
+EDGES = ("resolver", "faker", "grpc", "nats", "membership", "http", "stranded")
 """What reaches for others: a crash state is about this Pump's own files."""
 OLD_S = 61.0
 SMALL = 16 << 20
@@ -79,6 +79,7 @@ class Machine:
             drop_index=self._drop_index,
             open_downstream=nowhere,
             open_ddl_history=nowhere,
+            within=nowhere,
         )
 
     def _open_index(self, path: str, life: Life) -> IndexStore:

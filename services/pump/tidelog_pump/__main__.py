@@ -2,7 +2,7 @@
 
 from tidelog.service import main
 from tidelog_pump.config import PumpConfig
-from tidelog_pump.service import build
+from tidelog_pump.service import begin
 
 if __name__ == "__main__":
-    main("pump", PumpConfig, build)
+    main("pump", PumpConfig, begin)

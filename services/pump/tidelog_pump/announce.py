@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.actor import Ref
-from tidelog.messages import PUMP, Heartbeat, NodeStatus
+from tidelog.messages import OFFLINE, PUMP, Heartbeat, NodeStatus
 from tidelog.ports import Clock
 from tidelog.timestamps import physical_ms
 from tidelog_pump.config import PumpConfig
@@ -15,6 +15,7 @@ from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc_actor import GcMessage, ReadBehind
 from tidelog_pump.sort.resolver import ReadWaiting, ResolverMessage, Waiting
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.stranded.keeper import KeeperMessage, ToldOffline
 from tidelog_pump.write.load import Load
 from tidelog_pump.write.writer import SetState, WriterMessage
 
@@ -37,6 +38,7 @@ class Announcer:
         writer: Ref[WriterMessage],
         puller: Ref[PullerMessage],
         gc: Ref[GcMessage],
+        keeper: Ref[KeeperMessage],
     ) -> None:
         self._clock = clock
         self._identity = identity
@@ -51,6 +53,7 @@ class Announcer:
         self._writer = writer
         self._puller = puller
         self._gc = gc
+        self._keeper = keeper
 
     async def describe(self) -> Heartbeat:
         now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
@@ -96,6 +99,8 @@ class Announcer:
     async def on_state(self, state: str, safe_point: int) -> None:
         """The gc asks for the safe point itself: what was heard before may be out of date."""
         await self._writer.tell(SetState(state))
+        if state == OFFLINE:
+            await self._keeper.tell(ToldOffline())
 
 
 def complaints(late: Shown, waiting: list[Waiting]) -> dict[str, str]:

@@ -138,6 +138,9 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """The gRPC address others use; empty = the bound one."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     """What the client's label strategy picks Pumps by, `zone=a,rack=3`."""
+    slots_dir: str = ""
+    """A directory that several Pumps share: each takes a free slot of it as its data directory."""
+    max_slots: Annotated[int, Range(1, 1024)] = 64
     segment_bytes: Bytes = 500 << 20
     index_buffer_bytes: Bytes = 16 << 20
     """What may wait in memory for the index; beyond it, the slow chaser."""
@@ -184,3 +187,12 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
                 f"grpc-addr {self.grpc_addr!r} is not HOST:PORT",
                 hint="as 127.0.0.1:8250; port 0 is a free one",
             )
+        if self.slots_dir and self.node_id:
+            raise ConfigError(
+                "slots-dir and node-id exclude each other",
+                hint="leave node-id away: who takes a slot takes its node id, too",
+            )
+
+    @property
+    def storage_dir(self) -> str:
+        return self.slots_dir or self.data_dir

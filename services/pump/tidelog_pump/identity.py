@@ -13,7 +13,14 @@ import msgspec
 
 from tidelog import subjects
 from tidelog.actor import Actor
-from tidelog.errors import Corrupt, ForeignCluster, ForeignDirectory, NodeIdTaken, Unavailable
+from tidelog.errors import (
+    Corrupt,
+    ForeignCluster,
+    ForeignDirectory,
+    NodeIdTaken,
+    Stranded,
+    Unavailable,
+)
 from tidelog.messages import encode
 from tidelog.ports import Bus, Disk, Lock, Rng
 from tidelog.pump_control import ControlRequest
@@ -46,6 +53,9 @@ class Identity:
         self.life = ""
         self.address = ""
         """Where the gRPC service is bound, if it is; set by its edge."""
+        self.slot = ""
+        self.stranded: Stranded | None = None
+        """Why nobody may read here; set by its keeper."""
 
 
 def claim(before: NodeRecord | None, wanted: NodeRecord) -> NodeRecord:
@@ -76,7 +86,10 @@ def claim(before: NodeRecord | None, wanted: NodeRecord) -> NodeRecord:
 
 def name_of(config: PumpConfig, drawn: str) -> str:
     """The node id of a new directory: the configured one, else HOST:PORT of the gRPC address that
-    others use, if that is known and ours alone, else `drawn`."""
+    others use, if that is known and ours alone, else `drawn`. (A slot outlives the address of who
+    took it first.)"""
+    if config.slots_dir:
+        return drawn
     if config.node_id or config.advertise_addr:
         return config.node_id or config.advertise_addr
     host, _, port = config.grpc_addr.rpartition(":")
@@ -154,5 +167,6 @@ class IdentityKeeper(Actor[None]):
         return {
             "node": self._identity.node,
             "epoch": self._identity.epoch,
+            "slot": self._identity.slot,
             "reserve": self._reserve.size if self._reserve.there else 0,
         }

@@ -31,10 +31,12 @@ from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.pull.puller import Puller, PullerMessage
 from tidelog_pump.retention.gc_actor import Gc, GcMessage
+from tidelog_pump.slots.claim import Slot
 from tidelog_pump.sort.faker import Faker
 from tidelog_pump.sort.resolver import Resolver, ResolverMessage
 from tidelog_pump.sort.sorter_actor import SorterActor, SorterMessage
 from tidelog_pump.sort.txn_status import BusTxnStatus
+from tidelog_pump.stranded.keeper import Admit, KeeperMessage, StrandedKeeper
 from tidelog_pump.write.load import Load
 from tidelog_pump.write.writer import Writer, WriterMessage
 
@@ -49,6 +51,7 @@ IndexerRef: TypeAlias = Ref[IndexerMessage]
 WriterRef: TypeAlias = Ref[WriterMessage]
 PullerRef: TypeAlias = Ref[PullerMessage]
 GcRef: TypeAlias = Ref[GcMessage]
+KeeperRef: TypeAlias = Ref[KeeperMessage]
 ResolverRef: TypeAlias = Ref[ResolverMessage]
 VerifierRef: TypeAlias = Ref[VerifierMessage]
 
@@ -57,7 +60,7 @@ class Parts:
     """What the actors share: who we are, the segments (only the writer appends), the index (only
     the indexer writes), and the oracle, None under `follow`. Everything else is messages."""
 
-    def __init__(self, config: PumpConfig, ports: Ports) -> None:
+    def __init__(self, config: PumpConfig, ports: Ports, slot: Slot | None = None) -> None:
         self._config = config
         self._ports = ports
         self._identity = Identity()
@@ -68,7 +71,8 @@ class Parts:
         self.grpc_addresses = grpc_addresses(config)
         follow = config.oracle == "follow"
         self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
-        self._lock = disk.lock(LOCK_FILE)
+        self._lock = disk.lock(LOCK_FILE) if slot is None else slot.lock
+        self._identity.slot = "" if slot is None else slot.name
         self._reserve = Reserve(disk)
         self._purge = PurgePoint(disk, self._reserve)
         self._promised = PromisedFile(disk)
@@ -246,6 +250,16 @@ class Parts:
         ports = self._ports
         return NatsEdge(ports.clock, ports.bus, cluster, self._identity, controller, writer, puller)
 
+    def stranded_keeper(self) -> StrandedKeeper:
+        return StrandedKeeper(
+            self._ports,
+            self._config.cluster,
+            self._identity,
+            self._segments,
+            self._store,
+            segment_bytes=self._config.segment_bytes,
+        )
+
     def http_edge(self, puller: PullerRef) -> HttpEdge:
         cluster = self._config.cluster
         return HttpEdge(self._ports.bus, cluster, self._segments, self._store, puller)
@@ -258,6 +272,7 @@ class Parts:
         writer: WriterRef,
         puller: PullerRef,
         gc: GcRef,
+        keeper: KeeperRef,
     ) -> Membership:
         announcer = Announcer(
             self._ports.clock,
@@ -272,6 +287,7 @@ class Parts:
             writer,
             puller,
             gc,
+            keeper,
         )
         return Membership(
             self._ports,
@@ -281,6 +297,7 @@ class Parts:
             announcer.on_state,
             cluster_id=self._config.cluster_id,
             heartbeat_s=self._config.heartbeat_interval,
+            admit=lambda: keeper.ask(Admit),
         )
 
 

@@ -8,11 +8,20 @@ from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.edges.http_edge import binlog, collect, drainers
 from tidelog_pump.parts import Parts
+from tidelog_pump.slots.claim import Slot, claim
 
 
-def build(config: PumpConfig, ports: Ports) -> Supervisor:
+async def begin(config: PumpConfig, ports: Ports) -> Supervisor:
+    """On the data directory; with `slots-dir` on a slot, once one is ours."""
+    if not config.slots_dir:
+        return build(config, ports)
+    slot = await claim(ports, config.max_slots)
+    return build(config, slot.ports, slot)
+
+
+def build(config: PumpConfig, ports: Ports, slot: Slot | None = None) -> Supervisor:
     """Messages flow edges -> writer -> {sorter, indexer}, indexer -> sorter, puller -> sorter."""
-    parts = Parts(config, ports)
+    parts = Parts(config, ports, slot)
     tree = Supervisor("pump")
     # Whose directory this is; first to start, last to stop.
     tree.actor("identity", parts.identity_keeper)
@@ -47,8 +56,11 @@ def build(config: PumpConfig, ports: Ports) -> Supervisor:
     tree.route("GET", "/debug/binlog/{ts}", binlog(http))
     tree.route("POST", "/debug/gc/trigger", collect(gc))
     node_routes.add(tree, ports.bus, config.cluster)
+    # Looks for a tombstone of ours, and what lies above it.
+    keeper = tree.actor("stranded", parts.stranded_keeper)
     # Joins the cluster once all of it serves; says good-bye first.
     tree.actor(
-        "membership", lambda: parts.membership(sorter, resolver, verifier, writer, puller, gc)
+        "membership",
+        lambda: parts.membership(sorter, resolver, verifier, writer, puller, gc, keeper),
     )
     return tree

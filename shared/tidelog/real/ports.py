@@ -44,6 +44,9 @@ def real_ports(
     def drop_index(path: str) -> None:
         disk.drop(path)
 
+    def within(path: str) -> Ports:
+        return real_ports(config, RealDisk(disk.path(path)), bus, open_downstream=open_downstream)
+
     return Ports(
         clock=RealClock(),
         rng=RealRng(),
@@ -53,4 +56,5 @@ def real_ports(
         drop_index=drop_index,
         open_downstream=open_downstream,
         open_ddl_history=lambda url: open_history(url, bus, config.cluster),
+        within=within,
     )

@@ -72,8 +72,12 @@ class SimDisk:
     def full(self, full: bool) -> None:
         self._room = 0 if full else None
 
-    def mount(self, life: Life) -> MountedDisk:
-        return MountedDisk(self, life)
+    def mount(self, life: Life, at: str = "") -> MountedDisk:
+        """`at`: a directory, made when missing, that the paths are relative to."""
+        mounted = MountedDisk(self, life, at)
+        if at:
+            mounted.mkdir("")
+        return mounted
 
     def fail_nth(self, nth: int, what: str = "io") -> None:
         """The nth changing call from now on fails: `io` (EIO), `full` (ENOSPC; a sync needs no
@@ -205,13 +209,17 @@ class SimDisk:
 class MountedDisk:
     """The Disk port of one process."""
 
-    def __init__(self, disk: SimDisk, life: Life) -> None:
+    def __init__(self, disk: SimDisk, life: Life, at: str) -> None:
         self._disk = disk
         self._life = life
+        self._at = at
+
+    def _path(self, path: str) -> str:
+        return _normal(posixpath.join(self._at, path))
 
     async def open(self, path: str, *, create: bool = False) -> File:
         self._life.check()
-        disk, path = self._disk, _normal(path)
+        disk, path = self._disk, self._path(path)
         await disk._take_time(disk.faults.write_s)
         self._life.check()
         if path not in disk._names:
@@ -227,18 +235,18 @@ class MountedDisk:
 
     def exists(self, path: str) -> bool:
         self._life.check()
-        path = _normal(path)
+        path = self._path(path)
         return path in self._disk._names or not path
 
     def listdir(self, path: str) -> list[str]:
         self._life.check()
-        path = _normal(path)
+        path = self._path(path)
         names = self._disk._names
         return sorted(posixpath.basename(p) for p in names if posixpath.dirname(p) == path)
 
     def mkdir(self, path: str) -> None:
         self._life.check()
-        parts = _normal(path).split("/")
+        parts = self._path(path).split("/")
         for count in range(1, len(parts) + 1):
             place = "/".join(parts[:count])
             if not self._disk._is_dir(place):
@@ -252,7 +260,7 @@ class MountedDisk:
 
     async def write_file(self, path: str, data: bytes) -> None:
         self._life.check()
-        disk, path = self._disk, _normal(path)
+        disk, path = self._disk, self._path(path)
         self._need_dir(path)
         self._refuse(path, size=len(data))
         replaced = disk._names.get(path, FOLDER)
@@ -275,7 +283,7 @@ class MountedDisk:
 
     async def remove(self, path: str) -> None:
         self._life.check()
-        disk, path = self._disk, _normal(path)
+        disk, path = self._disk, self._path(path)
         await disk._take_time(disk.faults.write_s / 2)
         self._life.check()
         size = len(self._inode(path).data)
@@ -288,7 +296,7 @@ class MountedDisk:
 
     async def sync_dir(self, path: str) -> None:
         self._life.check()
-        disk, path = self._disk, _normal(path)
+        disk, path = self._disk, self._path(path)
         if not disk._is_dir(path):
             raise IoFailed(f"{path}: no such directory")
         pending = len(disk._entries.get(path, ()))
@@ -310,7 +318,7 @@ class MountedDisk:
 
     def lock(self, path: str) -> Lock:
         self._life.check()
-        path = _normal(path)
+        path = self._path(path)
         holder = self._disk._locks.get(path)
         if holder is not None and holder.alive:
             raise DirectoryLocked(f"{path} is locked by {holder.name} {holder.number}")
@@ -319,7 +327,7 @@ class MountedDisk:
 
     def _inode(self, path: str) -> Inode:
         self._life.check()
-        inode = self._disk._names.get(_normal(path))
+        inode = self._disk._names.get(self._path(path))
         if inode is None or inode is FOLDER:
             raise IoFailed(f"{path}: no such file")
         return inode

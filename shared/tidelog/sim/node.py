@@ -8,7 +8,9 @@ as an orchestrator does, and counted; a typed `Stopped` is kept as a failure of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import inspect
+import posixpath
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.errors import Stopped
@@ -35,6 +37,9 @@ class Service(Protocol):
     async def run(self, stop: asyncio.Event) -> None: ...
 
 
+Build = Callable[[Any, Ports], Service | Awaitable[Service]]
+
+
 class Node:
     def __init__(self, world: World, name: str, disk: DiskFaults, skew_ms: int) -> None:
         self.name = name
@@ -51,7 +56,7 @@ class Node:
         self._rng = world.random(f"node/{name}")
         self._life: Life | None = None
         self._bus: SimBus | None = None
-        self._build: Callable[[Any, Ports], Service] | None = None
+        self._build: Build | None = None
         self._config: Any = None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -78,23 +83,28 @@ class Node:
         if self._life is None or not self._life.alive:
             self._life = Life(self.name, self.starts)
             self._bus = SimBus(self._world.nats, self._life)
-        world, life, bus = self._world, self._life, self.bus
+        return self._ports(self._life, self.bus, "")
+
+    def _ports(self, life: Life, bus: SimBus, at: str) -> Ports:
+        """On the directory `at` of the disk."""
+        world = self._world
 
         def open_downstream(url: str) -> Downstream:
             return world.open_downstream(url, life)
 
         return Ports(
             clock=self.clock,
-            rng=SimRng(world.seed, f"rng/{self.name}/{self.starts}"),
-            disk=self.disk.mount(life),
+            rng=SimRng(world.seed, f"rng/{self.name}/{self.starts}{at and '/' + at}"),
+            disk=self.disk.mount(life, at),
             bus=bus,
-            open_index=lambda path: self._open_index(path, life),
-            drop_index=lambda path: self._drop_index(path, life),
+            open_index=lambda path: self._open_index(posixpath.join(at, path), life),
+            drop_index=lambda path: self._drop_index(posixpath.join(at, path), life),
             open_downstream=open_downstream,
             open_ddl_history=lambda url: world.open_ddl_history(url, bus),
+            within=lambda path: self._ports(life, bus, posixpath.join(at, path)),
         )
 
-    def start(self, build: Callable[[Any, Ports], Service], config: Any) -> None:
+    def start(self, build: Build, config: Any) -> None:
         """Start a process that runs `build(config, ports)`."""
         if self.running:
             raise SimulationError(f"{self.name} runs already")
@@ -187,7 +197,8 @@ class Node:
     async def _live(self, ports: Ports, stop: asyncio.Event, life: Life) -> None:
         assert self._build is not None
         try:
-            self.service = self._build(self._config, ports)
+            built = self._build(self._config, ports)
+            self.service = await built if inspect.isawaitable(built) else built
             await self.service.run(stop)
         except Exception as error:  # noqa: BLE001 (any error ends a process)
             if not life.alive:

@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 from tidelog import record
 from tidelog.actor import Actor, Nothing, Ref
 from tidelog.errors import ConfigError, ForeignCluster, Overloaded, UnparsablePayload
+from tidelog.http_admin import reachable
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
 from tidelog_pump.edges.gatherer import Gatherer
@@ -98,7 +99,8 @@ class GrpcEdge(Actor[Nothing]):
                     "grpc-addr or socket",
                 ) from error
             if not address.startswith("unix:"):
-                self._identity.address = f"{address.rpartition(':')[0]}:{port}"
+                host = address.rpartition(":")[0].strip("[]")
+                self._identity.address = f"{reachable(host)}:{port}"
         await server.start()
         self.spawn(self._stop_at_end(server), "server")
 
@@ -163,6 +165,8 @@ class GrpcEdge(Actor[Nothing]):
                 raise ForeignCluster(
                     f"cluster id {wanted.clusterID}, this Pump serves {self._cluster_id}"
                 )
+            if self._identity.stranded is not None:
+                raise self._identity.stranded
             check_ts("the position", wanted.startFrom.offset)
             async with aclosing(self._pulls.responses(wanted.startFrom.offset)) as responses:
                 async for response in responses:

@@ -18,7 +18,7 @@ from tidelog_proto.transport_pb2 import WriteBatch, WriteBatchResult, WriteResul
 from tidelog_pump.edges.control import Controller
 from tidelog_pump.identity import Identity
 from tidelog_pump.metrics import NATS_SECONDS
-from tidelog_pump.pull.puller import Pull, PullerMessage
+from tidelog_pump.pull.puller import Pull, PullerMessage, refuse
 from tidelog_pump.unforeseen import typed
 from tidelog_pump.write.writer import Append, Outcome, WriterMessage
 
@@ -103,6 +103,9 @@ class NatsEdge(Actor[Control]):
         NATS_SECONDS["fail" if failed else "succ"].observe(self._clock.monotonic() - began)
 
     async def _pull(self, request: Request) -> None:
+        if self._identity.stranded is not None:
+            refuse(request, self._identity.stranded)
+            return
         # Stopping: the poll's deadline passes at the reader's side.
         with contextlib.suppress(TidelogError):
             await self._puller.tell(Pull(request))

@@ -152,10 +152,10 @@ class Puller(Actor[PullerMessage]):
         try:
             wanted = parse(request.data)
         except UnparsablePayload as error:
-            _refuse(request, error)
+            refuse(request, error)
             return
         if self._polls >= MAX_POLLS:
-            _refuse(request, Overloaded(f"{MAX_POLLS} polls are waiting"))
+            refuse(request, Overloaded(f"{MAX_POLLS} polls are waiting"))
             return
         self._polls += 1
         self.spawn(self._serve(request, wanted), "poll")
@@ -172,7 +172,7 @@ class Puller(Actor[PullerMessage]):
             count_fatal(error)
             self._remember(wanted.feed, error)
             log.warning("a pull failed", feed=wanted.feed, after=wanted.after_ts, error=str(error))
-            _refuse(request, error)
+            refuse(request, error)
         finally:
             self._polls -= 1
 
@@ -327,5 +327,5 @@ def parse(data: bytes) -> PullRequest:
     return wanted
 
 
-def _refuse(request: Request, error: TidelogError) -> None:
+def refuse(request: Request, error: TidelogError) -> None:
     request.respond(PullFrame(code=type(error).__name__, message=error.message).SerializeToString())

@@ -1,0 +1,1 @@
+"""Several Pumps on one directory: each takes a slot; those that nobody serves are adopted."""

@@ -1,0 +1,1 @@
+"""What a tombstoned Pump finds above its tombstone (I4): named, exported, never read unnoticed."""
