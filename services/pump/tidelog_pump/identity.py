@@ -57,6 +57,11 @@ class Identity:
         self.stranded: Stranded | None = None
         """Why nobody may read here; set by its keeper."""
 
+    def check_readable(self) -> None:
+        """Raises Stranded."""
+        if self.stranded is not None:
+            raise self.stranded
+
 
 def claim(before: NodeRecord | None, wanted: NodeRecord) -> NodeRecord:
     """The record of this life. `wanted` has what is configured, its node may be empty, and the mark

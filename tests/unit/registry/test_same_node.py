@@ -51,7 +51,7 @@ def test_a_copy_that_counted_to_the_same_epoch_is_refused() -> None:
 
 
 def test_the_mark_outlives_the_registry_in_the_bucket() -> None:
-    member = Member("p", PAUSED, 4, 0, "m")
+    member = Member("p", PAUSED, 4, mark="m")
     cluster = Cluster({"p": member}, 0.0, fresh=False, lost=False)
     with pytest.raises(NodeIdTaken):
         cluster.register(other(mark="n"), 1.0)
@@ -59,7 +59,7 @@ def test_the_mark_outlives_the_registry_in_the_bucket() -> None:
 
 
 def test_what_a_tombstone_let_go_another_directory_may_take() -> None:
-    member = Member("p", OFFLINE, 4, 100, "m")
+    member = Member("p", OFFLINE, 4, 100, mark="m")
     cluster = Cluster({"p": member}, 0.0, fresh=False, lost=False)
     cluster.register(other(mark="n", epoch=1), 1.0)
     with pytest.raises(NodeIdTaken):

@@ -165,8 +165,7 @@ class GrpcEdge(Actor[Nothing]):
                 raise ForeignCluster(
                     f"cluster id {wanted.clusterID}, this Pump serves {self._cluster_id}"
                 )
-            if self._identity.stranded is not None:
-                raise self._identity.stranded
+            self._identity.check_readable()
             check_ts("the position", wanted.startFrom.offset)
             async with aclosing(self._pulls.responses(wanted.startFrom.offset)) as responses:
                 async for response in responses:

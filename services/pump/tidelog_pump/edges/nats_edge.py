@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import Overloaded, TidelogError, UnparsablePayload
+from tidelog.errors import Overloaded, Stranded, TidelogError, UnparsablePayload
 from tidelog.messages import decode, encode_error
 from tidelog.ports import Buffer, Bus, Clock, Request, Subscription
 from tidelog.pump_control import ControlRequest
@@ -103,8 +103,10 @@ class NatsEdge(Actor[Control]):
         NATS_SECONDS["fail" if failed else "succ"].observe(self._clock.monotonic() - began)
 
     async def _pull(self, request: Request) -> None:
-        if self._identity.stranded is not None:
-            refuse(request, self._identity.stranded)
+        try:
+            self._identity.check_readable()
+        except Stranded as error:
+            refuse(request, error)
             return
         # Stopping: the poll's deadline passes at the reader's side.
         with contextlib.suppress(TidelogError):
