@@ -140,12 +140,13 @@ class EmbeddedHistory:
             if not page.more or not jobs:
                 return
 
-    async def append(self, job: bytes) -> None:
+    async def append(self, job: bytes, *, after: int | None = None) -> None:
         """Keep one job (TiDB's JSON) durably; the same one twice is fine. Raises Conflict if its
-        id is taken by another, Unavailable (unknown: append again)."""
+        id is taken by another, or if `after` is given and is not the newest job's id (0 = none);
+        Unavailable (unknown: append again)."""
         answer = await self._bus.request(
             subjects.registry(self._cluster, "ddl-append"),
-            encode(DdlAppend(msgspec.Raw(job))),
+            encode(DdlAppend(msgspec.Raw(job), after)),
             timeout_s=REQUEST_S,
         )
         decode_reply(answer.data, Empty)

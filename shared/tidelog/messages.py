@@ -175,9 +175,12 @@ class TxnStatusReply(msgspec.Struct, frozen=True):
 
 
 class DdlAppend(msgspec.Struct, frozen=True):
-    """`registry.ddl-append`: the embedded DDL history keeps a job (TiDB's JSON form) durably."""
+    """`registry.ddl-append`: the embedded DDL history keeps a job (TiDB's JSON form) durably.
+    `after`: only if that is the newest job's id (0 = there is none), else Conflict; None = always.
+    """
 
     job: msgspec.Raw
+    after: int | None = None
 
 
 class DdlList(msgspec.Struct, frozen=True):

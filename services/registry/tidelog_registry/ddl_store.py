@@ -31,10 +31,11 @@ MAX_JOBS = 1_000_000
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Keep a job."""
+    """Keep a job; with `after` only as the successor of that one."""
 
     job: bytes
     reply: Reply[Empty]
+    after: int | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -119,7 +120,7 @@ class DdlStore(Actor[Append | Page]):
 
     async def _append(self, asks: list[Append]) -> None:
         """One write and one fdatasync for all; the same job again is acked, another one of its id
-        is refused."""
+        is refused, and one that was planned before the newest came."""
         chunks: list[bytes] = []
         fresh: dict[int, bytes] = {}
         accepted: list[Append] = []
@@ -131,6 +132,9 @@ class DdlStore(Actor[Append | Page]):
                 known = fresh.get(job_id) or self._at(job_id)
                 if known is not None and known != ask.job:
                     raise Conflict(f"DDL job {job_id} is kept already, with another content")
+                newest = max([self._places[-1][0] if self._places else 0, *fresh])
+                if known is None and ask.after not in (None, newest):
+                    raise Conflict(f"the newest DDL job is {newest}, not {ask.after}")
                 if known is None and len(self._places) + len(fresh) >= MAX_JOBS:
                     raise Refused(f"{MAX_JOBS} DDL jobs are kept")
             except (BadInput, Conflict, Refused) as error:

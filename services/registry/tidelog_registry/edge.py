@@ -47,7 +47,11 @@ class Edge(Actor[Empty]):
                 "safepoint", directory, messages.SafePointRequest, mail.AskSafePoint, tenure
             ),
             "ddl-append": _answer(
-                "ddl-append", ddl, DdlAppend, lambda b, r: ddl_store.Append(bytes(b.job), r), tenure
+                "ddl-append",
+                ddl,
+                DdlAppend,
+                lambda b, r: ddl_store.Append(bytes(b.job), r, b.after),
+                tenure,
             ),
             "ddl-list": _answer("ddl-list", ddl, DdlList, ddl_store.Page),
         }

@@ -14,11 +14,13 @@ from tidelog.pump_client.errors import (
     SchemaChanged,
     TransactionEnded,
 )
+from tidelog.pump_client.schema_changer import DdlResult
 from tidelog.pump_client.transaction import Transaction
 from tidelog.pump_client.writer import Writer
 
 __all__ = [
     "CommitUnknown",
+    "DdlResult",
     "NoPump",
     "NotPrewritten",
     "NotSent",

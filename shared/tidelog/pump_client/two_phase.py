@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tidelog.actor import Ref
 from tidelog.errors import ActorStopped, InvariantBroken, TidelogError, Unavailable
-from tidelog.ports import Clock, Oracle
+from tidelog.ports import Clock, Oracle, Verdict
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.coordinator import (
     Begin,
@@ -20,7 +20,9 @@ from tidelog.pump_client.decisions.coordinator import (
     Decide,
     End,
     Keeper,
+    LookUp,
 )
+from tidelog.pump_client.decisions.decisions import COMMITTED, ROLLED_BACK
 from tidelog.pump_client.decisions.owner import prewrite_key
 from tidelog.pump_client.errors import CommitUnknown, RolledBack
 from tidelog.pump_client.schema_reader import Refresh
@@ -57,6 +59,17 @@ class Upstream:
     async def end(self, start_ts: int) -> None:
         """Without a decision to commit."""
         await self.coordinator.tell(End(start_ts))
+
+    async def became_of(self, start_ts: int) -> int:
+        """The commit_ts of a transaction of this client, or 0: then it was rolled back, for good
+        and at the latest now."""
+        while True:
+            verdict: Verdict = await self.coordinator.ask(lambda reply: LookUp(start_ts, reply))
+            if verdict.state == COMMITTED:
+                return verdict.commit_ts
+            if verdict.state == ROLLED_BACK:
+                return 0
+            await self.clock.sleep(RETRY_S)
 
     async def commit(
         self, prewrite: Binlog, may_commit: Callable[[], Awaitable[None]] | None = None

@@ -1,4 +1,4 @@
-"""The writers' API: transactions for applications that have no TiDB."""
+"""The writers' API: transactions and schema changes for applications that have no TiDB."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tidelog.ports import Bus, Clock, Disk, Lock, Rng
 from tidelog.pump_client.client import CLOSE_S, PumpClient
 from tidelog.pump_client.decisions.coordinator import Coordinator, Drain, Keeper
 from tidelog.pump_client.decisions.journal import Journal, Memory
+from tidelog.pump_client.schema_changer import DdlResult, SchemaChanger
 from tidelog.pump_client.schema_reader import SchemaReader
 from tidelog.pump_client.transaction import Transaction
 from tidelog.pump_client.two_phase import Upstream
@@ -69,10 +70,14 @@ class Writer:
             keeper=keeper,
             commit_timeout_s=commit_timeout_s,
         )
+        self._changer = SchemaChanger(self._upstream, history, disk)
         client.supervise(self._supervisor)
 
     async def __aenter__(self) -> Self:
-        """Raises ForeignDirectory when another process uses the state directory, Corrupt when what
+        """A schema change that an earlier life left half done is finished first, for which registry
+        and Pumps are waited for.
+
+        Raises ForeignDirectory when another process uses the state directory, Corrupt when what
         is in it can't be read."""
         if self._disk is not None:
             self._lock = self._disk.lock(LOCK_PATH)
@@ -80,6 +85,7 @@ class Writer:
         self._group.create_task(self._supervisor.run(self._stop), name="writer")
         try:
             await self._ready.wait()
+            await self._changer.resume()
         except BaseException as error:
             await self._end(error)
             raise
@@ -111,6 +117,19 @@ class Writer:
     def transaction(self) -> Transaction:
         """`async with client.transaction() as txn:` …"""
         return Transaction(self._upstream)
+
+    async def ddl(self, query: str) -> DdlResult:
+        """Change the schema: one statement, tables as db.table. `docs/writing.md` lists what is
+        supported. Returns when the change has its place in the stream; waits for registry and
+        Pumps, however long. Cancelled, or with its process dead, it may be half done: then it is
+        finished by the next `ddl`, or by the next life with the same state directory. Without
+        one, a process that dies between job and binlog leaves a schema that no reader hears of.
+
+        Raises DdlNotSupported, DdlRefused (the schema doesn't allow it); Refused when others
+        change the schema all the time; Unavailable when the registry doesn't answer at its start;
+        CommitUnknown.
+        """
+        return await self._changer.run(query)
 
     async def flush(self, timeout_s: float) -> bool:
         """Wait until every Commit is acked or given up; False when time ran out. Nothing is lost

@@ -6,8 +6,12 @@ CREATE_SCHEMA = 1
 DROP_SCHEMA = 2
 CREATE_TABLE = 3
 DROP_TABLE = 4
+ADD_COLUMN = 5
 DROP_COLUMN = 6
+ADD_INDEX = 7
+DROP_INDEX = 8
 TRUNCATE_TABLE = 11
+MODIFY_COLUMN = 12
 RENAME_TABLE = 14
 CREATE_VIEW = 21
 DROP_VIEW = 24
@@ -20,6 +24,9 @@ EXCHANGE_PARTITION = 42
 RENAME_TABLES = 47
 CREATE_TABLES = 60
 RECOVER_SCHEMA = 63
+
+VERSION_STEPS = {ADD_COLUMN: 4, DROP_COLUMN: 4, ADD_INDEX: 5, DROP_INDEX: 4, DROP_TABLE: 3}
+"""Schema versions a job takes in TiDB, one for each state it passes; 1 for the others."""
 
 JOB_STATE_ROLLED_BACK = 3
 """The job failed and was undone: it changes nothing, whatever version it carries."""

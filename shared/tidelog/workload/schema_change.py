@@ -22,10 +22,6 @@ from tidelog.workload.dice import Dice
 from tidelog.workload.source import Source, SourceTable
 from tidelog.workload.table_kinds import KINDS, ColumnPlan, create_query, draw_plan, table_info
 
-ADD_COLUMN, ADD_INDEX, DROP_INDEX = 5, 7, 8
-STEPS = {ADD_COLUMN: 4, jobs.DROP_COLUMN: 4, ADD_INDEX: 5, DROP_INDEX: 4, jobs.DROP_TABLE: 3}
-"""Schema versions a job takes in TiDB, for each state it passes; 1 for the others."""
-
 
 class SchemaChange(msgspec.Struct, frozen=True):
     """`table` is blocked while it runs. `db` is the job's schema (of a rename, the target's);
@@ -43,7 +39,7 @@ class SchemaChange(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> int:
-        return STEPS.get(self.type, 1)
+        return jobs.VERSION_STEPS.get(self.type, 1)
 
 
 class SchemaChanges:
@@ -137,7 +133,7 @@ class SchemaChanges:
             _fill(table, plan.name, value)
 
         query = f"ALTER TABLE `{table.name}` ADD COLUMN `{plan.name}` {kind.sql}{null}{sql};"
-        return self._change(ADD_COLUMN, table, query, info, apply)
+        return self._change(jobs.ADD_COLUMN, table, query, info, apply)
 
     def _drop_column(self, table: SourceTable) -> SchemaChange | None:
         indexed = {part.name.text for index in table.info.indexes for part in index.idx_cols}
@@ -173,7 +169,7 @@ class SchemaChanges:
         index = IndexInfo(number, Name(name, name), (IndexColumn(column.name, column.offset),))
         info = msgspec.structs.replace(table.info, index_info=(*table.info.indexes, index))
         query = f"ALTER TABLE `{table.name}` ADD INDEX `{name}`(`{column.name.text}`);"
-        return self._change(ADD_INDEX, table, query, info, lambda: table.set_info(info))
+        return self._change(jobs.ADD_INDEX, table, query, info, lambda: table.set_info(info))
 
     def _drop_index(self, table: SourceTable) -> SchemaChange | None:
         plain = [i for i in table.info.indexes if not i.is_unique and not i.is_primary]
@@ -184,7 +180,7 @@ class SchemaChanges:
         info = msgspec.structs.replace(table.info, index_info=left or None)
         query = f"ALTER TABLE `{table.name}` DROP INDEX `{index.idx_name.text}`;"
         return self._change(
-            DROP_INDEX, table, query, info, lambda: table.set_info(info), jobs.STATE_NONE
+            jobs.DROP_INDEX, table, query, info, lambda: table.set_info(info), jobs.STATE_NONE
         )
 
     def _rename(self, table: SourceTable) -> SchemaChange | None:

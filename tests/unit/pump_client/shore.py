@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from tidelog.change_reader import Change, ChangeReader
 from tidelog.ddl_history import EmbeddedHistory, open_history
+from tidelog.errors import Unavailable
 from tidelog.ports import Bus, Clock, Disk, Ports, Rng
 from tidelog.pump_client import PumpClient, Writer
 from tidelog.sim import Node, World
@@ -31,8 +32,19 @@ class Application:
 
     async def run(self, stop: asyncio.Event) -> None:
         async with self.writer:
+            await registry_answers(self.writer)
             await self._app(self.writer)
             await stop.wait()
+
+
+async def registry_answers(client: Writer) -> None:
+    """An application that starts with its cluster may come first."""
+    while True:
+        try:
+            async with client.transaction():
+                return
+        except Unavailable:
+            await asyncio.sleep(0.1)
 
 
 def writer(bus: Bus, clock: Clock, rng: Rng, disk: Disk | None) -> Writer:

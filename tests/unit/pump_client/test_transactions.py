@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.pump_client.dying import after, before
 from tests.unit.pump_client.shop import ADD_PRICE, CREATE_ITEM, CREATE_SHOP
 from tests.unit.pump_client.shore import Shore
 from tidelog.oracle import RegistryOracle
@@ -17,7 +18,7 @@ from tidelog.pump_client import RolledBack, SchemaChanged, TransactionEnded, Wri
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.journal import Journal
 from tidelog.pump_client.tables.errors import NoSuchTable
-from tidelog.sim import Node, World, run
+from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType, Commit, Prewrite, Rollback
 
 Body = Callable[[Shore], Awaitable[None]]
@@ -141,48 +142,6 @@ def test_a_pump_that_waits_too_long_has_the_transaction_rolled_back() -> None:
         assert rows == [("c", None, {"id": 2, "Name": "n2"})]
 
     play(body, txn_timeout_s=5)
-
-
-async def die(node: Node) -> None:
-    node.kill()
-    await asyncio.sleep(3600)
-
-
-def after(
-    patch: pytest.MonkeyPatch,
-    owner: Any,
-    when: Callable[..., bool],
-    hit: list[Node],
-    name: str = "write",
-) -> None:
-    """Kill the first of `hit` right after a matching call has returned."""
-    real = getattr(owner, name)
-
-    async def call(self: Any, *args: Any, **named: Any) -> Any:
-        found = await real(self, *args, **named)
-        if hit and when(*args):
-            await die(hit.pop())
-        return found
-
-    patch.setattr(owner, name, call)
-
-
-def before(
-    patch: pytest.MonkeyPatch,
-    owner: Any,
-    when: Callable[..., bool],
-    hit: list[Node],
-    name: str = "write",
-) -> None:
-    """Kill it right before."""
-    real = getattr(owner, name)
-
-    async def call(self: Any, *args: Any, **named: Any) -> Any:
-        if hit and when(*args):
-            await die(hit.pop())
-        return await real(self, *args, **named)
-
-    patch.setattr(owner, name, call)
 
 
 def is_a(kind: BinlogType.ValueType) -> Callable[[Binlog], bool]:

@@ -38,8 +38,8 @@ class Bench:
         self.ref = tree.actor("ddl", lambda: DdlStore(ports))
         return tree
 
-    async def append(self, body: bytes) -> None:
-        answer: Empty = await self.ref.ask(lambda reply: Append(body, reply))
+    async def append(self, body: bytes, after: int | None = None) -> None:
+        answer: Empty = await self.ref.ask(lambda reply: Append(body, reply, after))
         assert answer == Empty()
 
     async def ids(self, after: int = 0, limit: int = 1000) -> list[int]:
@@ -98,6 +98,26 @@ def test_the_same_job_again_is_fine_and_another_with_its_id_is_not() -> None:
         assert await bench.ids(after=3) == [5]
         page = await bench.page(0, 1)
         assert (len(page.jobs), page.more) == (1, True)
+
+    run(main)
+
+
+def test_a_job_that_was_planned_before_the_newest_came_is_refused() -> None:
+    async def main(world: World) -> None:
+        bench = Bench()
+        world.node("n").start(bench.build, None)
+        await world.until(lambda: bench.ref.alive, 5)
+        told = await asyncio.gather(
+            *(bench.append(job(5, query), 0) for query in "abc"), return_exceptions=True
+        )
+        assert sorted(type(one).__name__ for one in told) == ["Conflict", "Conflict", "NoneType"]
+        await bench.append(job(7), 5)
+        for body, after in ((job(9), 5), (job(9), 0), (job(9), 8)):
+            with pytest.raises(Conflict):
+                await bench.append(body, after)
+        await bench.append(job(9), 7)
+        await bench.append(job(7), 5)  # the same again, whatever came since
+        assert await bench.ids() == [5, 7, 9]
 
     run(main)
 

@@ -12,9 +12,9 @@ import structlog
 from tidelog.actor import Actor, Reply
 from tidelog.errors import TidelogError, UnparsablePayload
 from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode, encode, encode_error
-from tidelog.ports import Bus, Clock, Request, Subscription
+from tidelog.ports import Bus, Clock, Request, Subscription, Verdict
 from tidelog.pump_client.client import PumpClient
-from tidelog.pump_client.decisions.decisions import Decision, Decisions
+from tidelog.pump_client.decisions.decisions import ROLLED_BACK, Decision, Decisions
 from tidelog.pump_client.decisions.owner import owner_of
 from tidelog.subjects import txnstatus
 from tidelog_proto.binlog_pb2 import Binlog
@@ -78,7 +78,14 @@ class Drain(msgspec.Struct, frozen=True):
     reply: Reply[None]
 
 
-CoordinatorMessage = Begin | Decide | Acked | End | Question | Drain
+class LookUp(msgspec.Struct, frozen=True):
+    """What became of a transaction of this client, now for good: an open one is rolled back."""
+
+    start_ts: int
+    reply: Reply[Verdict]
+
+
+CoordinatorMessage = Begin | Decide | Acked | End | Question | Drain | LookUp
 
 
 class Coordinator(Actor[CoordinatorMessage]):
@@ -149,6 +156,9 @@ class Coordinator(Actor[CoordinatorMessage]):
                     self._answer(request)
                 case Drain(reply):
                     self._draining.append(reply)
+                case LookUp(start_ts, reply):
+                    found = self._decisions.verdict(start_ts, is_ours=True, force=True)
+                    reply.set(found or Verdict(ROLLED_BACK))
         if decided:
             await self._record(decided)
         self._drain()

@@ -1,0 +1,143 @@
+"""Runs schema changes as TiDB does: the job into the history, then its Prewrite and Commit."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from tidelog.ddl_history import EmbeddedHistory
+from tidelog.errors import BadInput, Conflict, Refused, Unavailable
+from tidelog.ports import Disk
+from tidelog.pump_client.ddl.parse import parse
+from tidelog.pump_client.ddl.plan import plan
+from tidelog.pump_client.errors import OutcomeUnknown
+from tidelog.pump_client.two_phase import Upstream
+from tidelog.schema.model import DdlJob
+from tidelog.timestamps import physical_ms
+from tidelog_proto.binlog_pb2 import Binlog
+
+PENDING_PATH: Final = "ddl-pending"
+RETRY_S: Final = 0.3
+TRIES: Final = 32
+"""Plans that other clients' schema changes may overtake, one after the other."""
+
+
+class DdlResult(msgspec.Struct, frozen=True):
+    """What a statement did. `schema_version` 0 and `commit_ts` 0: nothing was to be done."""
+
+    schema_version: int = 0
+    commit_ts: int = 0
+    job_id: int = 0
+
+
+class Pending(msgspec.Struct):
+    """A job that may be in the history, and the schema states whose pairs are still to be written;
+    `start_ts` is that of the pair under way."""
+
+    job: DdlJob
+    after: int
+    states: list[int]
+    start_ts: int = 0
+
+
+class SchemaChanger:
+    """One schema change at a time. What is under way is in the state directory first."""
+
+    def __init__(self, upstream: Upstream, history: EmbeddedHistory, disk: Disk | None) -> None:
+        self._upstream = upstream
+        self._history = history
+        self._disk = disk
+        self._turn = asyncio.Lock()
+        self._pending: Pending | None = None
+
+    async def resume(self) -> None:
+        """Finish what an earlier life began; waits for registry and Pumps."""
+        if self._disk is not None and self._disk.exists(PENDING_PATH):
+            data = self._disk.read_file(PENDING_PATH)
+            self._pending = msgspec.json.decode(data, type=Pending) if data else None
+        async with self._turn:
+            await self._finish_earlier()
+
+    async def run(self, query: str) -> DdlResult:
+        """See `Writer.ddl`."""
+        tree = parse(query)
+        text = query.strip().rstrip(";").rstrip() + ";"
+        async with self._turn:
+            await self._finish_earlier()
+            for _ in range(TRIES):
+                catalog = await self._upstream.catalog()
+                now_ts = await self._upstream.oracle.fresh(0)
+                at = datetime.fromtimestamp(physical_ms(now_ts) / 1000, UTC)
+                change = plan(tree, catalog, f"{at:%Y-%m-%d %H:%M:%S.%f}")
+                if change is None:
+                    return DdlResult()
+                job = change.job(catalog.next_id, catalog.version, text, now_ts)
+                pending = Pending(job, catalog.last_job, list(change.schema_states))
+                await self._keep(pending)
+                if await self._append(pending):
+                    commit_ts = await self._binlogs(pending)
+                    return DdlResult(job.version, commit_ts, job.id)
+                await self._keep(None)
+            raise Refused(f"other clients change the schema all the time: {TRIES} tries")
+
+    async def _finish_earlier(self) -> None:
+        """A job that is in the history must get its binlogs, whoever is left to write them."""
+        pending = self._pending
+        if pending is None:
+            return
+        if await self._append(pending):
+            await self._binlogs(pending)
+        else:
+            await self._keep(None)
+
+    async def _append(self, pending: Pending) -> bool:
+        """Until the registry has it, or has another one in its place (False)."""
+        body = msgspec.json.encode(pending.job)
+        while True:
+            try:
+                await self._history.append(body, after=pending.after)
+                return True
+            except Conflict:
+                return False
+            except (BadInput, Refused):
+                await self._keep(None)
+                raise
+            except Unavailable:
+                await self._upstream.clock.sleep(RETRY_S)
+
+    async def _binlogs(self, pending: Pending) -> int:
+        """A pair for each state, each tried with a new start_ts until it is committed."""
+        commit_ts = 0
+        while pending.states:
+            verdict = await self._upstream.became_of(pending.start_ts) if pending.start_ts else 0
+            commit_ts = verdict or await self._pair(pending)
+            pending.states.pop(0)
+            pending.start_ts = 0
+            await self._keep(pending if pending.states else None)
+        return commit_ts
+
+    async def _pair(self, pending: Pending) -> int:
+        job = pending.job
+        while True:
+            try:
+                pending.start_ts = await self._upstream.begin()
+                await self._keep(pending)
+                return await self._upstream.commit(
+                    Binlog(
+                        start_ts=pending.start_ts,
+                        ddl_query=job.query.encode(),
+                        ddl_job_id=job.id,
+                        ddl_schema_state=pending.states[0],
+                    )
+                )
+            except (Refused, Unavailable, OutcomeUnknown):
+                await self._upstream.clock.sleep(RETRY_S)
+
+    async def _keep(self, pending: Pending | None) -> None:
+        self._pending = pending
+        if self._disk is not None:
+            data = b"" if pending is None else msgspec.json.encode(pending)
+            await self._disk.write_file(PENDING_PATH, data)

@@ -1,0 +1,191 @@
+"""Schema changes on a simulated cluster: in the stream, by several clients, and died half way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.unit.pump_client.dying import after, before
+from tests.unit.pump_client.shore import Shore
+from tidelog.ddl_history import EmbeddedHistory
+from tidelog.oracle import RegistryOracle
+from tidelog.pump_client import DdlResult, Writer
+from tidelog.pump_client.client import PumpClient
+from tidelog.pump_client.ddl.errors import DdlRefused
+from tidelog.pump_client.decisions.journal import Journal
+from tidelog.pump_client.schema_changer import SchemaChanger
+from tidelog.sim import World, run
+
+CREATE = "create table shop.t (id bigint primary key, a varchar(9), b int)"
+
+
+def test_rows_and_schema_changes_come_in_their_order() -> None:
+    results: list[DdlResult] = []
+
+    async def main(world: World) -> None:
+        async def app(client: Writer) -> None:
+            async def ddl(query: str) -> None:
+                results.append(await client.ddl(query))
+
+            await ddl("create database shop;")
+            await ddl(CREATE)
+            async with client.transaction() as txn:
+                txn.insert("shop.t", {"id": 1, "a": "x", "b": 2})
+            await ddl("alter table shop.t add column c decimal(5,2) not null default 1.5 first")
+            async with client.transaction() as txn:
+                txn.insert("shop.t", {"id": 2})
+            await ddl("alter table shop.t drop column b")
+            await ddl("alter table shop.t modify column a varchar(20)")
+            await ddl("create unique index i on shop.t (a)")
+            await ddl("alter table shop.t drop index i")
+            await ddl("rename table shop.t to shop.u")
+            async with client.transaction() as txn:
+                txn.update("shop.u", {"id": 2, "a": None, "c": "1.50"}, {"a": "twelve letters"})
+            await ddl("truncate table shop.u")
+            async with client.transaction() as txn:
+                txn.insert("shop.u", {"id": 9})
+            with pytest.raises(DdlRefused):
+                await ddl("drop table shop.t")
+            await ddl("drop table if exists shop.t")
+            await ddl("drop table shop.u")
+            await ddl("drop database shop")
+
+        shore = Shore(world)
+        shore.start("app", app)
+        await shore.read_until(lambda: "drop database shop;" in shore.queries())
+        told = [ddl for change in shore.changes for ddl in change.ddls]
+        done = [result for result in results if result.commit_ts]
+        assert [result.commit_ts for result in results].count(0) == 1
+        assert [(d.commit_ts, d.schema_version) for d in told] == [
+            (r.commit_ts, r.schema_version) for r in done
+        ]
+        assert [d.kind for d in told] == [
+            "create_schema",
+            "create_table",
+            "add_column",
+            "drop_column",
+            "modify_column",
+            "add_index",
+            "drop_index",
+            "rename_table",
+            "truncate_table",
+            "drop_table",
+            "drop_schema",
+        ]
+        assert [[after for _, _, after in rows] for rows in shore.rows().values()] == [
+            [{"id": 1, "a": "x", "b": 2}],
+            [{"c": "1.50", "id": 2, "a": None, "b": None}],
+            [{"c": "1.50", "id": 2, "a": "twelve letters"}],
+            [{"c": "1.50", "id": 9, "a": None}],
+        ]
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clients_that_change_the_schema_at_once_take_turns(seed: int) -> None:
+    results: list[DdlResult] = []
+
+    async def main(world: World) -> None:
+        def app(name: str) -> Callable[[Writer], Any]:
+            async def work(client: Writer) -> None:
+                await client.ddl("create database if not exists shop")
+                for number in range(4):
+                    results.append(await client.ddl(f"create table shop.{name}{number} (a int)"))
+                    async with client.transaction() as txn:
+                        txn.insert(f"shop.{name}{number}", {"a": number})
+
+            return work
+
+        shore = Shore(world)
+        for name in ("one", "two", "three"):
+            shore.start(name, app(name))
+        await shore.read_until(lambda: len(shore.rows()) == 12)
+        versions = sorted(result.schema_version for result in results)
+        assert versions == list(range(2, 14))
+        jobs = [job async for page in shore.history.jobs(0) for job in page]
+        assert [job.version for job in jobs] == list(range(1, 14))
+        ids = [i for job in jobs for i in (job.id, job.binlog and job.binlog.table_info)]
+        assert len({getattr(i, "id", i) for i in ids}) == 13 + 12 + 1
+
+    run(main, seed)
+
+
+POINTS: dict[str, Callable[..., None]] = {
+    "before the job": partial(before, owner=EmbeddedHistory, name="append", when=bool),
+    "after the job": partial(after, owner=EmbeddedHistory, name="append", when=bool),
+    "before the Prewrite": partial(before, owner=PumpClient, when=lambda b: b.tp == 0),
+    "after the Prewrite": partial(after, owner=PumpClient, when=lambda b: b.tp == 0),
+    "with a commit_ts": partial(after, owner=RegistryOracle, name="fresh", when=bool),
+    "before the decision": partial(before, owner=Journal, name="append", when=bool),
+    "after the decision": partial(after, owner=Journal, name="append", when=bool),
+    "before the Commit": partial(before, owner=PumpClient, when=lambda b: b.tp == 1),
+    "before it is forgotten": partial(
+        before, owner=SchemaChanger, name="_keep", when=lambda pending: pending is None
+    ),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "query", ["alter table shop.t add column c int", "alter table shop.t drop b"]
+)
+def test_a_change_that_died_half_way_is_finished_in_the_next_life(
+    point: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers hear of it exactly once, and before rows that need it."""
+
+    async def main(world: World) -> None:
+        async def first(client: Writer) -> None:
+            await client.ddl("create database shop")
+            await client.ddl(CREATE)
+            assert await client.flush(10)
+            POINTS[point](patch=monkeypatch, hit=[node])
+            await client.ddl(query)
+
+        async def second(client: Writer) -> None:
+            async with client.transaction() as txn:
+                txn.insert("shop.t", {"id": 1})
+            await client.ddl("create database after_all")
+
+        shore = Shore(world)
+        node = world.node("app")
+        shore.start("app", first)
+        await world.until(lambda: node.kills == 1, 60)
+        await world.sleep(2)
+        shore.start("app", second)
+        await shore.read_until(lambda: "create database after_all;" in shore.queries(), 60)
+        await shore.read_up_to_now()
+        kinds = [(ddl.kind, ddl.schema_version) for c in shore.changes for ddl in c.ddls]
+        assert len(kinds) == len(set(kinds)) == 4
+        (rows,) = shore.rows().values()
+        assert rows[0][2] == (
+            {"id": 1, "a": None, "b": None, "c": None} if "add" in query else {"id": 1, "a": None}
+        )
+
+    run(main)
+
+
+def test_a_change_that_was_cancelled_is_finished_by_the_next() -> None:
+    async def main(world: World) -> None:
+        async def app(client: Writer) -> None:
+            await client.ddl("create database shop")
+            for pump in shore.pumps:
+                pump.partition(cut=True)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(20):
+                    await client.ddl(CREATE)
+            for pump in shore.pumps:
+                pump.partition(cut=False)
+            await client.ddl("create database other")
+
+        shore = Shore(world)
+        shore.start("app", app)
+        await shore.read_until(lambda: "create database other;" in shore.queries(), 300)
+        assert shore.queries() == ["create database shop;", CREATE + ";", "create database other;"]
+
+    run(main)
