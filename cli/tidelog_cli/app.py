@@ -11,18 +11,20 @@ from tidelog_cli.commands import (
     feed,
     inspect,
     nodes,
+    operate,
     resolve,
     status,
     tail,
     up,
     wait,
+    watch,
 )
 
 app = typer.Typer(
     help="Change streams from a TiDB-style database.",
-    epilog="Exit codes: 0 done; 2 an unknown option; 64 input that can't be used, or a directory "
-    "in use; 69 no topology answers, or the time is over; 70 a typed stop, or damage found; "
-    "78 a wrong configuration.",
+    epilog="Exit codes: 0 done; 1 refused; 2 an unknown option; 64 input that can't be used, or a "
+    "directory in use; 69 no topology answers, or the time is over; 70 a typed stop, or damage "
+    "found; 78 a wrong configuration.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -30,6 +32,10 @@ app.command("up")(up.up_command)
 app.command("status")(status.status_command)
 for name, command in nodes.COMMANDS.items():
     app.command(name)(command)
+app.command("pause")(operate.pause_command)
+app.command("resume")(operate.resume_command)
+app.command("offline")(operate.offline_command)
+app.command("watch")(watch.watch_command)
 app.command("tail")(tail.tail_command)
 app.command("wait")(wait.wait_command)
 app.command("resolve")(resolve.resolve_command)

@@ -19,7 +19,7 @@ CONNECT_S = 3.0
 
 
 @asynccontextmanager
-async def connected(state: TopologyState) -> AsyncIterator[Bus]:
+async def connected(state: TopologyState) -> AsyncIterator[NatsBus]:
     """The bus of the topology. Raises Unavailable if its NATS server does not answer."""
     try:
         bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=CONNECT_S)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PAUSING, PUMP
 from tidelog.node_form import Form
+from tidelog_cli.node_table import printable
 
 
 def notes(forms: Sequence[Form]) -> list[str]:
@@ -22,7 +23,7 @@ def is_writable(form: Form) -> bool:
 
 
 def _note(form: Form) -> str:
-    node, state, is_pump = form["nodeId"], form["state"], form["kind"] == PUMP
+    node, state, is_pump = printable(form["nodeId"]), form["state"], form["kind"] == PUMP
     waits = "; the merge waits for it" if is_pump else ""
     if form["unreachable"] and state != JOINING:
         gone = f", or, if it is gone for good, `tidelog offline {node} --accept-loss`"
@@ -33,5 +34,5 @@ def _note(form: Form) -> str:
         what = "takes no writes" if is_pump else "stands still"
         return f"{node} is {state} by an operator and {what}: `tidelog resume {node}` ends that"
     if state == CLOSING:
-        return f"{node} is on its way out: see what it says"
+        return f"{node} is on its way offline: it says for what it waits"
     return ""

@@ -1,7 +1,8 @@
 """When `tidelog up` is ready, for whom its start waits, and what its nodes complain of later.
 
 Ready means that writes are taken: the registry and each Pump say so themselves, each Pump is
-online, Drainer and Applier are registered. Those two get READERS_S more to become ready as well.
+online (or kept out by an operator, while another one is), Drainer and Applier are registered. Those
+two get READERS_S more to become ready as well.
 A feed that stopped or a downstream that can't be reached is said and does not hold the start for
 ever: what the Pumps take meanwhile is kept for both.
 """
@@ -9,13 +10,15 @@ ever: what the Pumps take meanwhile is kept for both.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
+from tidelog import messages
 from tidelog.errors import TidelogError, Unavailable
-from tidelog.messages import ONLINE, NodeStatus
+from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
 from tidelog.ports import Bus
 from tidelog_cli.connect import connected, nodes
 from tidelog_cli.state_file import TopologyState
@@ -83,6 +86,31 @@ def missing(found: Sequence[NodeStatus], wanted: Sequence[str]) -> dict[str, str
     return reasons
 
 
+def kept_out(found: Sequence[NodeStatus], pumps: Sequence[str], where: str) -> dict[str, str]:
+    """Those Pumps that are there and take no writes by an operator's order, and what ends that.
+    `where`: the options that name this topology."""
+    reasons: dict[str, str] = {}
+    for node in found:
+        if node.kind != messages.PUMP or node.nodeId not in pumps or not node.isAlive:
+            continue
+        resume = f"`tidelog resume {shlex.quote(node.nodeId)} {where}` ends that"
+        if node.state in (PAUSING, PAUSED):
+            reasons[node.nodeId] = f"an operator paused it, it takes no writes: {resume}"
+        elif node.state in (CLOSING, OFFLINE):
+            reasons[node.nodeId] = "an operator takes it offline: it takes no writes any more"
+    return reasons
+
+
+def holds_up(
+    found: Sequence[NodeStatus], wanted: Sequence[str], kept: dict[str, str]
+) -> dict[str, str]:
+    """For whom the start waits: those who are missing, and those who are kept out if no other Pump
+    takes writes."""
+    reasons = missing(found, wanted) | kept
+    writable = any(n.kind == messages.PUMP and n.isAlive and n.state == ONLINE for n in found)
+    return {node: why for node, why in reasons.items() if node not in kept or not writable}
+
+
 class Readiness:
     """Looks at the children of one topology; `say` gets each line."""
 
@@ -97,6 +125,8 @@ class Readiness:
         self._say = say
         self._teller = Teller()
         self._wanted = [c.service.name for c in children if c.service.module != REGISTRY]
+        self._pumps = [c.service.name for c in children if c.service.module == PUMP]
+        self._kept_out: dict[str, str] = {}
 
     async def reached(self, stop: asyncio.Event) -> bool:
         """Wait until the topology is ready; False if `stop` came first."""
@@ -116,10 +146,9 @@ class Readiness:
                     writable_at = None
                 elif writable_at is None:
                     writable_at = loop.time()
-                if writable_at is not None and not unready:
-                    return True
-                if writable_at is not None and loop.time() - writable_at >= READERS_S:
-                    for name, why in sorted(unready.items()):
+                waited = writable_at is not None and loop.time() - writable_at >= READERS_S
+                if waited or (writable_at is not None and not unready):
+                    for name, why in sorted((unready | self._kept_out).items()):
                         self._say(f"{name} is not ready: {why}")
                     return True
                 self._tell(self._teller.waits(must or unready, loop.time()))
@@ -153,7 +182,9 @@ class Readiness:
             found = await nodes(bus, self._state().cluster)
         except TidelogError as error:
             return {"registry": error.message}
-        return missing(found.nodes, self._wanted)
+        where = f"--dir {shlex.quote(str(self._children[0].home.parent))}"
+        self._kept_out = kept_out(found.nodes, self._pumps, where)
+        return holds_up(found.nodes, self._wanted, self._kept_out)
 
     async def watch(self) -> None:
         """Tell of every error that a node shows or loses, until cancelled."""

@@ -40,6 +40,11 @@ def registry_event(cluster: str, kind: str, node: str) -> str:
     return f"tidelog.{cluster}.registry.event.{kind}.{escape(node)}"
 
 
+def registry_events(cluster: str) -> str:
+    """All of them, to listen to."""
+    return f"tidelog.{cluster}.registry.event.>"
+
+
 def pump(cluster: str, node: str, verb: str) -> str:
     return f"tidelog.{cluster}.pump.{escape(node)}.{verb}"
 

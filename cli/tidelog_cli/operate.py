@@ -1,0 +1,155 @@
+"""`tidelog pause`, `resume`, `offline`: an operator's wish, and the wait until it has come true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tidelog import messages, subjects
+from tidelog.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Unavailable
+from tidelog.messages import (
+    CLOSING,
+    JOINING,
+    OFFLINE,
+    ONLINE,
+    PAUSED,
+    PAUSING,
+    PUMP,
+    Nodes,
+    NodeStatus,
+    StateReply,
+    StateRequest,
+)
+from tidelog.ports import Bus
+from tidelog_cli.connect import TIMEOUT_S, nodes
+from tidelog_cli.node_table import printable
+
+PAUSE, RESUME, TAKE_OFFLINE = "pause", "resume", "offline"
+GOALS = {PAUSE: PAUSED, RESUME: ONLINE, TAKE_OFFLINE: OFFLINE}
+ON_THE_WAY = {
+    PAUSE: (PAUSING, JOINING),
+    RESUME: (JOINING,),
+    TAKE_OFFLINE: (CLOSING, JOINING),
+}
+POLL_S = 0.2
+FORGOTTEN_S = 8.0
+"""Absent for longer than a lease, a reader is really gone, and no registry is just starting."""
+
+
+class Operated(msgspec.Struct, frozen=True):
+    """The documented JSON form. `may_lose`: what nobody will read any more, a sentence each."""
+
+    node: str
+    kind: str
+    action: str
+    state: str
+    may_lose: list[str]
+
+
+class Wish(msgspec.Struct, frozen=True):
+    node: str
+    action: str
+    kind: str = ""
+    accept_loss: bool = False
+
+
+def choose(found: Nodes, wish: Wish) -> NodeStatus:
+    """Whom it is about. Raises NotFound, BadInput (several have that name)."""
+    named = [n for n in found.nodes if n.nodeId == wish.node]
+    chosen = [n for n in named if wish.kind in ("", n.kind)]
+    if not chosen:
+        kinds = ", ".join(n.kind for n in named)
+        near = f"{wish.node!r} is a {kinds}" if named else "`tidelog nodes --all` lists them"
+        raise NotFound(f"no {wish.kind or 'node'} {wish.node!r} is registered", hint=near)
+    if len(chosen) > 1:
+        kinds = " or ".join(sorted(n.kind for n in chosen))
+        raise BadInput(f"several nodes are called {wish.node!r}", hint=f"--kind {kinds}")
+    return chosen[0]
+
+
+def has_come_true(node: NodeStatus, action: str) -> bool:
+    """Raises Conflict if somebody else wished otherwise meanwhile."""
+    if node.state == GOALS[action]:
+        return action != RESUME or node.isAlive
+    if node.state in ON_THE_WAY[action]:
+        return False
+    raise Conflict(
+        f"{node.nodeId} is {node.state}: {action} is no longer what was asked of it last",
+        hint="somebody else asked otherwise, or it was started anew: look at `tidelog nodes`",
+    )
+
+
+def progress(node: NodeStatus) -> str:
+    """Where it is, and why it is not further."""
+    mark = "" if node.isAlive else ", unreachable"
+    said = printable("; ".join(f"{what}: {text}" for what, text in sorted(node.detail.items())))
+    return f"{printable(node.nodeId)} is {node.state}{mark}" + (f": {said}" if said else "")
+
+
+async def ask(
+    bus: Bus, cluster: str, wish: Wish, confirm: Callable[[Sequence[str], str], None]
+) -> StateReply:
+    """Ask the registry. `confirm` gets what may be lost and a question, and raises if nobody
+    agrees. Raises NotFound, BadInput, what the registry refuses with, Unavailable."""
+    node = choose(await nodes(bus, cluster), wish)
+    request = StateRequest(wish.node, wish.action, wish.accept_loss, kind=node.kind)
+    if wish.accept_loss and node.state != OFFLINE:
+        at_stake = ["what it holds and nobody has read yet may be lost"]
+        confirm(at_stake, f"Take {node.kind} {node.nodeId} offline for good?")
+    return await _request(bus, cluster, request)
+
+
+async def _request(bus: Bus, cluster: str, request: StateRequest) -> StateReply:
+    subject = subjects.registry(cluster, "state")
+    try:
+        answer = await bus.request(subject, messages.encode(request), timeout_s=TIMEOUT_S)
+    except Unavailable as error:
+        raise Unavailable(
+            f"the registry of cluster {cluster!r} does not answer: {error.message}",
+            hint="ask again: that changes nothing that was done already",
+        ) from error
+    return messages.decode_reply(answer.data, StateReply)
+
+
+async def come_true(
+    bus: Bus,
+    cluster: str,
+    wish: Wish,
+    answer: StateReply,
+    timeout_s: float,
+    on_wait: Callable[[str], None],
+) -> Operated:
+    """Wait for the state; `on_wait` is told why, again and again. Raises Conflict,
+    DeadlineExceeded (the wish stands)."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            state = await _until(bus, cluster, wish.action, answer.status, on_wait)
+    except TimeoutError:
+        raise DeadlineExceeded(
+            f"{wish.action} of {wish.node} has not come true within {timeout_s:g} s",
+            hint="the wish stands: see `tidelog nodes` for what it waits for, or ask again",
+        ) from None
+    return Operated(wish.node, answer.status.kind, wish.action, state, answer.may_lose)
+
+
+async def _until(
+    bus: Bus, cluster: str, action: str, node: NodeStatus, on_wait: Callable[[str], None]
+) -> str:
+    loop = asyncio.get_running_loop()
+    seen_at, silence = loop.time(), ""
+    while not has_come_true(node, action):
+        on_wait(silence or progress(node))
+        await asyncio.sleep(POLL_S)
+        try:
+            found, silence = (await nodes(bus, cluster)).nodes, ""
+        except Unavailable as error:
+            seen_at, silence = loop.time(), error.message
+            continue
+        here = [n for n in found if (n.kind, n.nodeId) == (node.kind, node.nodeId)]
+        if here:
+            node, seen_at = here[0], loop.time()
+        elif loop.time() - seen_at > FORGOTTEN_S and action == TAKE_OFFLINE and node.kind != PUMP:
+            return OFFLINE
+    return node.state
