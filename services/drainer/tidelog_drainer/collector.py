@@ -20,7 +20,7 @@ from tidelog.errors import (
 )
 from tidelog.kv import Bucket
 from tidelog.messages import Empty, Nodes, PumpOnline
-from tidelog.ports import Ports, Request
+from tidelog.ports import Ports, Request, StreamState
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.cursor import Cursor
 from tidelog_drainer.mail import (
@@ -71,6 +71,7 @@ class Collector(Actor[CollectorMail]):
         self._stopped_by = ""
         self._error = ""
         self._consulted = -IDLE_S
+        self._added_upto = ("", 0)
         self._idle_since = 0.0
         self._duplicates_counted = 0
 
@@ -258,6 +259,8 @@ class Collector(Actor[CollectorMail]):
             return True
         if verdict is Verdict.UNTRUSTED:
             self._error = f"source 0: {self._view.reason}"
+            if state is not None:
+                await self._add_at_least(state)
             await clock.sleep(RETRY_S)
             return False
         pumps, last_seq = await read_pumps(self._bucket)
@@ -272,6 +275,18 @@ class Collector(Actor[CollectorMail]):
         self._view.entries_read(last_seq)
         self._moved.set()
         return False
+
+    async def _add_at_least(self, state: StreamState) -> None:
+        """Whatever a bucket that is not trusted yet leaves out or says of tombstones: the Pumps
+        that it names are kept, should all be lost before it is trusted (seed 1014)."""
+        if (state.created, state.last_seq) == self._added_upto:
+            return
+        pumps, last_seq = await read_pumps(self._bucket)
+        for node, is_source in pumps.items():
+            if is_source:
+                self._meet(node)
+        await self._remember()
+        self._added_upto = (state.created, last_seq)
 
     async def _announced(self) -> dict[str, bool]:
         """Pumps the registry has heard from, once it has heard from everybody. Raises Unavailable:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
-from tests.unit.drainer.test_stops import begin, everything, remembered, said
+from tests.unit.drainer.test_stops import CONFIG, begin, everything, remembered, said
 from tidelog.messages import OFFLINE
 from tidelog.sim.world import World, run
 from tidelog_drainer.merger import Merger, Overtaken
@@ -84,5 +85,31 @@ def test_a_newcomer_is_read_from_the_position_after_a_restart() -> None:
         pump.commit([], 500)
         await world.until(lambda: said(node, "collector").get("emitted_ts", 0) >= 500, 30, "500")
         assert (await everything(world))[-2:] == [150, 450]
+
+    run(main, 1)
+
+
+def test_a_bucket_that_is_not_trusted_yet_is_remembered_all_the_same() -> None:
+    """It is lost before it is old enough, with the registry's copy of it (seed 1014)."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world, msgspec.structs.replace(CONFIG, lease_s=6.0))
+        node = world.node("drainer")
+        late = await registry.pump("p2")
+        late.commit([txn(50)], 60)
+        await world.until(
+            lambda: "p2" in said(node, "collector").get("sources", {}), 3, "the bucket to be read"
+        )
+        assert not said(node, "collector")["trusted"]
+        node.kill()
+        world.nats.delete(registry.bucket.stream)
+        registry.pumps.remove(late)
+        await registry.again()
+        node.restart()
+        pump.commit([*DDLS, txn(10), txn(100)], 200)
+        late.commit([], 200)
+        await world.until(lambda: said(node, "collector").get("emitted_ts", 0) >= 200, 30, "200")
+        assert await everything(world) == [*[ts for ts, _, _ in DDLS], 10, 50, 100]
 
     run(main, 1)
