@@ -55,10 +55,14 @@ class Bucket:
 
     async def get(self, key: str) -> Entry | None:
         """Raises StreamMissing."""
-        message = await self._bus.last_message(self.stream, self._prefix + key)
+        message = await self.last(key)
         if message is None or message.headers.get(_OPERATION):
             return None
         return _entry(key, message)
+
+    async def last(self, key: str) -> Message | None:
+        """The newest message of the key, be it a deletion's marker. Raises StreamMissing."""
+        return await self._bus.last_message(self.stream, self._prefix + key)
 
     async def put(
         self,
@@ -105,12 +109,13 @@ class Bucket:
         *,
         expected: int | None = None,
         expected_last: int | None = None,
+        headers: Headers | None = None,
         timeout_s: float = WRITE_S,
     ) -> int:
         """Leaves a marker in the key's place, whether there was anything or not."""
         return await self._bus.append(
             self.stream,
-            [Outgoing(self._prefix + key, b"", {_OPERATION: "DEL"})],
+            [Outgoing(self._prefix + key, b"", {**(headers or {}), _OPERATION: "DEL"})],
             expected_last_seq=expected_last,
             expected_last_subject_seq=expected,
             timeout_s=timeout_s,

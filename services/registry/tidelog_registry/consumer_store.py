@@ -1,42 +1,83 @@
 """Keeps the consumers over restarts: in the registry bucket, and in the data directory for the
-time when JetStream's store is gone."""
+time when JetStream's store is gone.
+
+Both copies name the epoch of the lease they were written under: a registry that comes back after
+another one led must not begin with what it knew then.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from tidelog import subjects
-from tidelog.errors import Corrupt, StreamMissing
+from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog_registry.consumers import Kept
+from tidelog_registry.tenure import Tenure
 
 FILE = "consumers.json"
 KEY = "consumers"
+WRITE_S = 2.0
+TRIES = 3
+
+
+class Stored(Kept, frozen=True):
+    epoch: int = 0
 
 
 class ConsumerStore:
-    def __init__(self, ports: Ports, cluster: str) -> None:
+    def __init__(self, ports: Ports, cluster: str, tenure: Tenure) -> None:
         self._disk = ports.disk
         self._bucket = Bucket(ports.bus, subjects.registry_bucket(cluster))
+        self._tenure = tenure
+        self._revision = 0
 
     async def load(self) -> Kept:
-        """The data directory's copy, else the bucket's. Raises Unavailable, Corrupt."""
-        try:
-            if self._disk.exists(FILE):
-                return msgspec.json.decode(self._disk.read_file(FILE), type=Kept)
-            await self._bucket.create()
-            entry = await self._bucket.get(KEY)
-            return Kept() if entry is None else msgspec.json.decode(entry.value, type=Kept)
-        except msgspec.DecodeError as error:
-            raise Corrupt(f"the kept consumers can't be read: {error}") from error
+        """The copy of the later epoch; of one epoch the data directory's, which is written first.
+        It is written once more, so that what an earlier registry has under way is refused.
+
+        Raises Unavailable, Corrupt.
+        """
+        found, self._revision = await self._recorded()
+        if self._disk.exists(FILE):
+            own = _decode(self._disk.read_file(FILE))
+            found = max(own, found, key=lambda stored: stored.epoch)
+        kept = Kept(found.consumers, found.feeds)
+        await self.save(kept)
+        return kept
 
     async def save(self, kept: Kept) -> None:
-        """Raises Unavailable; the copy in the data directory is then written already."""
-        data = msgspec.json.encode(kept)
+        """Raises Unavailable; the copy in the data directory may be written already."""
+        self._tenure.check()
+        epoch = self._tenure.epoch
+        data = msgspec.json.encode(Stored(kept.consumers, kept.feeds, epoch))
         await self._disk.write_file(FILE, data)
+        for _ in range(TRIES):
+            try:
+                self._revision = await self._bucket.put(
+                    KEY, data, expected=self._revision, timeout_s=WRITE_S
+                )
+                return
+            except (Conflict, StreamMissing):
+                # Lost or rolled back with its store, or written by us without our hearing of it.
+                found, self._revision = await self._recorded()
+                if found.epoch > epoch:
+                    raise Unavailable("another registry keeps the consumers") from None
+        raise Unavailable("the consumers' record changes all the time")
+
+    async def _recorded(self) -> tuple[Stored, int]:
+        """What stands in the bucket, and its revision, 0 = nothing."""
         try:
-            await self._bucket.put(KEY, data)
+            entry = await self._bucket.get(KEY)
         except StreamMissing:
             await self._bucket.create()
-            await self._bucket.put(KEY, data)
+            return Stored(), 0
+        return (Stored(), 0) if entry is None else (_decode(entry.value), entry.revision)
+
+
+def _decode(data: bytes) -> Stored:
+    try:
+        return msgspec.json.decode(data, type=Stored)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"the kept consumers can't be read: {error}") from error

@@ -51,6 +51,7 @@ from tidelog_registry.mail import (
 )
 from tidelog_registry.members import Look, Record, Written
 from tidelog_registry.node_state import lease_s
+from tidelog_registry.tenure import Tenure
 
 log = structlog.get_logger()
 
@@ -70,11 +71,13 @@ def _check_kind(status: NodeStatus) -> None:
 class Directory(Actor[DirectoryMail]):
     tick_s = 0.25
 
-    def __init__(self, config: RegistryConfig, ports: Ports, members: Ref[Record | Look]) -> None:
+    def __init__(
+        self, config: RegistryConfig, ports: Ports, tenure: Tenure, members: Ref[Record | Look]
+    ) -> None:
         self._config = config
         self._ports = ports
         self._members = members
-        self._kept = KeptConsumers(ports, config.cluster, self._safe_point)
+        self._kept = KeptConsumers(ports, config.cluster, tenure, self._safe_point)
         self._cluster: Cluster
         self._losses = 0
         self._far: dict[str, int] = {}

@@ -16,6 +16,7 @@ from tidelog.ports import Ports
 from tidelog_registry import metrics
 from tidelog_registry.consumer_store import ConsumerStore
 from tidelog_registry.consumers import Consumers, Kept
+from tidelog_registry.tenure import Tenure
 
 log = structlog.get_logger()
 
@@ -27,9 +28,11 @@ PINS = 64
 class KeptConsumers:
     """The directory's; `load` first, `keep` for ever. `safe_point` says what to answer."""
 
-    def __init__(self, ports: Ports, cluster: str, safe_point: Callable[[], int]) -> None:
+    def __init__(
+        self, ports: Ports, cluster: str, tenure: Tenure, safe_point: Callable[[], int]
+    ) -> None:
         self._clock = ports.clock
-        self._store = ConsumerStore(ports, cluster)
+        self._store = ConsumerStore(ports, cluster, tenure)
         self._safe_point = safe_point
         self._saved = Kept()
         self.consumers = Consumers(self._saved)

@@ -7,6 +7,8 @@ refuses what an earlier registry still had under way.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import structlog
 
@@ -84,6 +86,7 @@ class Members(Actor[Record | Look]):
         self._members: dict[str, Member] = {}
         self._writers: dict[str, str] = {}
         self._writer = ports.rng.token()
+        self._fenced = False
         self._missing: dict[str, Member] = {}
         self._created = ""
         self._last_seq = 0
@@ -113,6 +116,9 @@ class Members(Actor[Record | Look]):
     async def on_tick(self) -> None:
         try:
             await self._check()
+            if not self._fenced:
+                with suppress(Conflict):
+                    await self._fence()
             now = self._ports.clock.monotonic()
             if self._settled_at is not None and now >= self._settled_at:
                 self._settled_at = None
@@ -147,10 +153,15 @@ class Members(Actor[Record | Look]):
         await self._save()
 
     async def _fence(self) -> None:
+        """Write the marker. A foreign one that comes later says that another registry began."""
         await self._check(reread=True)
         self._last_seq = await self._bucket.delete(
-            FENCE, expected_last=self._last_seq, timeout_s=WRITE_S
+            FENCE,
+            expected_last=self._last_seq,
+            headers={H_WRITER: self._writer},
+            timeout_s=WRITE_S,
         )
+        self._fenced = True
         await self._save()
 
     async def _check(self, *, reread: bool = False) -> None:
@@ -195,7 +206,7 @@ class Members(Actor[Record | Look]):
             state = None
         self._created = (state or await self._bucket.create()).created
         self._missing |= self._members
-        self._last_seq = 0
+        self._last_seq, self._fenced = 0, False
         await self._fill()
 
     def _lost(self) -> None:
@@ -212,6 +223,13 @@ class Members(Actor[Record | Look]):
         await self._save()
 
     async def _read(self) -> None:
+        if self._fenced:
+            marker = await self._bucket.last(FENCE)
+            if marker is not None and marker.headers.get(H_WRITER, "") != self._writer:
+                raise Stopped(
+                    "another registry began to write the membership",
+                    hint="run one registry for a cluster",
+                )
         entries, self._last_seq = await self._bucket.entries()
         self._members, self._writers = {}, {}
         for key in sorted(entries):

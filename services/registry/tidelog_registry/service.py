@@ -22,7 +22,7 @@ def build(config: RegistryConfig, ports: Ports) -> Supervisor:
     tree = Supervisor("registry")
     tree.actor("lease", lambda: Lease(config, ports, tenure))
     members = tree.actor("members", lambda: Members(ports, cluster, tenure))
-    directory = tree.actor("directory", lambda: Directory(config, ports, members))
+    directory = tree.actor("directory", lambda: Directory(config, ports, tenure, members))
     tree.actor("statuses", lambda: StatusBoard(ports, cluster, tenure, directory))
     ddl = tree.actor("ddl", lambda: DdlStore(ports))
     tso = None

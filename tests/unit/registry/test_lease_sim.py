@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
+import msgspec
 import pytest
 
 from tests.unit.registry.happens_before import Takings
-from tests.unit.registry.nodes import CLUSTER, build, pump
+from tests.unit.registry.nodes import CLUSTER, build, nodes, pump
 from tests.unit.registry.test_cluster_sim import CONFIG, entries, until_state
 from tests.unit.registry.test_tso_sim import given_within
-from tidelog.errors import Conflict
+from tidelog import messages, subjects
+from tidelog.errors import Conflict, Unavailable
 from tidelog.kv import Bucket
-from tidelog.messages import ONLINE
+from tidelog.messages import (
+    ONLINE,
+    PUMP,
+    Consumer,
+    DdlAppend,
+    NodeStatus,
+    Register,
+    SafePoint,
+    SafePointRequest,
+    StateRequest,
+    TsoRequest,
+)
 from tidelog.oracle import RegistryOracle
+from tidelog.ports import Bus
 from tidelog.sim import Node, World, run
 from tidelog.subjects import members_bucket
 from tidelog_registry import service
@@ -29,6 +44,11 @@ def freeze(world: World, node: Node, seconds: float) -> None:
     """As SIGSTOP does: nothing runs, what comes for it waits."""
     for task in world.loop.tasks_of(node._life):
         world.loop.stall(node.name, task.get_name(), seconds)
+
+
+def starve(world: World, node: Node, seconds: float) -> None:
+    """Only its lease is not renewed: all else of it goes on."""
+    world.loop.stall(node.name, "registry.lease/keep", seconds)
 
 
 async def leads_after(world: World, node: Node) -> float:
@@ -124,6 +144,95 @@ def test_one_that_was_frozen_acts_no_more(seed: int) -> None:
     run(main, seed)
 
 
+def test_without_its_lease_a_registry_decides_nothing_and_then_goes_on() -> None:
+    async def main(world: World) -> None:
+        bus, r1 = world.ports().bus, world.node("r1")
+        r1.start(service.build, config("r1"))
+        world.node("p1").start(build, pump("p1"))
+        await until_state(world, bus, "p1", ONLINE)
+        last = await given_within(world, bus, 10)
+        starve(world, r1, 3 * LEASE_S)
+        await world.sleep(LEASE_S + 0.1)
+        status = NodeStatus("p1", kind=PUMP, epoch=1, isAlive=True)
+        for verb, body in (
+            ("register", messages.encode(Register(status))),
+            ("state", messages.encode(StateRequest("p1", "pause"))),
+            ("safepoint", messages.encode(SafePointRequest(Consumer("a", "f", 1)))),
+            ("ddl-append", messages.encode(DdlAppend(msgspec.Raw(b"{}")))),
+            ("tso", messages.encode(TsoRequest(1))),
+        ):
+            answer = await bus.request(subjects.registry(CLUSTER, verb), body, timeout_s=4)
+            with pytest.raises(Unavailable):
+                messages.decode_reply(answer.data, msgspec.Struct)
+        await world.sleep(2 * LEASE_S)
+        assert await given_within(world, bus, SLACK_S) > last
+        assert not r1.failures
+        assert {s.nodeId: s.state for s in (await nodes(bus)).nodes} == {"p1": ONLINE}
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_that_is_not_renewed_gives_no_timestamp_beside_the_next(seed: int) -> None:
+    """Both hear every request; the first has only lost its lease, and does not know it."""
+
+    async def main(world: World) -> None:
+        bus, takings, stop = world.ports().bus, Takings(), asyncio.Event()
+        r1, r2 = world.node("r1"), world.node("r2")
+        r1.start(service.build, config("r1"))
+        await given_within(world, bus, 10)
+        oracle = RegistryOracle(bus, CLUSTER, timeout_s=0.7)
+        asking = [asyncio.ensure_future(_ask(oracle, takings, stop)) for _ in range(2)]
+        starve(world, r1, 60)
+        r2.start(service.build, config("r2"))
+        await leads_after(world, r2)
+        await world.sleep(NODE_LEASE_S + 10)
+        assert not r1.failures
+        stop.set()
+        await asyncio.gather(*asking)
+        takings.check()
+        assert takings.all
+
+    run(main, seed)
+
+
+def test_consumers_of_an_earlier_epoch_do_not_come_back() -> None:
+    """The first registry's directory knows one consumer less than the second one learnt."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        r1, r2 = world.node("r1"), world.node("r2")
+        r1.start(service.build, CONFIG)
+        await leads_after(world, r1)
+        await _pin(bus, "first", 100)
+        await r1.stop()
+        r2.start(service.build, CONFIG)
+        await leads_after(world, r2)
+        await world.sleep(1)
+        await _pin(bus, "second", 40)
+        await r2.stop()
+        r1.restart()
+        await leads_after(world, r1)
+        await world.sleep(1)
+        found = {c.name: c.commit_ts for c in (await nodes(bus)).consumers}
+        assert found == {"first": 100, "second": 40}
+
+    run(main)
+
+
+async def _pin(bus: Bus, name: str, ts: int) -> None:
+    body = messages.encode(SafePointRequest(Consumer(name, "f", ts)))
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(Unavailable):
+                answer = await bus.request(
+                    subjects.registry(CLUSTER, "safepoint"), body, timeout_s=2
+                )
+                messages.decode_reply(answer.data, SafePoint)
+                return
+            await asyncio.sleep(0.1)
+
+
 async def _ask(oracle: RegistryOracle, takings: Takings, stop: asyncio.Event) -> None:
     while not stop.is_set():
         if await takings.take(oracle, 3):
@@ -185,7 +294,7 @@ def test_two_registries_and_faults_never_give_a_timestamp_after_a_larger_one(see
         world.net.duplicate, world.net.unknown, world.net.late = 0.05, 0.02, 0.5
         for _ in range(30):
             node = rng.choice(registries)
-            match rng.randrange(7):
+            match rng.randrange(8):
                 case 0:
                     node.kill(restart_after_s=rng.random() * 3)
                 case 1:
@@ -198,6 +307,8 @@ def test_two_registries_and_faults_never_give_a_timestamp_after_a_larger_one(see
                 case 4:
                     node.clock.skew_ms = rng.randrange(-5_000, 5_000)
                 case 5:
+                    starve(world, node, rng.random() * 2 * TAKEOVER_S)
+                case 6:
                     world.nats.stop()
                     await world.sleep(rng.random())
                     world.nats.start()

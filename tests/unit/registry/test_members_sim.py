@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 
 import msgspec
 import pytest
@@ -103,3 +104,32 @@ def test_a_second_registry_is_a_typed_stop() -> None:
 
     with pytest.raises(Stopped, match="somebody else writes the membership of pump-1"):
         _play(steps)
+
+
+def test_after_another_writer_began_the_server_refuses_the_first_ones_writes() -> None:
+    """Whatever their clocks say of the lease: both believe to hold it."""
+
+    class Believed(Tenure):
+        def holds(self) -> bool:
+            return True
+
+    async def main(world: World) -> None:
+        stop, running, writers = asyncio.Event(), [], []
+        for name in ("r1", "r2"):
+            ports = world.node(name).ports()
+            tree = Supervisor(name)
+            ref = tree.actor("members", partial(Members, ports, CLUSTER, Believed(ports.clock)))
+            running.append(world.loop.create_task(tree.run(stop)))
+            await world.until(lambda ref=ref: ref.alive, 5, name)  # type: ignore[misc]
+            writers.append((Writer(ref), ports))
+            if name == "r1":
+                await writers[0][0].write("pump-1", ONLINE)
+        first = world.loop.create_task(writers[0][0].write("pump-2", JOINING))
+        await world.sleep(3)
+        assert not first.done() or first.exception() is not None, "acked"
+        entries, _ = await Bucket(writers[1][1].bus, subjects.members_bucket(CLUSTER)).entries()
+        assert set(entries) == {"pump-1"}
+        stop.set()
+        await asyncio.wait([first, *running])
+
+    run(main, 1)
