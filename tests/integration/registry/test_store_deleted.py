@@ -51,6 +51,10 @@ async def filled(bus: Bus) -> bool:
     return await bucket_states(bus) == {"p1": ONLINE, "p2": ONLINE}
 
 
+async def feeds_told(bus: Bus) -> bool:
+    return (await nodes(bus)).feeds == {"f": 40}
+
+
 @pytest.mark.parametrize("registry", ["lives", "dies", "loses its directory"])
 def test_a_deleted_store_is_rebuilt(tmp_path: Path, registry: str) -> None:
     async def main() -> None:
@@ -67,6 +71,7 @@ def test_a_deleted_store_is_rebuilt(tmp_path: Path, registry: str) -> None:
                     await eventually(
                         lambda: all_online(bus, "p1", "p2", "d1"), 25, "everybody is online"
                     )
+                    await eventually(lambda: feeds_told(bus), 15, "the first heartbeat is heard")
                     before = await fresh_eventually(oracle, 15)
                     if registry != "lives":
                         first.kill()
