@@ -14,8 +14,9 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor
-from tidelog.errors import BadInput, Conflict, Fatal, TidelogError, Unavailable
+from tidelog.errors import BadInput, Conflict, DiskFull, Fatal, TidelogError, Unavailable
 from tidelog.messages import (
+    CLOSING,
     JOINING,
     OFFLINE,
     PAUSED,
@@ -24,11 +25,13 @@ from tidelog.messages import (
     Beat,
     Heartbeat,
     NodeStatus,
+    Order,
     Register,
     Registered,
     decode_reply,
     encode,
 )
+from tidelog.orders import KeptOrder, WriteFile, read_order, write_order
 from tidelog.ports import Ports
 
 log = structlog.get_logger()
@@ -42,6 +45,10 @@ RETRY_S = (0.2, 0.6)
 """First and longest pause between tries; each is multiplied by 0.5 to 1.5."""
 GOODBYE_S = 2.0
 
+LEAVING_S = 0.5
+"""Between two heartbeats of a node that is on its way out."""
+LEFT_CLUSTER = "offline: it left the cluster; started again, it joins as a new node"
+
 Describe = Callable[[], Awaitable[Heartbeat]]
 OnState = Callable[[str, int], Awaitable[None]]
 Admit = Callable[[], Awaitable[None]]
@@ -53,7 +60,9 @@ class Member(msgspec.Struct, frozen=True):
 
     Every entry whose state is not `offline` is a source of every Drainer; `offline` is the
     tombstone. `epoch` is the Pump's at the time of writing; `high_ts` is the largest timestamp it
-    had announced by then, in a tombstone its last commit_ts; `mark` is its directory's.
+    had announced by then, in a tombstone its last commit_ts; `mark` is its directory's. `read_ts`:
+    of a tombstone, up to where everybody had surely read it; None = up to `high_ts`. `order`: the
+    operators' last.
     """
 
     node: str
@@ -61,25 +70,30 @@ class Member(msgspec.Struct, frozen=True):
     epoch: int = 0
     high_ts: int = 0
     mark: str = ""
+    read_ts: int | None = None
+    order: Order = Order()
+
+    @property
+    def passed_ts(self) -> int:
+        """What a tombstoned Pump holds above it is stranded."""
+        return self.high_ts if self.read_ts is None else self.read_ts
 
 
 class Announce(msgspec.Struct, frozen=True):
-    """Send a heartbeat now: something that others wait for has changed. `state`: what this node
-    has reached since it was told `pausing` or `closing`, i.e. `paused` or `offline`."""
-
-    state: str = ""
+    """Send a heartbeat now: something that others wait for has changed."""
 
 
 class Membership(Actor[Announce]):
-    """Keeps one node registered.
+    """Keeps one node registered, and obeys the operators' orders that the registry passes on.
 
-    `describe` gives the heartbeat to send; the agent sets `isAlive`, and `state` where it was left
-    at its default: what the registry said last, or `paused` once `on_state` has returned from being
-    told `pausing`. `on_state(state, safe_point)` is called on every change of either, in order; a
-    Pump takes Prewrites only while it is `online`, and is told `joining` when the registry has
-    forgotten it. A safe point of 0 means unknown: purge nothing. Transient failures are retried for
-    ever; a refusal that asking again won't change (another cluster id, a newer instance with our
-    node id) ends the actor with that error.
+    `describe` gives the heartbeat to send, with what was `reached`; the agent sets the status'
+    `state`, `isAlive` and `order`. `on_state(state, safe_point)` is called on every change of
+    either, in order; a Pump takes Prewrites only while it is `online`, and is told `joining` when
+    the registry has forgotten it. A safe point of 0 means unknown: purge nothing. Once told
+    `offline` the node has left: it is told no other state, and says so until the process is started
+    again, as a new node. An order is kept by `write_file` before its state is told. Transient
+    failures are retried for ever; a refusal that asking again won't change (another cluster id, a
+    newer instance with our node id) ends the actor with that error.
     """
 
     def __init__(
@@ -93,6 +107,7 @@ class Membership(Actor[Announce]):
         cluster_id: int,
         heartbeat_s: float = HEARTBEAT_S,
         admit: Admit | None = None,
+        write_file: WriteFile | None = None,
     ) -> None:
         self._ports = ports
         self._cluster = config_cluster
@@ -102,19 +117,20 @@ class Membership(Actor[Announce]):
         self._cluster_id = cluster_id
         self._heartbeat_s = heartbeat_s
         self._admit = admit
+        self._write_file = write_file or ports.disk.write_file
+        self._kept = KeptOrder()
+        self._left = False
         self._told: tuple[str, int] | None = None
-        self._reached = ""
         self._wake = asyncio.Event()
         self._failures = 0
         self._error = ""
         self._living: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
+        self._kept = read_order(self._ports.disk)
         self._living = self.spawn(self._live(), "live")
 
     async def on_batch(self, batch: list[Announce]) -> None:
-        for message in batch:
-            self._reached = message.state or self._reached
         self._wake.set()
 
     async def on_stop(self) -> None:
@@ -124,7 +140,8 @@ class Membership(Actor[Announce]):
             await asyncio.wait([self._living])
         try:
             async with asyncio.timeout(GOODBYE_S):
-                await self._send(PAUSED if self._kind == PUMP else OFFLINE)
+                paused = self._kind == PUMP and not self._left
+                await self._send(PAUSED if paused else OFFLINE)
         except (TidelogError, TimeoutError) as error:
             log.info("left without a good-bye: the lease will expire", reason=str(error))
 
@@ -136,8 +153,12 @@ class Membership(Actor[Announce]):
             "failures": self._failures,
             "error": self._error,
         }
+        if self._kept.order.action:
+            shown["order"] = self._kept.order.action
         if self._kind == PUMP and state == JOINING:
             shown["not_ready"] = f"joining: {self._error}" if self._error else "joining"
+        elif state == OFFLINE:
+            shown["not_ready"] = LEFT_CLUSTER
         return shown
 
     async def _live(self) -> None:
@@ -156,7 +177,7 @@ class Membership(Actor[Announce]):
             try:
                 if self._admit is not None:
                     await self._admit()
-                status = self._announced((await self._describe()).status)
+                status = self._announced(await self._describe())
                 answer = await self._ports.bus.request(
                     subjects.registry(self._cluster, "register"),
                     encode(Register(status, self._cluster_id)),
@@ -173,13 +194,16 @@ class Membership(Actor[Announce]):
                 pause = min(pause * 2, RETRY_S[1])
                 continue
             self._error = ""
+            await self._obey(registered.order)
             await self._tell(registered.state, registered.safe_point)
             return
 
     async def _until_due(self) -> None:
+        leaving = self._told is not None and self._told[0] in (PAUSING, CLOSING)
+        pause_s = min(LEAVING_S, self._heartbeat_s) if leaving else self._heartbeat_s
         try:
             # Unanswered: again at once, or so.
-            async with asyncio.timeout(RETRY_S[1] if self._error else self._heartbeat_s):
+            async with asyncio.timeout(RETRY_S[1] if self._error else pause_s):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -197,12 +221,13 @@ class Membership(Actor[Announce]):
             return True
         self._error = ""
         if beat.known:
+            await self._obey(beat.order)
             await self._tell(beat.state, beat.safe_point)
-        return beat.known
+        return beat.known or self._left
 
     async def _send(self, last_state: str) -> Beat:
         heartbeat = await self._describe()
-        status = self._announced(heartbeat.status)
+        status = self._announced(heartbeat)
         if last_state:
             status = msgspec.structs.replace(status, state=last_state, isAlive=False)
         answer = await self._ports.bus.request(
@@ -212,18 +237,43 @@ class Membership(Actor[Announce]):
         )
         return decode_reply(answer.data, Beat)
 
-    def _announced(self, status: NodeStatus) -> NodeStatus:
-        state = self._reached
-        if not state and status.state != OFFLINE:
-            state = status.state
-        elif not state:
-            told = self._told[0] if self._told is not None else JOINING
-            state = PAUSED if told == PAUSING else told
-        return msgspec.structs.replace(status, state=state, isAlive=True)
+    def _announced(self, heartbeat: Heartbeat) -> NodeStatus:
+        state = heartbeat.reached or (self._told[0] if self._told is not None else JOINING)
+        return msgspec.structs.replace(
+            heartbeat.status,
+            state=OFFLINE if self._left else state,
+            isAlive=True,
+            order=self._kept.standing,
+        )
+
+    async def _obey(self, order: Order) -> None:
+        if order.number > self._kept.order.number:
+            await self._keep(KeptOrder(order))
+
+    async def _keep(self, kept: KeptOrder) -> None:
+        """A full disk is waited for: nobody is told what might not hold."""
+        while True:
+            try:
+                await write_order(self._write_file, kept)
+            except DiskFull as error:
+                self._error = f"an operator's order can't be kept: {error}"
+                log.warning("no room to keep an operator's order", action=kept.order.action)
+                await self._ports.clock.sleep(RETRY_S[1])
+                continue
+            self._kept = kept
+            return
 
     async def _tell(self, state: str, safe_point: int) -> None:
-        if self._told != (state, safe_point):
-            if self._told is None or self._told[0] != state:
-                self._reached = ""
-            await self._on_state(state, safe_point)
-            self._told = (state, safe_point)
+        if self._left:
+            state = OFFLINE
+        elif state == OFFLINE:
+            await self._keep(KeptOrder(self._kept.order, left=True))
+            self._left = True
+        if self._told == (state, safe_point):
+            return
+        if self._told is None or self._told[0] != state:
+            log.info("state", kind=self._kind, state=state)
+        await self._on_state(state, safe_point)
+        self._told = (state, safe_point)
+        if state == PAUSING:
+            self._wake.set()

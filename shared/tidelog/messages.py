@@ -24,6 +24,18 @@ JOINING, ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = (
 )
 
 
+class Order(msgspec.Struct, frozen=True):
+    """What an operator last asked of a node: pause, resume or offline; "" = nothing, or it is done.
+
+    The node keeps it in its directory and announces it, the registry keeps a Pump's in its entry of
+    the membership bucket. The larger `number` is the newer order, so it holds over the loss of
+    either.
+    """
+
+    action: str = ""
+    number: int = 0
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """The seed's Status, with its JSON names (seed 000, "Pump status definition"), and ours."""
 
@@ -51,6 +63,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     life: str = ""
     """Pump: drawn at each taking of the directory's lock. Two copies of one directory differ in it
     when they have counted to the same epoch."""
+    order: Order = Order()
+    """The last operator's order that it knows of."""
+    open: int = 0
+    """Pump: open Prewrites."""
 
 
 class Register(msgspec.Struct, frozen=True):
@@ -65,6 +81,7 @@ class Registered(msgspec.Struct, frozen=True):
     state: str
     lease_s: float = 6.0
     safe_point: int = 0
+    order: Order = Order()
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -75,6 +92,9 @@ class Heartbeat(msgspec.Struct, frozen=True):
     consumers: list[Consumer] = []
     feeds: dict[str, int] = {}
     """Pump: each feed's last pulled after_ts."""
+    reached: str = ""
+    """What this node has reached since it was told `pausing` or `closing`: `paused` or `offline`;
+    the agent makes it the status' state."""
 
 
 class Consumer(msgspec.Struct, frozen=True):
@@ -96,6 +116,7 @@ class Beat(msgspec.Struct, frozen=True):
     known: bool
     state: str = ONLINE
     safe_point: int = 0
+    order: Order = Order()
 
 
 class Nodes(msgspec.Struct, frozen=True):
@@ -138,18 +159,20 @@ class TsoReply(msgspec.Struct, frozen=True):
 
 
 class StateRequest(msgspec.Struct, frozen=True):
-    """`registry.state`: an operator asks for pause, resume or offline. `kind`: of which one, where
-    several have that name; empty = the Pump, if one is called so."""
+    """`registry.state`: an operator asks for pause, resume or offline. `accept_loss`: an offline
+    for a Pump that can't be drained any more. `kind`: of which one, where several have that name;
+    empty = the Pump, if one is called so. `dry_run`: only say what would be answered."""
 
     node: str
     action: str
     accept_loss: bool = False
     kind: str = ""
+    dry_run: bool = False
 
 
 class StateReply(msgspec.Struct, frozen=True):
     """Answer to `registry.state`: the node as it is now, on its way to what was asked; watch
-    `nodes` for the rest. `may_lose`: what nobody will read any more, a sentence each."""
+    `nodes` for the rest. `may_lose`: what an accepted loss may cost, a sentence each."""
 
     status: NodeStatus
     may_lose: list[str] = []

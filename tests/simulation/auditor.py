@@ -10,7 +10,7 @@ from tidelog.actor import Actor
 from tidelog.change_reader import ChangeReader, Gap
 from tidelog.config import ServiceConfig
 from tidelog.membership import Membership
-from tidelog.messages import APPLIER, ONLINE, Consumer, Heartbeat, NodeStatus
+from tidelog.messages import APPLIER, Consumer, Heartbeat, NodeStatus
 from tidelog.ports import Ports
 from tidelog.sim.checker import StreamChecker
 from tidelog.supervisor import Supervisor
@@ -49,7 +49,6 @@ def build_auditor(config: AuditorConfig, ports: Ports, checker: StreamChecker) -
         return Heartbeat(
             NodeStatus(
                 nodeId=name,
-                state=ONLINE,
                 kind=APPLIER,
                 resolvedTS=checker.position,
                 feed=config.feed,

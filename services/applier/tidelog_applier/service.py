@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog import node_routes
 from tidelog.membership import Membership
-from tidelog.messages import APPLIER, ONLINE, Consumer, Heartbeat, NodeStatus
+from tidelog.messages import APPLIER, Consumer, Heartbeat, NodeStatus
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_applier.applier import Applier
@@ -25,7 +25,6 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
         consumers = [Consumer(config.node, config.feed, begins, only_if_new=saved is None)]
         status = NodeStatus(
             nodeId=config.node,
-            state=ONLINE,
             kind=APPLIER,
             resolvedTS=position.applied,
             maxCommitTS=saved or 0,

@@ -8,7 +8,7 @@ from typing import Any
 from tidelog import node_routes
 from tidelog.errors import TidelogError
 from tidelog.membership import Membership
-from tidelog.messages import DRAINER, ONLINE, Heartbeat, NodeStatus
+from tidelog.messages import DRAINER, Heartbeat, NodeStatus
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_drainer.collector import Collector
@@ -46,7 +46,6 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
         return Heartbeat(
             NodeStatus(
                 nodeId=config.node,
-                state=ONLINE,
                 kind=DRAINER,
                 epoch=known.epoch,
                 resolvedTS=known.commit_ts,

@@ -9,15 +9,15 @@ from tidelog.timestamps import physical_ms
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.identity import Identity
 from tidelog_pump.late.verifier import ReadSuspects, Shown, VerifierMessage
+from tidelog_pump.leave.leaving import Leaving
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.puller import PullerMessage, ReadFeeds
 from tidelog_pump.retention.gc_actor import GcMessage, ReadBehind
 from tidelog_pump.sort.resolver import ReadWaiting, ResolverMessage, Waiting
-from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
+from tidelog_pump.sort.sorter_actor import Resolved
 from tidelog_pump.stranded.keeper import KeeperMessage, ToldOffline
 from tidelog_pump.write.load import Load
-from tidelog_pump.write.writer import SetState, WriterMessage
 
 FAR_S = 60.0
 """Further ahead of W a Commit's timestamp is no matter of an oracle that is asked just now."""
@@ -32,10 +32,9 @@ class Announcer:
         load: Load,
         segments: Segments,
         purge: PurgePoint,
-        sorter: Ref[SorterMessage],
         resolver: Ref[ResolverMessage],
         verifier: Ref[VerifierMessage],
-        writer: Ref[WriterMessage],
+        leaving: Leaving,
         puller: Ref[PullerMessage],
         gc: Ref[GcMessage],
         keeper: Ref[KeeperMessage],
@@ -47,16 +46,15 @@ class Announcer:
         self._load = load
         self._segments = segments
         self._purge = purge
-        self._sorter = sorter
         self._resolver = resolver
         self._verifier = verifier
-        self._writer = writer
+        self._leaving = leaving
         self._puller = puller
         self._gc = gc
         self._keeper = keeper
 
     async def describe(self) -> Heartbeat:
-        now: Resolved = await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))
+        now, reached, leaving = await self._leaving.look()
         late: Shown = await self._verifier.ask(lambda reply: ReadSuspects(1, reply))
         waiting: list[Waiting] = await self._resolver.ask(lambda reply: ReadWaiting(1, reply))
         retention: list[str] = await self._gc.ask(ReadBehind)
@@ -74,9 +72,10 @@ class Announcer:
             # After a restart W is what the oracle said, perhaps nothing yet: this tells of data.
             logTS=max(self._segments.newest_ts, self._purge.ts),
             resolvedTS=now.resolved_ts,
-            detail=complaints(late, waiting) | retained(retention) | self._doubtful(now),
+            detail=complaints(late, waiting) | retained(retention) | self._doubtful(now) | leaving,
+            open=now.open,
         )
-        return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds))
+        return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds), reached=reached)
 
     def _doubtful(self, resolved: Resolved) -> dict[str, str]:
         """What an ack or a read may not be worth here."""
@@ -98,7 +97,7 @@ class Announcer:
 
     async def on_state(self, state: str, safe_point: int) -> None:
         """The gc asks for the safe point itself: what was heard before may be out of date."""
-        await self._writer.tell(SetState(state))
+        await self._leaving.on_state(state)
         if state == OFFLINE:
             await self._keeper.tell(ToldOffline())
 

@@ -24,6 +24,7 @@ from tidelog_pump.index.chase import Chase
 from tidelog_pump.index.chaser import Chaser, Handover
 from tidelog_pump.index.indexer import Indexer, IndexerMessage, locate
 from tidelog_pump.late.verifier import Verifier, VerifierMessage
+from tidelog_pump.leave.leaving import Leaving
 from tidelog_pump.log.promised import PromisedFile
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.reserve import Reserve
@@ -281,10 +282,9 @@ class Parts:
             self._load,
             self._segments,
             self._purge,
-            sorter,
             resolver,
             verifier,
-            writer,
+            Leaving(writer, sorter, kept_s=self._config.retention.age_s),
             puller,
             gc,
             keeper,
@@ -298,6 +298,7 @@ class Parts:
             cluster_id=self._config.cluster_id,
             heartbeat_s=self._config.heartbeat_interval,
             admit=lambda: keeper.ask(Admit),
+            write_file=self._reserve.write_file,
         )
 
 

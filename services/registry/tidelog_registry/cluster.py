@@ -6,31 +6,47 @@ Times are monotonic seconds. Effects are carried out in order by the directory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from tidelog.errors import Refused
 from tidelog.membership import Member
 from tidelog.messages import (
+    APPLIER,
     CLOSING,
+    DRAINER,
     JOINING,
     OFFLINE,
-    ONLINE,
     PAUSED,
-    PAUSING,
     PUMP,
     NodeStatus,
+    Order,
     StateReply,
+    StateRequest,
 )
 from tidelog_registry import operating
-from tidelog_registry.effects import Changed, Effect, Write
+from tidelog_registry.effects import Changed, Effect, Forget, Write
 from tidelog_registry.joins import Joins
 from tidelog_registry.node import Key, Node, check_same, has_lived, recalled
-from tidelog_registry.node_state import ANNOUNCED, LEFT, NODE_LEASE_S, RETURNED, lease_s
+from tidelog_registry.node_state import NODE_LEASE_S, follows, lease_s, ordered
 from tidelog_registry.trust import Trust
 
 MAX_NODES = 1024
 GONE_S = 600.0
 """A reader that is offline, or silent for this long, is forgotten."""
+
+Behind = Callable[[int], Sequence[str]]
+
+
+def nobody(_ts: int) -> Sequence[str]:
+    return ()
+
+
+def _has_left(status: NodeStatus) -> bool:
+    """Was it told, in this life, that it is offline? (One that is only drained says so too, but its
+    order is not done.)"""
+    return status.isAlive and status.state == OFFLINE and status.order.action != "offline"
 
 
 class Cluster:
@@ -52,29 +68,33 @@ class Cluster:
         effects: list[Effect] = []
         key = (status.kind, status.nodeId)
         node = self.nodes.get(key)
-        if node is not None:
-            check_same(node, status)
-        else:
+        if node is None:
             if len(self.nodes) >= MAX_NODES:
                 raise Refused(f"{MAX_NODES} nodes are registered")
             if has_lived(status):
                 self.trust.doubt(now)
             node = self.nodes[key] = Node(status, OFFLINE, now)
+        else:
+            check_same(node, status)
+        if node.state == OFFLINE and node.order.action == "offline":
+            # That order is done. This is a new node, whatever its directory says of it.
+            number = max(node.order.number, status.order.number) + 1
+            node.order, node.lost = Order("", number), ()
+        ordered_anew = node.learn_order(status)
         self._hear(key, node, status, now, effects)
-        if status.kind != PUMP:
-            self._enter(key, node, ONLINE if node.state != CLOSING else CLOSING, effects)
-            return node.state, effects
-        state = RETURNED[node.state]
-        if state == JOINING or (node.state != state and not self.trust.settled(now)):
+        state = follows(key[0], node.state, ordered("returns", node.order.action))
+        waits = node.state != state and not self.trust.settled(now)
+        if key[0] == PUMP and (state == JOINING or waits):
             self.joins.begin(node, effects)
             return None, effects
-        self._enter(key, node, state, effects)
+        self._enter(key, node, state, effects, ordered_anew=ordered_anew)
         return state, effects
 
     def heartbeat(
-        self, status: NodeStatus, now: float, *, safe_point: int = 0
+        self, status: NodeStatus, now: float, behind: Behind = nobody
     ) -> tuple[str | None, list[Effect]]:
-        """The state to answer with, or None: not known here, it shall register.
+        """The state to answer with, or None: not known here, it shall register. `behind` says who
+        has yet to read a Pump's data up to its last commit, before it can go offline.
 
         Raises Conflict, NodeIdTaken (it is another one).
         """
@@ -84,55 +104,108 @@ class Cluster:
         if node is not None:
             check_same(node, status)
         else:
-            self.trust.doubt(now)
+            if not _has_left(status):
+                self.trust.doubt(now)
             if not self._adoptable(status, now):
                 return None, effects
-            # The bucket was lost: what the nodes say of themselves is what was recorded.
-            node = self.nodes[key] = Node(status, OFFLINE, now)
-            self._enter(key, node, status.state, effects)
+            node = self._adopt(key, status, effects)
+        ordered_anew = node.learn_order(status)
         if not status.isAlive:
-            self._part(key, node, status, now, effects)
+            self._part(key, node, status, now, effects, ordered_anew=ordered_anew)
             return node.state, effects
-        unregistered = OFFLINE if key[0] != PUMP else JOINING
-        if node.state == unregistered and node.join is None:
+        unregistered = status.state != OFFLINE if key[0] != PUMP else node.state == JOINING
+        if node.state in (OFFLINE, JOINING) and node.join is None and unregistered:
             return None, effects
         self._hear(key, node, status, now, effects)
-        state = ANNOUNCED.get((node.state, status.state), node.state)
-        if key[0] == PUMP and state == OFFLINE and safe_point < status.maxCommitTS:
-            state = node.state
-        self._enter(key, node, state, effects)
+        state = self._said(node, status, behind)
+        if ordered_anew and not _has_left(status):
+            state = follows(key[0], state, ordered("returns", node.order.action))
+        self._enter(key, node, state, effects, ordered_anew=ordered_anew)
         return node.state, effects
 
+    def _said(self, node: Node, status: NodeStatus, behind: Behind) -> str:
+        """The state after a living node said what it has reached."""
+        kind, left = status.kind, _has_left(status)
+        if status.state == PAUSED:
+            return follows(kind, node.state, "paused")
+        if status.state != OFFLINE or not (left or node.state == CLOSING):
+            return node.state
+        # One that left where our entry of that is lost takes the same way again.
+        closing = follows(kind, node.state, "offline")
+        node.behind = tuple(behind(status.maxCommitTS)) if kind == PUMP else ()
+        if node.behind:
+            return closing
+        node.read_ts = status.maxCommitTS
+        return follows(kind, closing, "drained")
+
     def _adoptable(self, status: NodeStatus, now: float) -> bool:
-        recorded = status.state in (ONLINE, PAUSING, PAUSED, CLOSING)
-        known_to_us = status.kind == PUMP and status.isAlive and recorded
-        return known_to_us and not self.trust.settled(now) and len(self.nodes) < MAX_NODES
+        """The bucket was lost: what the nodes say of themselves is what was recorded. One that has
+        left stays offline: it comes back only by a new start."""
+        if not status.isAlive or len(self.nodes) >= MAX_NODES:
+            return False
+        member = status.kind == PUMP and status.state != JOINING and not self.trust.settled(now)
+        return member or _has_left(status)
+
+    def _adopt(self, key: Key, status: NodeStatus, effects: list[Effect]) -> Node:
+        # A drained one says that it is offline before it may be.
+        drained = status.state == OFFLINE and not _has_left(status)
+        node = Node(status, CLOSING if drained else status.state, 0.0, order=status.order)
+        node.read_ts = status.maxCommitTS
+        self.nodes[key] = node
+        if key[0] == PUMP:
+            effects.append(Write(node.member()))
+        effects.append(Changed(node.shown()))
+        return node
 
     def _part(
-        self, key: Key, node: Node, status: NodeStatus, now: float, effects: list[Effect]
+        self,
+        key: Key,
+        node: Node,
+        status: NodeStatus,
+        now: float,
+        effects: list[Effect],
+        *,
+        ordered_anew: bool,
     ) -> None:
-        node.status, node.heard, node.reachable, node.lease_until = status, True, False, now
-        state = LEFT[node.state] if key[0] == PUMP else OFFLINE
-        self._enter(key, node, state, effects, force=True)
+        node.status, node.heard, node.reachable = status, True, False
+        node.lease_until = node.heard_at = now
+        state = follows(key[0], node.state, "stops")
+        self._enter(key, node, state, effects, ordered_anew=ordered_anew, force=True)
 
     def _hear(
         self, key: Key, node: Node, status: NodeStatus, now: float, effects: list[Effect]
     ) -> None:
         returned = node.heard and not node.reachable
         node.status, node.heard, node.reachable = status, True, True
-        node.lease_until = now + lease_s(key[0])
+        node.heard_at, node.lease_until = now, now + lease_s(key[0])
         if returned and status.isAlive:
             effects.append(Changed(node.shown()))
 
     def _enter(
-        self, key: Key, node: Node, state: str, effects: list[Effect], *, force: bool = False
+        self,
+        key: Key,
+        node: Node,
+        state: str,
+        effects: list[Effect],
+        *,
+        ordered_anew: bool = False,
+        force: bool = False,
     ) -> None:
-        if node.state == state and not force:
+        """`ordered_anew`: its order changed too. `force`: tell, though the state is the same."""
+        if node.state == state and not (ordered_anew or force):
             return
-        changed, node.state = node.state != state, state
-        if key[0] == PUMP and changed:
+        before, node.state = node.state, state
+        if key[0] == PUMP and (before != state or ordered_anew):
             effects.append(Write(node.member()))
+        elif before == CLOSING and state == OFFLINE:
+            self._forget(node, effects)
         effects.append(Changed(node.shown()))
+
+    def _forget(self, node: Node, effects: list[Effect]) -> None:
+        feed = node.status.feed
+        drainers = [d for (kind, _), d in self.nodes.items() if kind == DRAINER and d is not node]
+        last = not any(d.state != OFFLINE and d.status.feed == feed for d in drainers)
+        effects.append(Forget(node.shown(), last))
 
     # Time and operators
 
@@ -155,17 +228,35 @@ class Cluster:
         self.trust.lost(now)
 
     def operate(
-        self, name: str, action: str, now: float, *, accept_loss: bool, kind: str = ""
+        self, wish: StateRequest, now: float, read: Mapping[str, int]
     ) -> tuple[StateReply, list[Effect]]:
-        """Raises NotFound (no such node), BadInput (no such action), Refused (not in this
-        state)."""
-        node = operating.find(self.nodes, name, kind)
-        state = operating.wish(node, action, self.trust, now, accept_loss=accept_loss)
+        """`read`: by name, up to where those who need the Pumps' data have read.
+
+        Raises NotFound (no such node), BadInput (no such action), Refused (not in this state).
+        """
+        node = operating.find(self.nodes, wish.node, wish.kind)
+        event = operating.judged(node, wish, self.trust, now)
+        key, before = (node.status.kind, wish.node), node.state
+        state = follows(key[0], before, event)
+        lost: list[str] = []
+        if event == "removed" and key[0] == PUMP and wish.accept_loss:
+            lost, read_ts = operating.may_lose(node, read, now)
+        if wish.dry_run:
+            shown = msgspec.structs.replace(node.shown(), state=state)
+            return StateReply(shown, lost), []
+        if lost:
+            node.lost, node.read_ts = tuple(lost), read_ts
         effects: list[Effect] = []
-        self._enter((node.status.kind, name), node, state, effects)
+        anew = state != before or node.order.action != wish.action
+        if anew and before != OFFLINE:
+            number = max(node.order.number, node.status.order.number) + 1
+            node.order = Order(wish.action, number)
+            self._enter(key, node, state, effects, ordered_anew=True)
+            if event == "removed" and key[0] == APPLIER and before != CLOSING:
+                self._forget(node, effects)
         if state == OFFLINE and node.join is not None:
             self.joins.end(node, OFFLINE, effects)
-        return StateReply(node.shown()), effects
+        return StateReply(node.shown(), lost), effects
 
     # Answers
 
@@ -180,6 +271,16 @@ class Cluster:
         if not self.trust.heard_everybody(now):
             waits_for.insert(0, "nodes to announce themselves")
         return waits_for
+
+    def order(self, kind: str, name: str) -> Order:
+        """What the node shall know an operator asked of it last."""
+        node = self.nodes.get((kind, name))
+        return node.order if node is not None else Order()
+
+    def members(self) -> list[str]:
+        """The Pumps that are sources."""
+        nodes = sorted(self.nodes.items())
+        return [name for (kind, name), node in nodes if kind == PUMP and node.state != OFFLINE]
 
     def statuses(self) -> list[NodeStatus]:
         return [node.shown() for _, node in sorted(self.nodes.items())]

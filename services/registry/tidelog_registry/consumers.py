@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.errors import BadInput, Refused
-from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat
+from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat, NodeStatus
 from tidelog.timestamps import TS_MAX
 
 MAX_CONSUMERS = 1024
@@ -86,6 +86,15 @@ class Consumers:
         for pulled in self._pulled.values():
             pulled.pop(node, None)
 
+    def forget_reader(self, status: NodeStatus, *, last: bool) -> None:
+        """An operator took it out. A feed's Drainers count together, until the last one goes."""
+        if status.kind == DRAINER:
+            if last and status.feed:
+                self._positions.pop((status.feed, DRAINER_CONSUMER), None)
+                self.forget_feed(status.feed)
+        else:
+            self._positions.pop((status.feed, status.nodeId), None)
+
     def _place(self, consumer: Consumer) -> bool:
         key = (consumer.feed, consumer.name)
         if key not in self._positions and len(self._positions) >= MAX_CONSUMERS:
@@ -109,13 +118,23 @@ class Consumers:
         keys = sorted(self._positions)
         return [Consumer(name, feed, self._positions[feed, name]) for feed, name in keys]
 
-    def safe_point(self) -> int:
-        """Everything at or below it was consumed by all; TS_MAX if nobody is registered. A feed
-        that nobody speaks for counts with what the Pumps were last asked for."""
+    @property
+    def read(self) -> dict[str, int]:
+        """Up to where each has read that is waited for, by a name for people. A feed that nobody
+        speaks for counts with what the Pumps were last asked for."""
+        found = {f"consumer {c.name} of feed {c.feed}": c.commit_ts for c in self.all}
         spoken_for = {feed for feed, _ in self._positions}
-        lowest = min(self._positions.values(), default=TS_MAX)
-        orphans = (ts for feed, ts in self.feeds.items() if feed not in spoken_for)
-        return min(lowest, min(orphans, default=TS_MAX))
+        for feed, ts in self.feeds.items():
+            if feed not in spoken_for:
+                found[f"feed {feed}, last pulled by a Drainer that is gone"] = ts
+        return found
+
+    def safe_point(self) -> int:
+        """Everything at or below it was consumed by all; TS_MAX if nobody is registered."""
+        return min(self.read.values(), default=TS_MAX)
+
+    def knows(self, feed: str, name: str) -> bool:
+        return (feed, name) in self._positions
 
     def kept(self) -> Kept:
         return Kept(self.all, self.feeds)

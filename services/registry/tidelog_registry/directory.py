@@ -16,6 +16,8 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import BadInput, ForeignCluster, Refused, TidelogError
 from tidelog.membership import Member
 from tidelog.messages import (
+    DRAINER,
+    DRAINER_CONSUMER,
     KINDS,
     OFFLINE,
     PUMP,
@@ -30,10 +32,10 @@ from tidelog.messages import (
 )
 from tidelog.ports import Ports
 from tidelog.timestamps import compose
-from tidelog_registry import metrics
+from tidelog_registry import forgetting, metrics
 from tidelog_registry.cluster import Cluster
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.effects import Changed, Effect, Joined, Notify, Write
+from tidelog_registry.effects import Changed, Effect, Forget, Joined, Notify, Write
 from tidelog_registry.floor import floor_of
 from tidelog_registry.kept_consumers import KeptConsumers
 from tidelog_registry.mail import (
@@ -148,7 +150,7 @@ class Directory(Actor[DirectoryMail]):
             reply.fail(error)
             return
         if state is not None:
-            reply.set(self._registered(status.kind, state))
+            reply.set(self._registered(status.kind, status.nodeId, state))
         else:
             waiting = self._joining.setdefault(status.nodeId, deque())
             waiting.append(reply)
@@ -161,41 +163,53 @@ class Directory(Actor[DirectoryMail]):
         now = compose(self._ports.clock.wall_ms())
         return msgspec.structs.replace(status, updateTS=now)
 
-    def _registered(self, kind: str, state: str) -> Registered:
-        return Registered(state, lease_s(kind), self._safe_point())
+    def _registered(self, kind: str, node: str, state: str) -> Registered:
+        order = self._cluster.order(kind, node)
+        return Registered(state, lease_s(kind), self._safe_point(), order)
 
     def _renew(self, message: Renew) -> None:
         status = self._dated(message.body.status)
         try:
             _check_kind(status)
-            state, effects = self._cluster.heartbeat(
-                status, self._now(), safe_point=self._safe_point()
-            )
+            state, effects = self._cluster.heartbeat(status, self._now(), self._behind)
         except TidelogError as error:
             message.reply.fail(error)
             return
+        if state != OFFLINE or status.kind == PUMP or not status.isAlive:
+            self._kept.announced(message.body)
         self._run(effects)
-        self._kept.announced(message.body)
         if state is None:
             message.reply.set(Beat(known=False))
         else:
-            message.reply.set(Beat(True, state, self._safe_point()))
+            order = self._cluster.order(status.kind, status.nodeId)
+            message.reply.set(Beat(True, state, self._safe_point(), order))
+
+    def _behind(self, ts: int) -> list[str]:
+        """Who has yet to read up to `ts`."""
+        if not self._cluster.trust.knows_consumers(self._now()):
+            return ["readers that may still announce themselves"]
+        found = [
+            f"{who}, which has read up to {position}"
+            for who, position in self._kept.consumers.read.items()
+            if position < ts
+        ]
+        for status in self._cluster.statuses() if ts else ():
+            unknown = not self._kept.consumers.knows(status.feed, DRAINER_CONSUMER)
+            if status.kind == DRAINER and status.state != OFFLINE and status.isAlive and unknown:
+                found.append(f"Drainer {status.nodeId}, which has no position yet")
+        return found
 
     def _operate(self, message: Operate) -> None:
-        body = message.body
+        wish = message.body
         try:
-            answer, effects = self._cluster.operate(
-                body.node,
-                body.action,
-                self._now(),
-                accept_loss=body.accept_loss,
-                kind=body.kind,
-            )
+            answer, effects = self._cluster.operate(wish, self._now(), self._kept.consumers.read)
         except TidelogError as error:
             message.reply.fail(error)
             return
-        state = answer.status.state
-        log.info("an operator asked", node=body.node, action=body.action, state=state)
+        if not wish.dry_run:
+            log.info("an operator asked", **msgspec.to_builtins(wish), state=answer.status.state)
+        for line in answer.may_lose if not wish.dry_run else ():
+            log.error("an operator accepts a loss", pump=wish.node, what=line)
         written = [effect.member for effect in effects if isinstance(effect, Write)]
         if written:
             self._operating.append((written[-1], answer, message.reply))
@@ -227,6 +241,10 @@ class Directory(Actor[DirectoryMail]):
                     self._events.append(status)
                 case Joined(pump, state):
                     self._end_join(pump, state)
+                case Forget(status, last):
+                    self._kept.consumers.forget_reader(status, last=last)
+                    if last and status.kind == DRAINER and status.feed:
+                        self.spawn(self._forget(status.feed), f"forget-{status.feed}")
 
     def _end_join(self, pump: str, state: str) -> None:
         metrics.JOINS.labels(state).inc()
@@ -234,7 +252,7 @@ class Directory(Actor[DirectoryMail]):
             if state == OFFLINE:
                 reply.fail(Refused(f"the join of {pump} was ended: register again"))
             else:
-                reply.set(self._registered(PUMP, state))
+                reply.set(self._registered(PUMP, pump, state))
 
     async def _write(self, member: Member) -> None:
         written: Written = await self._members.ask(lambda reply: Record(member, reply))
@@ -254,6 +272,9 @@ class Directory(Actor[DirectoryMail]):
             else:
                 await self.self_ref.tell(Acked(drainer, pump))
                 return
+
+    async def _forget(self, feed: str) -> None:
+        await forgetting.forget(self._ports, self._config.cluster, feed, self._cluster.members())
 
     async def _publish_events(self) -> None:
         while self._events:

@@ -34,4 +34,12 @@ class Joined(msgspec.Struct, frozen=True):
     state: str
 
 
-Effect = Write | Notify | Changed | Joined
+class Forget(msgspec.Struct, frozen=True):
+    """An operator took this Drainer or Applier out: the safe point waits no longer for what it had
+    registered. `last`: no other Drainer of its feed is left."""
+
+    status: NodeStatus
+    last: bool
+
+
+Effect = Write | Notify | Changed | Joined | Forget

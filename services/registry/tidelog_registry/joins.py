@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.membership import Member
-from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, PUMP
+from tidelog.messages import DRAINER, JOINING, OFFLINE, PUMP
 from tidelog_registry.effects import Changed, Effect, Joined, Notify, Write
 from tidelog_registry.node import Join, Key, Node, logged
+from tidelog_registry.node_state import follows, ordered
 from tidelog_registry.trust import Trust
 
 
@@ -44,9 +45,9 @@ class Joins:
         if node.join.phase == "recording" and member.state == JOINING:
             node.join.phase = "held"
             self.advance(node, now, effects)
-        elif node.join.phase == "opening" and member.state == ONLINE:
+        elif node.join.phase == "opening" and member.state == node.join.opens:
             if self._trust.settled(now):
-                self.end(node, ONLINE, effects)
+                self.end(node, member.state, effects)
             else:
                 node.join.phase = "held"
         return effects
@@ -67,10 +68,10 @@ class Joins:
     def tick(self, node: Node, now: float, effects: list[Effect]) -> None:
         if node.join is not None:
             self.advance(node, now, effects)
-        if node.state == JOINING and not node.reachable and _never_wrote(node):
-            node.state = OFFLINE
+        if node.state == JOINING and not node.reachable and never_wrote(node):
+            node.state = follows(PUMP, node.state, "removed")
             effects.append(Write(node.member()))
-            self.end(node, OFFLINE, effects)
+            self.end(node, node.state, effects)
 
     def advance(self, node: Node, now: float, effects: list[Effect]) -> None:
         join = node.join
@@ -86,8 +87,8 @@ class Joins:
             live = self._live_drainers(now)
             join.waiting = [drainer for drainer in join.waiting if drainer in live]
             if not join.waiting:
-                join.phase = "opening"
-                effects.append(Write(node.member(ONLINE)))
+                join.phase, join.opens = "opening", _opens(node)
+                effects.append(Write(node.member(join.opens)))
 
     def end(self, node: Node, state: str, effects: list[Effect]) -> None:
         node.join, node.state = None, state
@@ -101,7 +102,13 @@ class Joins:
         ]
 
 
-def _never_wrote(node: Node) -> bool:
+def _opens(node: Node) -> str:
+    """A member that only waited until the cluster was sure comes back as any returning one."""
+    event = "opens" if node.state == JOINING else "returns"
+    return follows(PUMP, node.state, ordered(event, node.order.action))
+
+
+def never_wrote(node: Node) -> bool:
     """A join that fails leaves no data behind: it was told of no Prewrite yet, and it brought
     none from an earlier life. (While its entry is being opened, its fate is open too.)"""
     opening = node.join is not None and node.join.phase in ("recording", "opening")

@@ -6,7 +6,7 @@ import msgspec
 
 from tidelog.errors import Conflict, NodeIdTaken
 from tidelog.membership import Member
-from tidelog.messages import JOINING, OFFLINE, PUMP, NodeStatus
+from tidelog.messages import JOINING, OFFLINE, PUMP, NodeStatus, Order
 
 Key = tuple[str, str]
 """Kind and node id."""
@@ -14,32 +14,68 @@ Key = tuple[str, str]
 
 class Join(msgspec.Struct):
     """A Pump on its way in: `recording` its entry, `held` while the cluster is unsure of itself,
-    `asking` the Drainers in `waiting`, `opening`: its entry is being written as online."""
+    `asking` the Drainers in `waiting`, `opening`: its entry is being written as `opens`, which is
+    online unless an operator asked for something else."""
 
     phase: str = "recording"
     waiting: list[str] = []
+    opens: str = ""
 
 
 class Node(msgspec.Struct):
-    """`heard`: in this life of the registry. `reachable`: the lease holds. `brought`: the largest
-    timestamp it told of when its join began; 0 = it came without data."""
+    """`heard`: in this life of the registry, last at `heard_at`. `reachable`: the lease holds.
+    `brought`: the largest timestamp it told of when its join began; 0 = it came without data.
+    `order`: the newest that the registry or the node knows of. `read_ts`: of a Pump that was taken
+    offline, up to where everybody had read it. `behind`: who has yet to read it before that.
+    `lost`: what its removal may have cost."""
 
     status: NodeStatus
     state: str
     lease_until: float
     heard: bool = True
+    heard_at: float = 0.0
     reachable: bool = True
     join: Join | None = None
     brought: int = 0
+    order: Order = Order()
+    read_ts: int | None = None
+    behind: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
     def shown(self) -> NodeStatus:
-        return msgspec.structs.replace(self.status, state=self.state, isAlive=self.reachable)
+        return msgspec.structs.replace(
+            self.status,
+            state=self.state,
+            isAlive=self.reachable,
+            order=self.order,
+            detail=self.status.detail | self._notes(),
+        )
+
+    def _notes(self) -> dict[str, str]:
+        """What the registry has to say of it, beside what it says itself."""
+        name = self.status.nodeId
+        if self.lost and self.state == OFFLINE:
+            return {"lost": "; ".join(self.lost)}
+        if self.order.action != "offline" or self.state == OFFLINE:
+            return {}
+        if not self.reachable:
+            gone = f"if it is gone for good, `tidelog offline {name} --accept-loss`"
+            return {"closing": f"waits for {name} itself, which is unreachable; {gone}"}
+        return {"closing": f"waits for {'; '.join(self.behind)}"} if self.behind else {}
 
     def member(self, state: str = "") -> Member:
         """A Pump's entry, in the state that it has or is about to get."""
         status, state = self.status, state or self.state
         high = {JOINING: self.brought, OFFLINE: status.maxCommitTS}.get(state, status.highTS)
-        return Member(status.nodeId, state, status.epoch, high, status.mark)
+        read_ts = self.read_ts if state == OFFLINE else None
+        return Member(status.nodeId, state, status.epoch, high, status.mark, read_ts, self.order)
+
+    def learn_order(self, status: NodeStatus) -> bool:
+        """Take over a newer order from the node, which keeps it where we lost it. Was there one?"""
+        if status.order.number <= self.order.number:
+            return False
+        self.order = status.order
+        return True
 
 
 def recalled(member: Member, lease_until: float) -> Node:
@@ -50,9 +86,16 @@ def recalled(member: Member, lease_until: float) -> Node:
         status = NodeStatus(member.node, maxCommitTS=member.high_ts)
     else:
         status = NodeStatus(member.node, highTS=member.high_ts)
-    status = msgspec.structs.replace(status, epoch=member.epoch, mark=member.mark)
-    living = member.state != OFFLINE
-    return Node(status, member.state, lease_until, False, living, brought=member.high_ts)
+    return Node(
+        msgspec.structs.replace(status, epoch=member.epoch, mark=member.mark),
+        member.state,
+        lease_until,
+        heard=False,
+        reachable=member.state != OFFLINE,
+        brought=member.high_ts,
+        order=member.order,
+        read_ts=member.read_ts,
+    )
 
 
 def check_same(node: Node, status: NodeStatus) -> None:

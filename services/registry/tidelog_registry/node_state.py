@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from tidelog.errors import BadInput, Refused
-from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PAUSING
+from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PAUSING, PUMP
 
 STATES = (JOINING, ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE)
 ACTIONS = ("pause", "resume", "offline")
@@ -15,62 +15,89 @@ NODE_LEASE_S = 6.0
 READER_LEASE_S = 4.0
 """Drainers and appliers: what waits for them waits this long at most."""
 
-OPERATED = {
-    (ONLINE, "pause"): PAUSING,
-    (PAUSING, "pause"): PAUSING,
-    (PAUSED, "pause"): PAUSED,
-    (PAUSING, "resume"): ONLINE,
-    (PAUSED, "resume"): ONLINE,
-    (ONLINE, "resume"): ONLINE,
-    (ONLINE, "offline"): CLOSING,
-    (PAUSING, "offline"): CLOSING,
-    (PAUSED, "offline"): CLOSING,
-    (CLOSING, "offline"): CLOSING,
-    (OFFLINE, "offline"): OFFLINE,
-}
-"""(state, what an operator asks) -> state."""
 
-ANNOUNCED = {
-    (PAUSING, PAUSED): PAUSED,
-    (CLOSING, OFFLINE): OFFLINE,
-}
-"""(state, what a living node says it has reached) -> state. Anything else it says changes nothing:
-the answer tells it what to become."""
-
-LEFT = {
-    JOINING: JOINING,
-    ONLINE: PAUSED,
-    PAUSING: PAUSED,
-    PAUSED: PAUSED,
-    CLOSING: CLOSING,
-    OFFLINE: OFFLINE,
-}
-"""A Pump that stopped in order. It stays a source: only a tombstone ends that."""
-
-RETURNED = {
-    ONLINE: ONLINE,
-    PAUSING: ONLINE,
-    PAUSED: ONLINE,
-    CLOSING: CLOSING,
-    JOINING: JOINING,
-    OFFLINE: JOINING,
-}
-"""A Pump that registers. The Drainers have the first four as sources already; an offline one comes
-as a new one."""
+def _table(text: str) -> dict[tuple[str, str], str]:
+    """(event, state) -> state, of a matrix with a column for each of STATES: `.` stays, `-` (left
+    out) is refused."""
+    table: dict[tuple[str, str], str] = {}
+    for line in text.strip().splitlines():
+        event, *cells = line.split()
+        for state, cell in zip(STATES, cells, strict=True):
+            if cell != "-":
+                table[event, state] = state if cell == "." else cell
+    return table
 
 
-def operated(state: str, action: str, *, accept_loss: bool) -> str:
-    """The state an operator's wish leads to. Raises BadInput (no such wish), Refused (not now)."""
-    if action not in ACTIONS:
-        raise BadInput(f"unknown action {action!r}", hint=f"one of {', '.join(ACTIONS)}")
-    if action == "offline" and (accept_loss or state == JOINING):
-        return OFFLINE
+_PUMPS = _table(
+    """
+    returns          .        online   online   online   .        joining
+    returns-paused   .        pausing  pausing  .        pausing  joining
+    returns-closing  .        closing  closing  closing  .        joining
+    stops            .        paused   paused   .        .        .
+    paused           .        .        paused   .        .        .
+    drained          .        .        .        .        offline  .
+    opens            online   .        .        .        .        .
+    opens-paused     paused   .        .        .        .        .
+    opens-closing    closing  .        .        .        .        .
+    pause            .        pausing  .        .        -        -
+    resume           .        .        online   online   -        -
+    offline          .        closing  closing  closing  .        .
+    removed          offline  offline  offline  offline  offline  .
+    """
+)
+"""The merge waits for all but an offline one. One that joins keeps an operator's order until it is
+in. A Pump that stops in order is `paused` as long as it is away."""
+
+_READERS = _table(
+    """
+    returns          online   online   online   online   .        online
+    returns-paused   pausing  pausing  pausing  .        pausing  pausing
+    returns-closing  closing  closing  closing  closing  .        closing
+    stops            offline  offline  offline  offline  offline  .
+    paused           .        .        paused   .        .        .
+    drained          .        .        .        .        offline  .
+    opens            .        .        .        .        .        .
+    opens-paused     .        .        .        .        .        .
+    opens-closing    .        .        .        .        .        .
+    pause            .        pausing  .        .        -        -
+    resume           .        .        online   online   -        -
+    offline          closing  closing  closing  closing  .        .
+    removed          offline  offline  offline  offline  offline  .
+    """
+)
+"""Drainers and Appliers: nobody waits for their state, they never are `joining`."""
+
+EVENTS = tuple(dict.fromkeys(event for event, _ in (*_PUMPS, *_READERS)))
+"""
+returns, -paused, -closing   it registers, with what an operator asked of it last
+stops                        it says good-bye
+paused                       it says that it pauses now
+drained                      it says that it is done, and every consumer has passed it
+opens, -paused, -closing     every Drainer took it as a source, with what an operator asked
+pause, resume, offline       an operator asks
+removed                      nobody waits for it any more: a failed join, a reader that is gone, a
+                             loss that an operator accepts
+"""
+
+_ORDERED = {"pause": "-paused", "offline": "-closing"}
+
+
+def ordered(event: str, action: str) -> str:
+    """`returns` and `opens` of a node with an operator's order."""
+    return event + _ORDERED.get(action, "")
+
+
+def follows(kind: str, state: str, event: str) -> str:
+    """The state after that. Raises BadInput (an operator's action that is none), Refused (not in
+    this state)."""
+    if event not in EVENTS:
+        raise BadInput(f"unknown action {event!r}", hint=f"one of {', '.join(ACTIONS)}")
     try:
-        return OPERATED[state, action]
+        return (_PUMPS if kind == PUMP else _READERS)[event, state]
     except KeyError:
-        raise Refused(f"a node that is {state} can't {action}") from None
+        raise Refused(f"a node that is {state} can't {event}") from None
 
 
 def lease_s(kind: str) -> float:
     """Seconds a node of this kind is believed without a heartbeat."""
-    return NODE_LEASE_S if kind == "pump" else READER_LEASE_S
+    return NODE_LEASE_S if kind == PUMP else READER_LEASE_S

@@ -54,5 +54,6 @@ def _face(status: NodeStatus) -> NodeStatus:
         highTS=0,
         logTS=0,
         resolvedTS=0,
+        open=0,
         detail=dict.fromkeys(status.detail, ""),
     )

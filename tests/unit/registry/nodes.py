@@ -11,7 +11,8 @@ from tidelog.actor import Actor, Ref
 from tidelog.membership import Announce, Membership
 from tidelog.messages import (
     DRAINER,
-    OFFLINE,
+    PAUSED,
+    PAUSING,
     PUMP,
     Consumer,
     Empty,
@@ -27,8 +28,8 @@ CLUSTER = "c"
 
 
 class Script(msgspec.Struct):
-    """What a node tells and what it was told; the test reads and changes it between lives. `state`
-    is left to the agent unless set."""
+    """What a node tells and what it was told; the test reads and changes it between lives.
+    `reached` is `paused` once it was told `pausing`, unless set."""
 
     kind: str
     node: str
@@ -40,7 +41,7 @@ class Script(msgspec.Struct):
     feed: str = ""
     consumers: list[Consumer] = []
     feeds: dict[str, int] = {}
-    state: str = OFFLINE
+    reached: str = ""
     told: list[tuple[str, int]] = []
     added: list[str] = []
     """Drainer: the Pumps it was asked to add."""
@@ -51,7 +52,6 @@ class Script(msgspec.Struct):
     def status(self) -> NodeStatus:
         return NodeStatus(
             self.node,
-            state=self.state,
             kind=self.kind,
             epoch=self.epoch,
             highTS=self.high_ts,
@@ -92,7 +92,10 @@ def build(script: Script, ports: Ports) -> Supervisor:
     script.epoch += 1
 
     async def describe() -> Heartbeat:
-        return Heartbeat(script.status(), list(script.consumers), dict(script.feeds))
+        paused = PAUSED if script.told and script.told[-1][0] == PAUSING else ""
+        reached = script.reached or paused
+        feeds = dict(script.feeds)
+        return Heartbeat(script.status(), list(script.consumers), feeds, reached)
 
     async def on_state(state: str, safe_point: int) -> None:
         script.told.append((state, safe_point))

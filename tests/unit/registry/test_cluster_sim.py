@@ -196,6 +196,9 @@ def test_operators_pause_resume_and_take_offline() -> None:
         with pytest.raises(BadInput):
             await operate(bus, "nobody", "pause")
         world.node("p1").kill()
+        with pytest.raises(Refused, match="reachable"):
+            await operate(bus, "p1", "offline", accept_loss=True)
+        await world.sleep(7)
         gone = await operate(bus, "p1", "offline", accept_loss=True)
         assert gone.state == OFFLINE
         assert (await entries(bus))["p1"].state == OFFLINE
@@ -222,7 +225,8 @@ def test_a_pump_goes_offline_only_after_every_consumer_passed_its_last_commit() 
         await until_state(world, bus, "p1", "closing")
         d.resolved_ts, p.max_commit_ts = 100, 120
         assert p.agent is not None
-        await p.agent.tell(Announce(OFFLINE))
+        p.reached = OFFLINE
+        await p.agent.tell(Announce())
         await world.sleep(5)
         await until_state(world, bus, "p1", "closing")
         d.resolved_ts = 120

@@ -84,11 +84,14 @@ class Allocated(msgspec.Struct, frozen=True):
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """resolved_ts, W, and the largest commit_ts stored."""
+    """resolved_ts, W, and the largest commit_ts stored; how many Prewrites are open. `chased`: the
+    chaser is on, so more may be open than the sorter was told of."""
 
     resolved_ts: int
     high_ts: int
     max_commit_ts: int
+    open: int = 0
+    chased: bool = False
 
 
 class AwaitResolved(msgspec.Struct, frozen=True):
@@ -303,7 +306,9 @@ class SorterActor(Actor[SorterMessage]):
 
     def _resolved(self) -> Resolved:
         sorter = self._sorter
-        return Resolved(sorter.resolved, sorter.high.value, sorter.max_commit_ts)
+        chased = sorter.cap is not None
+        now = (sorter.resolved, sorter.high.value, sorter.max_commit_ts, len(sorter), chased)
+        return Resolved(*now)
 
     def _wake(self) -> None:
         if not self._waiters:

@@ -94,14 +94,14 @@ class StrandedKeeper(Actor[KeeperMessage]):
         tombstone = await self._tombstone()
         if tombstone is None:
             return False
-        if next(strays(self._store.scan, tombstone.high_ts), None) is None:
+        if next(strays(self._store.scan, tombstone.passed_ts), None) is None:
             return True
-        accepted = self._disk.exists(f"{folder(tombstone.high_ts, tombstone.epoch)}/{ACCEPTED}")
+        accepted = self._disk.exists(f"{folder(tombstone.passed_ts, tombstone.epoch)}/{ACCEPTED}")
         await self._export(tombstone, again=accepted)
         if not accepted:
             assert self._identity.stranded is not None
             raise self._identity.stranded
-        log.warning("what is stranded is accepted", tombstone=tombstone.high_ts)
+        log.warning("what is stranded is accepted", tombstone=tombstone.passed_ts)
         self._exported, self._identity.stranded = None, None
         return True
 
@@ -119,19 +119,19 @@ class StrandedKeeper(Actor[KeeperMessage]):
     async def _export(self, tombstone: Member, *, again: bool) -> None:
         """Once, and again when it is accepted: Commits may have come since."""
         done = self._exported
-        if not again and done is not None and done.tombstone_ts == tombstone.high_ts:
+        if not again and done is not None and done.tombstone_ts == tombstone.passed_ts:
             return
-        fresh = Exported(self._identity.node, tombstone.epoch, tombstone.high_ts)
+        fresh = Exported(self._identity.node, tombstone.epoch, tombstone.passed_ts)
         at = folder(fresh.tombstone_ts, fresh.epoch)
-        self._identity.stranded = Stranded(f"records above the tombstone {tombstone.high_ts}")
+        self._identity.stranded = Stranded(f"records above the tombstone {tombstone.passed_ts}")
         export = Export(self._disk, self._segments, fresh, self._segment_bytes, self.progress)
         try:
-            done = await export.run(strays(self._store.scan, tombstone.high_ts))
+            done = await export.run(strays(self._store.scan, tombstone.passed_ts))
         except TidelogError as error:
             self._error = str(error)
             raise
         self._error, self._exported = "", done
-        told = f"{done.told()} above the tombstone {tombstone.high_ts}, exported to {at}"
+        told = f"{done.told()} above the tombstone {tombstone.passed_ts}, exported to {at}"
         self._identity.stranded = Stranded(
             told, hint=f"see export.json there, then make {at}/{ACCEPTED}"
         )

@@ -18,7 +18,7 @@ from tidelog.errors import (
     TidelogError,
     UnparsablePayload,
 )
-from tidelog.messages import ONLINE
+from tidelog.messages import OFFLINE, ONLINE
 from tidelog.ports import Buffer
 from tidelog_pump.log.payload import Facts, Kind, classify
 from tidelog_pump.log.place import Place
@@ -139,7 +139,10 @@ class Intake:
         return None
 
     def _stored(self, facts: Facts, closed_at: int | None = None) -> TidelogError | None:
-        """Refused for sure if the disk has no room at all: half a write would end the process."""
+        """Refused for sure by a Pump that has left, with nothing open: no reader would see it. And
+        if the disk has no room at all: half a write would end the process."""
+        if self._state == OFFLINE:
+            return NotOnline("this Pump is offline")
         if self.size + record.HEADER_BYTES + len(facts.payload) > self._left:
             return DiskFull("no space is left for anything")
         if closed_at is not None:

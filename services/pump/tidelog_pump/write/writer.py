@@ -59,9 +59,11 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class SetState(msgspec.Struct, frozen=True):
-    """What the registry says; Prewrites are taken while it is `online`."""
+    """What the registry says; Prewrites are taken while it is `online`, nothing once it is
+    `offline`. Answered when all that came before is written and entered in the sorter."""
 
     state: str
+    reply: Reply[None] | None = None
 
 
 WriterMessage = Append | SetState
@@ -124,6 +126,8 @@ class Writer(Actor[WriterMessage]):
                     await self._write(group)
                     group, size, records = [], 0, 0
                     self._state = message.state
+                    if message.reply is not None:
+                        message.reply.set(None)
                 case Append():
                     weight, count = self.weigh(message), len(message.payloads)
                     if group and (size + weight > WRITE_BYTES or records + count > most):

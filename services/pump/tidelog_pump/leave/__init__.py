@@ -1,0 +1,1 @@
+"""How the Pump obeys: pausing, and leaving the cluster for good."""

@@ -1,0 +1,299 @@
+"""An operator's order holds: over crashes of the node and of the registry, and lost stores."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.registry.nodes import CLUSTER, Script, build, drainer, nodes, pump
+from tests.unit.registry.test_cluster_sim import CONFIG, entries, operate, until_state
+from tidelog import messages, subjects
+from tidelog.messages import (
+    APPLIER,
+    CLOSING,
+    OFFLINE,
+    ONLINE,
+    PAUSED,
+    PAUSING,
+    Consumer,
+    NodeStatus,
+    StateReply,
+    StateRequest,
+)
+from tidelog.orders import read_order
+from tidelog.ports import Bus
+from tidelog.sim import World, run
+from tidelog_registry import service
+
+
+def applier(node: str) -> Script:
+    script = drainer(node)
+    script.kind = APPLIER
+    script.consumers = [Consumer(node, "f", 50)]
+    return script
+
+
+async def node_status(bus: Bus, node: str) -> NodeStatus:
+    return next(s for s in (await nodes(bus)).nodes if s.nodeId == node)
+
+
+REGISTRIES = ("r", "another", "third")
+
+
+async def lose(world: World, what: str, node: str) -> None:
+    """A crash, and a lost store; everybody is back when it returns."""
+    if "node" in what:
+        world.node(node).kill()
+    registry = next(world.node(name) for name in REGISTRIES if world.node(name).running)
+    if "registry" in what:
+        registry.kill()
+    if "store" in what:
+        world.nats.delete_store()
+    await world.sleep(8)
+    if "directory" in what:
+        fresh = next(world.node(name) for name in REGISTRIES if not world.node(name).starts)
+        fresh.start(service.build, CONFIG)
+    elif "registry" in what:
+        registry.restart()
+    if "node" in what:
+        world.node(node).restart()
+    await world.sleep(12)
+
+
+LOSSES = [
+    "node",
+    "registry",
+    "node and registry",
+    "store",
+    "node, store",
+    "registry, store",
+    "node, registry, store",
+    "registry's directory, store",
+    "node, registry's directory, store",
+]
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+@pytest.mark.parametrize("kind", ["pump", "drainer"])
+def test_a_pause_holds_until_resume(kind: str, lost: str) -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        script = pump("n", log_ts=5) if kind == "pump" else drainer("n")
+        world.node("n").start(build, script)
+        await until_state(world, bus, "n", ONLINE, 20)
+        assert (await operate(bus, "n", "pause")).state == PAUSING
+        await until_state(world, bus, "n", PAUSED)
+        script.told.clear()
+        await lose(world, lost, "n")
+        await until_state(world, bus, "n", PAUSED)
+        assert ONLINE not in [state for state, _ in script.told]
+        await operate(bus, "n", "resume")
+        await world.until(lambda: script.told[-1][0] == ONLINE, 5, "it is told")
+        script.told.clear()
+        await lose(world, lost, "n")
+        await until_state(world, bus, "n", ONLINE)
+        assert {state for state, _ in script.told} <= {ONLINE, messages.JOINING}
+
+    run(main)
+
+
+def test_a_clean_stop_is_no_operators_pause() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        for script in (pump("p1"), pump("p2")):
+            world.node(script.node).start(build, script)
+            await until_state(world, bus, script.node, ONLINE)
+        await operate(bus, "p1", "pause")
+        await until_state(world, bus, "p1", PAUSED)
+        for node in ("p1", "p2"):
+            await world.node(node).stop()
+            await until_state(world, bus, node, PAUSED)
+            world.node(node).restart()
+        await until_state(world, bus, "p2", ONLINE)
+        await world.sleep(5)
+        await until_state(world, bus, "p1", PAUSED)
+
+    run(main)
+
+
+def test_what_is_asked_of_a_pump_that_is_away_waits_for_it() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p = pump("p1", log_ts=5)
+        world.node("p1").start(build, p)
+        await until_state(world, bus, "p1", ONLINE)
+        world.node("p1").kill()
+        assert (await operate(bus, "p1", "pause")).state == PAUSING
+        world.node("r").kill()
+        world.node("r").restart()
+        world.node("p1").restart()
+        await until_state(world, bus, "p1", PAUSED)
+        world.node("p1").kill()
+        await operate(bus, "p1", "resume")
+        p.told.clear()
+        world.node("p1").restart()
+        await until_state(world, bus, "p1", ONLINE)
+        await world.until(lambda: bool(p.told), 5, "it is told")
+        assert {state for state, _ in p.told} == {ONLINE}
+
+    run(main)
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+def test_a_closing_pump_goes_on_closing_and_one_that_left_stays_away(lost: str) -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p, d = pump("p1"), drainer("d1")
+        p.max_commit_ts = p.high_ts = 100
+        d.resolved_ts = 50
+        for script in (p, d):
+            world.node(script.node).start(build, script)
+        await until_state(world, bus, "p1", ONLINE, 20)
+        await operate(bus, "p1", "offline")
+        await until_state(world, bus, "p1", CLOSING)
+        p.reached = OFFLINE
+        await world.sleep(5)
+        waits = (await node_status(bus, "p1")).detail["closing"]
+        assert waits == "waits for consumer drainer of feed f, which has read up to 50"
+        p.told.clear()
+        await lose(world, lost, "p1")
+        await until_state(world, bus, "p1", CLOSING)
+        assert ONLINE not in [state for state, _ in p.told]
+        d.resolved_ts = 100
+        await until_state(world, bus, "p1", OFFLINE)
+        entry = (await entries(bus))["p1"]
+        assert (entry.state, entry.high_ts, entry.read_ts) == (OFFLINE, 100, 100)
+        if "node" in lost:
+            return
+        await world.until(lambda: p.told[-1][0] == OFFLINE, 5, "it is told")
+        await lose(world, lost, "p1")
+        assert p.told[-1][0] == OFFLINE, "only a new start brings it back"
+        await until_state(world, bus, "p1", OFFLINE)
+        assert (await entries(bus))["p1"].state == OFFLINE
+        assert (await node_status(bus, "p1")).isAlive
+
+    run(main)
+
+
+def test_a_pump_that_left_comes_back_as_a_new_one() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p, d = pump("p1"), drainer("d1")
+        world.node("d1").start(build, d)
+        await world.until(lambda: bool(d.told), 5, "the Drainer registers")
+        world.node("p1").start(build, p)
+        await until_state(world, bus, "p1", ONLINE)
+        for number in (1, 2):
+            p.reached = OFFLINE
+            await operate(bus, "p1", "offline")
+            await until_state(world, bus, "p1", OFFLINE, 20)
+            p.reached = ""
+            world.node("p1").kill()
+            world.node("p1").restart()
+            await until_state(world, bus, "p1", ONLINE)
+            assert d.added == ["p1"] * (number + 1)
+            await world.until(lambda: p.told[-1][0] == ONLINE, 5, "it is told")
+            assert read_order(world.node("p1").ports().disk).standing.action == ""
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", ["drainer", "applier"])
+def test_a_reader_taken_offline_is_waited_for_no_more(kind: str) -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        script = applier("n") if kind == "applier" else drainer("n")
+        script.resolved_ts = 50
+        world.node("n").start(build, script)
+        await until_state(world, bus, "n", ONLINE, 20)
+        await world.sleep(7)
+        assert (await nodes(bus)).safe_point == 50
+        await operate(bus, "n", "offline")
+        await world.until(lambda: script.told[-1][0] == CLOSING, 5, "it is told")
+        assert (await nodes(bus)).safe_point == 50, "it is still at work"
+        script.reached = OFFLINE
+        await until_state(world, bus, "n", OFFLINE)
+        await world.sleep(5)
+        known = await nodes(bus)
+        assert (known.consumers, known.safe_point) == ([], (1 << 63) - 1)
+        assert [(s.state, s.isAlive) for s in known.nodes] == [(OFFLINE, True)]
+        world.node("n").kill()
+        script.reached = ""
+        world.node("n").restart()
+        await until_state(world, bus, "n", ONLINE)
+        await world.sleep(3)
+        assert (await nodes(bus)).safe_point == 50, "started again, it is a new one"
+
+    run(main)
+
+
+def test_a_drainer_that_is_gone_for_good_is_removed_at_once_and_its_feed_kept() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        d = drainer("d1")
+        d.resolved_ts = 50
+        world.node("d1").start(build, d)
+        await until_state(world, bus, "d1", ONLINE, 20)
+        await world.sleep(3)
+        world.node("d1").kill()
+        await world.sleep(6)
+        assert (await operate(bus, "d1", "offline")).state == OFFLINE
+        world.node("p1").start(build, pump("p1"))
+        await until_state(world, bus, "p1", ONLINE, 3)
+        await world.sleep(5)
+        assert (await nodes(bus)).safe_point == 50
+
+    run(main)
+
+
+def test_an_accepted_loss_is_recorded_and_the_pump_that_comes_back_after_all_joins_anew() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        p, d = pump("p1"), drainer("d1")
+        p.max_commit_ts = p.high_ts = 100
+        d.resolved_ts = 60
+        for script in (p, d):
+            world.node(script.node).start(build, script)
+        await until_state(world, bus, "p1", ONLINE, 20)
+        await operate(bus, "p1", "pause")
+        await until_state(world, bus, "p1", PAUSED)
+        world.node("p1").kill()
+        await world.sleep(8)
+        body = messages.encode(StateRequest("p1", "offline", accept_loss=True))
+        answer = await bus.request(subjects.registry(CLUSTER, "state"), body, timeout_s=3.0)
+        reply = messages.decode_reply(answer.data, StateReply)
+        assert "everything of p1 with a commit_ts above 60 may be lost" in reply.may_lose
+        assert reply.status.state == OFFLINE
+        entry = (await entries(bus))["p1"]
+        assert (entry.state, entry.high_ts, entry.read_ts) == (OFFLINE, 100, 60)
+        world.node("r").kill()
+        world.node("r").restart()
+        p.told.clear()
+        d.added.clear()
+        world.node("p1").restart()
+        await until_state(world, bus, "p1", ONLINE, 20)
+        assert d.added == ["p1"]
+
+    run(main)
+
+
+def test_a_pump_waits_for_a_registry_that_is_away_says_so_and_joins_then() -> None:
+    async def main(world: World) -> None:
+        p = pump("p1")
+        world.node("p1").start(build, p)
+        await world.sleep(30)
+        assert p.told == []
+        shown = world.node("p1").status()
+        assert isinstance(shown, dict)
+        assert "nobody serves" in shown["membership"]["not_ready"]
+        world.node("r").start(service.build, CONFIG)
+        await until_state(world, world.ports().bus, "p1", ONLINE)
+
+    run(main)
