@@ -14,7 +14,15 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor
-from tidelog.errors import BadInput, Conflict, DiskFull, Fatal, TidelogError, Unavailable
+from tidelog.errors import (
+    ActorStopped,
+    BadInput,
+    Conflict,
+    DiskFull,
+    Fatal,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.messages import (
     CLOSING,
     JOINING,
@@ -273,7 +281,12 @@ class Membership(Actor[Announce]):
             return
         if self._told is None or self._told[0] != state:
             log.info("state", kind=self._kind, state=state)
-        await self._on_state(state, safe_point)
+        try:
+            await self._on_state(state, safe_point)
+        except ActorStopped as error:
+            # Who would have obeyed is being restarted: the next heartbeat tells the new one.
+            log.info("the state is told again", reason=str(error))
+            return
         self._told = (state, safe_point)
         if state == PAUSING:
             self._wake.set()

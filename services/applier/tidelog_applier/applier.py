@@ -44,6 +44,7 @@ log = structlog.get_logger()
 RETRY_S = (0.2, 5.0)
 """First and longest pause before the downstream is tried again; each times 0.5 to 1.5."""
 ALIVE_S = 5.0
+HELD_S = 0.5
 NOTES = 200
 EARLY_KEPT = 64
 """Early DDLs that the checkpoint remembers: their own binlogs come soon behind them."""
@@ -83,6 +84,8 @@ class Applier(Actor[Read | Ended]):
         self._structures = Structures(ports, config.feed)
         self._checkpoint: Checkpoint | None = None
         self._saved_at = 0.0
+        self._in_hand: list[Change] = []
+        self._ended: TidelogError | None = None
         self._is_open = False
         self._was_open = False
         self._stopped = False
@@ -104,16 +107,23 @@ class Applier(Actor[Read | Ended]):
         self.spawn(self._read(), "reader")
 
     async def on_batch(self, batch: list[Read | Ended]) -> None:
-        changes: list[Change] = []
-        ended: TidelogError | None = None
+        if self._stopped:
+            return
         for message in batch:
             match message:
                 case Read():
-                    changes += message.changes
+                    self._in_hand += message.changes
                 case Ended(error):
-                    ended = error
-        if self._stopped:
+                    self._ended = error
+        await self._work()
+
+    async def _work(self) -> None:
+        """Apply all that is in hand, unless held: then it stays there. (That is not much: the
+        reader is held too.)"""
+        if self._stopped or self._position.held:
             return
+        changes, self._in_hand = self._in_hand, []
+        ended = self._ended
         try:
             for group in groups(changes, self._config.group_rows, self._config.group_bytes):
                 self.progress()
@@ -124,10 +134,12 @@ class Applier(Actor[Read | Ended]):
             self._halt(ended)
 
     async def on_tick(self) -> None:
-        """Watermarks alone: the position is saved now and then."""
-        if not self._unsaved():
-            return
-        if self._ports.clock.monotonic() - self._saved_at >= self._config.checkpoint_s:
+        """Watermarks alone: the position is saved now and then, and before a pause."""
+        held = self._position.held
+        if not held and (self._in_hand or self._ended is not None):
+            await self._work()
+        due = held or self._ports.clock.monotonic() - self._saved_at >= self._config.checkpoint_s
+        if self._unsaved() and due:
             checkpoint = self._next(self._position.applied)
             try:
                 await self._certainly(
@@ -135,6 +147,8 @@ class Applier(Actor[Read | Ended]):
                 )
             except TYPED_STOPS as error:
                 self._halt(error)
+
+        self._position.quiet = held and not self._unsaved()
 
     def _unsaved(self) -> bool:
         saved = self._checkpoint.commit_ts if self._checkpoint is not None else 0
@@ -157,6 +171,7 @@ class Applier(Actor[Read | Ended]):
             "doing": self._doing,
             "error": self._position.error,
             "stopped": self._stopped,
+            "held": self._position.held,
             "not_ready": self._not_ready(),
             "rows": self._rows,
             "ddls": self._ddls,
@@ -183,6 +198,9 @@ class Applier(Actor[Read | Ended]):
         )
         try:
             while not self._stopped:
+                if self._position.held:
+                    await self._ports.clock.sleep(HELD_S)
+                    continue
                 try:
                     changes = await reader.next()
                 except TYPED_STOPS as error:

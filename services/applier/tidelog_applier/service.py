@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from tidelog import node_routes
 from tidelog.membership import Membership
-from tidelog.messages import APPLIER, Consumer, Heartbeat, NodeStatus
+from tidelog.messages import (
+    APPLIER,
+    CLOSING,
+    JOINING,
+    OFFLINE,
+    ONLINE,
+    PAUSED,
+    PAUSING,
+    Consumer,
+    Heartbeat,
+    NodeStatus,
+)
+from tidelog.orders import read_order
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_applier.applier import Applier
@@ -15,7 +27,8 @@ from tidelog_applier.position import Position
 def build(config: ApplierConfig, ports: Ports) -> Supervisor:
     """applier, then its place in the cluster. The safe point waits for the checkpoint."""
     tree = Supervisor("applier")
-    position = Position()
+    position = Position(held=read_order(ports.disk).stops_work)
+    told = JOINING
     tree.actor("applier", lambda: Applier(config, ports, position))
 
     async def describe() -> Heartbeat:
@@ -31,10 +44,14 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
             feed=config.feed,
             detail={"error": position.error} if position.error else {},
         )
-        return Heartbeat(status, consumers)
+        reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if position.quiet else ""
+        return Heartbeat(status, consumers if told != OFFLINE else [], reached=reached)
 
     async def on_state(state: str, safe_point: int) -> None:
-        """An Applier is not told what to do by its state yet."""
+        """Whoever is not online applies nothing."""
+        nonlocal told
+        told, position.held = state, state != ONLINE
+        position.quiet = position.quiet and position.held
 
     tree.actor(
         "membership",

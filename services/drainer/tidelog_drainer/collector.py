@@ -26,6 +26,7 @@ from tidelog_drainer.cursor import Cursor
 from tidelog_drainer.mail import (
     AskStart,
     CollectorMail,
+    Leave,
     Merged,
     Nudge,
     PublisherMail,
@@ -58,6 +59,7 @@ class Collector(Actor[CollectorMail]):
         self._bucket = Bucket(ports.bus, subjects.members_bucket(config.cluster))
         self._view = MembershipView(config.lease_s)
         self._merger: Merger | None = None
+        self._emitting: asyncio.Task[None]
         self._cursors: dict[str, tuple[Ref[Nudge], asyncio.Task[None], Cursor]] = {}
         self._nudged: dict[str, tuple[int, float]] = {}
         self._waiting: dict[str, list[Reply[None]]] = {}
@@ -67,6 +69,8 @@ class Collector(Actor[CollectorMail]):
         self._halted: list[Reply[None]] = []
         self._feed_stopped = ""
         """The publisher's typed stop, where it came before a merge: then none begins."""
+        self._left = False
+        """It reads and emits nothing any more: who asks to be a source is told yes."""
         self._stopped = ""
         self._stopped_by = ""
         self._error = ""
@@ -77,7 +81,7 @@ class Collector(Actor[CollectorMail]):
 
     async def on_start(self) -> None:
         self.spawn(self._serve_online(), "pump-online")
-        self.spawn(self._emit_for_ever(), "emit")
+        self._emitting = self.spawn(self._emit_for_ever(), "emit")
 
     async def on_batch(self, batch: list[CollectorMail]) -> None:
         for message in batch:
@@ -86,6 +90,9 @@ class Collector(Actor[CollectorMail]):
                     self._absorb(message)
                 case PumpJoins():
                     self._joining.append(message)
+                case Leave(reply):
+                    self._leave()
+                    reply.set(None)
         await self._admit()
         self._nudge_behind()
         self._moved.set()
@@ -129,10 +136,11 @@ class Collector(Actor[CollectorMail]):
         began passes nobody in this life: the Pump is kept for the merge of the next (ADR 6).
         Before the position is known, the registry waits: what "now" is must not change under a
         Pump that writes already."""
-        if not self._joining or (self._merger is None and not self._feed_stopped):
+        known = self._merger is not None or self._feed_stopped or self._left
+        if not self._joining or not known:
             return
         joining, self._joining = self._joining, []
-        if self._merger is not None:
+        if self._merger is not None and not self._left:
             for message in joining:
                 self._meet(message.node)
         await self._remember(*(message.node for message in joining))
@@ -172,11 +180,17 @@ class Collector(Actor[CollectorMail]):
             self._nudged.pop(node, None)
             log.info("source removed by its tombstone", pump=node)
 
+    def _leave(self) -> None:
+        self._left = True
+        self._emitting.cancel()
+        for _, task, _ in self._cursors.values():
+            task.cancel()
+
     def _nudge_behind(self) -> None:
         """Pumps that hold back a received transaction are made to learn a newer timestamp; when
         nothing moves, all are, so that the watermark does."""
         merger = self._merger
-        if merger is None:
+        if merger is None or self._left:
             return
         now = self._ports.clock.monotonic()
         want = merger.newest_waiting()
@@ -370,6 +384,7 @@ class Collector(Actor[CollectorMail]):
             "horizon_ts": horizon,
             "duplicates": merger.duplicates,
             "trusted": self._view.trusted,
+            "left": self._left,
             "error": self._stopped,
             "not_ready": self._stopped,
             "waiting": self._error,

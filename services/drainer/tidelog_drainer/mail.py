@@ -46,6 +46,18 @@ class Merged(msgspec.Struct, frozen=True):
     reply: Reply[None]
 
 
+class Hold(msgspec.Struct, frozen=True):
+    """Membership -> publisher: publish nothing further and keep the place, or go on."""
+
+    held: bool
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """Membership -> collector: read nothing any more, for the rest of this life."""
+
+    reply: Reply[None]
+
+
 class AskPublished(msgspec.Struct, frozen=True):
     """Membership -> publisher: where is the feed? Answered at once."""
 
@@ -53,12 +65,14 @@ class AskPublished(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Published up to `commit_ts`, under `epoch`; `error` says why it goes no further."""
+    """Published up to `commit_ts`, under `epoch`; `error` says why it goes no further. `quiet`: it
+    is held, and nothing is in hand."""
 
     commit_ts: int
     epoch: int
     error: str = ""
+    quiet: bool = False
 
 
-CollectorMail = Pulled | PumpJoins
-PublisherMail = AskStart | Merged | AskPublished
+CollectorMail = Pulled | PumpJoins | Leave
+PublisherMail = AskStart | Merged | AskPublished | Hold

@@ -20,7 +20,7 @@ from tidelog_drainer import metrics
 from tidelog_drainer.batcher import Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, SchemaBehind, Undecodable
-from tidelog_drainer.mail import AskPublished, AskStart, Merged, Published, PublisherMail
+from tidelog_drainer.mail import AskPublished, AskStart, Hold, Merged, Published, PublisherMail
 from tidelog_drainer.merger import Txn
 from tidelog_drainer.position import Epoch, Start, find_start, rise
 from tidelog_drainer.schema_store import SchemaStore
@@ -42,9 +42,9 @@ log = structlog.get_logger()
 
 
 class Publisher(Actor[PublisherMail]):
-    """Owns the stream's end, the schema and the feed's position."""
+    """Owns the stream's end, the schema and the feed's position. `held`: an operator paused it."""
 
-    def __init__(self, config: DrainerConfig, ports: Ports) -> None:
+    def __init__(self, config: DrainerConfig, ports: Ports, *, held: bool = False) -> None:
         self._config = config
         self._ports = ports
         self._feed = config.feed
@@ -70,6 +70,8 @@ class Publisher(Actor[PublisherMail]):
         self._marked_at = 0.0
         self._moved_at = 0.0
         self._in_flight = False
+        self._held = held
+        self._decoding = False
         self._wake = asyncio.Event()
         self._begun = False
         self._stopped: TidelogError | None = None
@@ -93,7 +95,9 @@ class Publisher(Actor[PublisherMail]):
                 case AskStart():
                     self._askers.append(message)
                 case AskPublished():
-                    message.reply.set(Published(self._published, self._epoch.number, self._error))
+                    message.reply.set(self._where())
+                case Hold(held):
+                    self._held = held
                 case Merged():
                     self._queue.append(message)
                     self._queued_bytes += message.size
@@ -101,6 +105,11 @@ class Publisher(Actor[PublisherMail]):
                     self._credits.append(message.reply)
         self._answer()
         self._wake.set()
+
+    def _where(self) -> Published:
+        working = self._in_flight or self._decoding or (self._begun and not self._batcher.empty)
+        quiet = self._held and (bool(self._error) or not working)
+        return Published(self._published, self._epoch.number, self._error, quiet)
 
     def weigh(self, message: PublisherMail) -> int:
         return message.size + 64 if isinstance(message, Merged) else 64
@@ -179,8 +188,10 @@ class Publisher(Actor[PublisherMail]):
         when the batch in flight met a typed stop, or when all in front of one is published."""
         full: Batch | None = None
         while True:
-            if full is None and self._met is None:
+            if full is None and self._met is None and not self._held:
+                self._decoding = True
                 full = await self._fill_or_meet()
+                self._decoding = False
             if self._error:
                 return None
             if not self._in_flight:
@@ -192,15 +203,16 @@ class Publisher(Actor[PublisherMail]):
                 moved = self._published > self._marked
                 if self._met is not None and not moved:
                     return None
-                if self._met is not None or self._watermark_due() <= self._now():
+                due = self._met is not None or self._watermark_due() <= self._now()
+                if due and not self._held:
                     return self._batcher.watermark(self._published, self._prev)
             self._wake.clear()
-            if not self._queue or full is not None or self._met is not None:
+            if not self._queue or full is not None or self._met is not None or self._held:
                 await self._wait()
 
     async def _wait(self) -> None:
         """Wait for mail, for the batch in flight, or until a watermark is due."""
-        if self._in_flight:
+        if self._in_flight or self._held:
             await self._wake.wait()
             return
         left = self._watermark_due() - self._now()
@@ -409,6 +421,7 @@ class Publisher(Actor[PublisherMail]):
             "dropped": dict(sorted(self._decoder.dropped.items())),
             "skipped": self._skipped,
             "waiting": waiting,
+            "held": self._held,
             "error": self._error,
             **self._totals,
         }

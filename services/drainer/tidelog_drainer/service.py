@@ -8,12 +8,23 @@ from typing import Any
 from tidelog import node_routes
 from tidelog.errors import TidelogError
 from tidelog.membership import Membership
-from tidelog.messages import DRAINER, Heartbeat, NodeStatus
+from tidelog.messages import (
+    CLOSING,
+    DRAINER,
+    JOINING,
+    OFFLINE,
+    ONLINE,
+    PAUSED,
+    PAUSING,
+    Heartbeat,
+    NodeStatus,
+)
+from tidelog.orders import read_order
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_drainer.collector import Collector
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.mail import AskPublished, Published
+from tidelog_drainer.mail import AskPublished, Hold, Leave, Published
 from tidelog_drainer.publisher import Publisher
 
 
@@ -34,8 +45,10 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
     """publisher <- collector (<- its cursors). A lost tail of the stream restarts both, so that
     the merge begins again at the stream's position. It registers when it can take notifications."""
     tree = Supervisor("drainer")
-    publisher = tree.actor("publisher", lambda: Publisher(config, ports))
-    tree.actor("collector", lambda: Collector(config, ports, publisher))
+    told = JOINING
+    held = read_order(ports.disk).stops_work
+    publisher = tree.actor("publisher", lambda: Publisher(config, ports, held=held))
+    collector = tree.actor("collector", lambda: Collector(config, ports, publisher))
     known = Published(0, 0)
 
     async def describe() -> Heartbeat:
@@ -43,6 +56,7 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
         # Between two lives of the publisher, what it last said still holds.
         with contextlib.suppress(TidelogError):
             known = await publisher.ask(AskPublished)
+        reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if known.quiet else ""
         return Heartbeat(
             NodeStatus(
                 nodeId=config.node,
@@ -52,11 +66,19 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
                 maxCommitTS=known.commit_ts,
                 feed=config.feed,
                 detail=complaints(tree.status()) | ({"error": known.error} if known.error else {}),
-            )
+            ),
+            reached=reached,
         )
 
     async def on_state(state: str, safe_point: int) -> None:
-        """A Drainer is never told what to do by its state yet."""
+        """Whoever is not online publishes nothing; one that leaves reads nothing either, before it
+        says that it is done: what the Pumps remember of its pulls is then forgotten."""
+        nonlocal told, held
+        held = state != ONLINE
+        await publisher.tell(Hold(held))
+        if state in (CLOSING, OFFLINE):
+            await collector.ask(Leave)
+        told = state
 
     tree.actor(
         "membership",

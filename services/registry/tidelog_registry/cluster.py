@@ -125,7 +125,9 @@ class Cluster:
 
     def _said(self, node: Node, status: NodeStatus, behind: Behind) -> str:
         """The state after a living node said what it has reached."""
-        kind, left = status.kind, _has_left(status)
+        kind = status.kind
+        # A late word of an earlier life is none.
+        left = _has_left(status) and status.order.number >= node.order.number
         if status.state == PAUSED:
             return follows(kind, node.state, "paused")
         if status.state != OFFLINE or not (left or node.state == CLOSING):
@@ -202,10 +204,7 @@ class Cluster:
         effects.append(Changed(node.shown()))
 
     def _forget(self, node: Node, effects: list[Effect]) -> None:
-        feed = node.status.feed
-        drainers = [d for (kind, _), d in self.nodes.items() if kind == DRAINER and d is not node]
-        last = not any(d.state != OFFLINE and d.status.feed == feed for d in drainers)
-        effects.append(Forget(node.shown(), last))
+        effects.append(Forget(node.shown(), last=not self.has_drainer(node.status.feed)))
 
     # Time and operators
 
@@ -276,6 +275,10 @@ class Cluster:
         """What the node shall know an operator asked of it last."""
         node = self.nodes.get((kind, name))
         return node.order if node is not None else Order()
+
+    def has_drainer(self, feed: str) -> bool:
+        drainers = [node for (kind, _), node in self.nodes.items() if kind == DRAINER]
+        return any(node.state != OFFLINE and node.status.feed == feed for node in drainers)
 
     def members(self) -> list[str]:
         """The Pumps that are sources."""

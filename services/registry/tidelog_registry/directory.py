@@ -274,7 +274,11 @@ class Directory(Actor[DirectoryMail]):
                 return
 
     async def _forget(self, feed: str) -> None:
-        await forgetting.forget(self._ports, self._config.cluster, feed, self._cluster.members())
+        def gone() -> bool:
+            return not self._cluster.has_drainer(feed)
+
+        pumps = self._cluster.members()
+        await forgetting.forget(self._ports, self._config.cluster, feed, pumps, gone)
 
     async def _publish_events(self) -> None:
         while self._events:

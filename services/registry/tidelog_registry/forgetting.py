@@ -3,7 +3,7 @@ they remember what it pulled, so that a Drainer which is only away finds its dat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -14,17 +14,21 @@ from tidelog.pump_control import ControlRequest, Forgotten
 
 log = structlog.get_logger()
 
-TRIES = 5
+TRIES = 25
 ASK_S = 2.0
-RETRY_S = 1.0
+RETRY_S = 5.0
+"""A Pump forgets no feed that pulled in the last minute."""
 
 
-async def forget(ports: Ports, cluster: str, feed: str, pumps: Sequence[str]) -> None:
-    """Ask each Pump. One that never answers holds the feed's data until it is told again."""
+async def forget(
+    ports: Ports, cluster: str, feed: str, pumps: Sequence[str], gone: Callable[[], bool]
+) -> None:
+    """Ask each Pump, as long as the feed is `gone`. One that doesn't answer holds its data until it
+    is told again."""
     body = messages.encode(ControlRequest("forget", feed=feed))
     silent = list(pumps)
     for _ in range(TRIES):
-        for pump in list(silent):
+        for pump in list(silent) if gone() else ():
             subject = subjects.pump(cluster, pump, "control")
             try:
                 answer = await ports.bus.request(subject, body, timeout_s=ASK_S)
@@ -33,7 +37,7 @@ async def forget(ports: Ports, cluster: str, feed: str, pumps: Sequence[str]) ->
                 log.info("a Pump does not forget a feed yet", pump=pump, reason=str(error))
             else:
                 silent.remove(pump)
-        if not silent:
+        if not silent or not gone():
             return
         await ports.clock.sleep(RETRY_S)
     log.warning(

@@ -57,7 +57,7 @@ def _offline(node: Node, trust: Trust, now: float, *, accept_loss: bool) -> str:
     if node.reachable and node.state != CLOSING:
         raise Refused(
             f"{name} is {node.state} and reachable: nothing of it has to be lost",
-            hint=f"`tidelog offline {name}` drains it; only if that can't end, --accept-loss",
+            hint=f"`offline {name}` drains it; only if that can't end, --accept-loss",
         )
     return "removed"
 

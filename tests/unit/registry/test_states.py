@@ -113,7 +113,7 @@ EVENTS: dict[str, Callable[[Scene], list[Effect]]] = {
     "says it is paused": lambda scene: scene.says(PAUSED),
     "says it is drained": Scene.drained,
     "drained, not read": Scene.drained_with_a_reader_behind,
-    "says it has left": lambda scene: scene.says(OFFLINE),
+    "says it has left": lambda scene: scene.says(OFFLINE, order=Order("", 9)),
     "falls silent": Scene.silence,
     "pause": lambda scene: scene.wish("pause"),
     "resume": lambda scene: scene.wish("resume"),

@@ -2,7 +2,7 @@
 
 pausing   Prewrites are refused for sure; Commits and Rollbacks are taken, open Prewrites
           resolved, pulls served, W moves: it stays a source. `paused` once the writer says so.
-closing   the same, until no Prewrite is open: then nothing is stored any more, so that the last
+closing   the same, until no Prewrite is open: then no Commit is taken any more, so that the last
           commit_ts announced is the last there will be, and it says that it is done. The
           registry calls it offline when every reader has passed that.
 offline   what is stored can be read until the retention time is over; nothing is taken.
@@ -28,9 +28,8 @@ class Leaving:
 
     async def on_state(self, state: str) -> None:
         """When it returns, no Prewrite is acked that this state forbids."""
-        self._state = state
-        self._sealed = False
         await self._tell_writer(state)
+        self._state, self._sealed = state, False
 
     async def look(self) -> tuple[Resolved, str, dict[str, str]]:
         """What the sorter says, what was reached, and for an operator what is waited for."""
@@ -47,14 +46,14 @@ class Leaving:
             behind = ", its index is behind" if now.chased else ""
             return now, "", {"closing": f"waits for {now.open} open Prewrites{behind}"}
         if not self._sealed:
-            await self._tell_writer(OFFLINE)
+            await self._tell_writer(CLOSING, sealed=True)
             self._sealed = True
             # A Commit without a Prewrite here may have come in between.
             now = await self._ask_sorter()
         return now, OFFLINE, {"closing": f"waits for readers to pass {now.max_commit_ts}"}
 
-    async def _tell_writer(self, state: str) -> None:
-        await self._writer.ask(lambda reply: SetState(state, reply))
+    async def _tell_writer(self, state: str, *, sealed: bool = False) -> None:
+        await self._writer.ask(lambda reply: SetState(state, reply, sealed))
 
     async def _ask_sorter(self) -> Resolved:
         return await self._sorter.ask(lambda reply: AwaitResolved(-1, 0, reply))

@@ -58,8 +58,10 @@ class Intake:
         room: int,
         left: int = UNBOUNDED,
         opens: int = UNBOUNDED,
+        sealed: bool = False,
     ) -> None:
-        """Bytes of Prewrites that may come, and of anything; how many may be opened."""
+        """Bytes of Prewrites that may come, and of anything; how many may be opened. `sealed`: no
+        end of a transaction is stored either."""
         self.chunks: list[Buffer] = []
         self.size = 0
         self.max_ts = 0
@@ -70,6 +72,7 @@ class Intake:
         self._room = room
         self._left = left
         self._opens = opens
+        self._sealed = sealed
         self._records: list[tuple[Facts, int]] = []
 
     def __len__(self) -> int:
@@ -141,8 +144,8 @@ class Intake:
     def _stored(self, facts: Facts, closed_at: int | None = None) -> TidelogError | None:
         """Refused for sure by a Pump that has left, with nothing open: no reader would see it. And
         if the disk has no room at all: half a write would end the process."""
-        if self._state == OFFLINE:
-            return NotOnline("this Pump is offline")
+        if self._state == OFFLINE or (self._sealed and closed_at is not None):
+            return NotOnline(f"this Pump is {self._state} and has nothing open")
         if self.size + record.HEADER_BYTES + len(facts.payload) > self._left:
             return DiskFull("no space is left for anything")
         if closed_at is not None:

@@ -60,10 +60,12 @@ class Append(msgspec.Struct, frozen=True):
 
 class SetState(msgspec.Struct, frozen=True):
     """What the registry says; Prewrites are taken while it is `online`, nothing once it is
-    `offline`. Answered when all that came before is written and entered in the sorter."""
+    `offline`. `sealed`: nothing is open and nothing shall be, so Commits and Rollbacks are not
+    taken either. Answered when all that came before is written and entered in the sorter."""
 
     state: str
     reply: Reply[None] | None = None
+    sealed: bool = False
 
 
 WriterMessage = Append | SetState
@@ -95,6 +97,7 @@ class Writer(Actor[WriterMessage]):
         self._was_chased = False
         self._cluster_id = cluster_id
         self._state = JOINING
+        self._sealed = False
         self._space = Space(disk, storage)
         self._slow_s = storage.slow_write_threshold
 
@@ -125,7 +128,7 @@ class Writer(Actor[WriterMessage]):
                 case SetState():
                     await self._write(group)
                     group, size, records = [], 0, 0
-                    self._state = message.state
+                    self._state, self._sealed = message.state, message.sealed
                     if message.reply is not None:
                         message.reply.set(None)
                 case Append():
@@ -153,7 +156,14 @@ class Writer(Actor[WriterMessage]):
         self._space.look_if_tight()
         space = self._space
         opens = self._census.left
-        intake = Intake(self._closed, self._state, room=space.room, left=space.left, opens=opens)
+        intake = Intake(
+            self._closed,
+            self._state,
+            room=space.room,
+            left=space.left,
+            opens=opens,
+            sealed=self._sealed,
+        )
         outcomes = [self._judge(message, intake) for message in group]
         for note in intake.notes:
             NOTED.labels(note.value).inc()
