@@ -10,12 +10,9 @@ import msgspec
 from tidelog import messages, subjects
 from tidelog.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Unavailable
 from tidelog.messages import (
-    CLOSING,
-    JOINING,
     OFFLINE,
     ONLINE,
     PAUSED,
-    PAUSING,
     PUMP,
     Nodes,
     NodeStatus,
@@ -28,11 +25,6 @@ from tidelog_cli.node_table import printable
 
 PAUSE, RESUME, TAKE_OFFLINE = "pause", "resume", "offline"
 GOALS = {PAUSE: PAUSED, RESUME: ONLINE, TAKE_OFFLINE: OFFLINE}
-ON_THE_WAY = {
-    PAUSE: (PAUSING, JOINING),
-    RESUME: (JOINING,),
-    TAKE_OFFLINE: (CLOSING, JOINING),
-}
 POLL_S = 0.2
 FORGOTTEN_S = 8.0
 """Absent for longer than a lease, a reader is really gone, and no registry is just starting."""
@@ -73,10 +65,10 @@ def has_come_true(node: NodeStatus, action: str) -> bool:
     """Raises Conflict if somebody else wished otherwise meanwhile."""
     if node.state == GOALS[action]:
         return action != RESUME or node.isAlive
-    if node.state in ON_THE_WAY[action]:
+    if node.order.action == action:
         return False
     raise Conflict(
-        f"{node.nodeId} is {node.state}: {action} is no longer what was asked of it last",
+        f"{node.nodeId} is {node.state}, and {action} is no longer what was asked of it last",
         hint="somebody else asked otherwise, or it was started anew: look at `tidelog nodes`",
     )
 
@@ -95,9 +87,10 @@ async def ask(
     agrees. Raises NotFound, BadInput, what the registry refuses with, Unavailable."""
     node = choose(await nodes(bus, cluster), wish)
     request = StateRequest(wish.node, wish.action, wish.accept_loss, kind=node.kind)
-    if wish.accept_loss and node.state != OFFLINE:
-        at_stake = ["what it holds and nobody has read yet may be lost"]
-        confirm(at_stake, f"Take {node.kind} {node.nodeId} offline for good?")
+    if wish.accept_loss:
+        rehearsed = await _request(bus, cluster, msgspec.structs.replace(request, dry_run=True))
+        if rehearsed.may_lose or node.state != OFFLINE:
+            confirm(rehearsed.may_lose, f"Take {node.kind} {node.nodeId} offline for good?")
     return await _request(bus, cluster, request)
 
 

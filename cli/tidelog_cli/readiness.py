@@ -102,13 +102,20 @@ def kept_out(found: Sequence[NodeStatus], pumps: Sequence[str], where: str) -> d
 
 
 def holds_up(
-    found: Sequence[NodeStatus], wanted: Sequence[str], kept: dict[str, str]
+    found: Sequence[NodeStatus],
+    wanted: Sequence[str],
+    unready: dict[str, str],
+    kept: dict[str, str],
 ) -> dict[str, str]:
-    """For whom the start waits: those who are missing, and those who are kept out if no other Pump
-    takes writes."""
-    reasons = missing(found, wanted) | kept
-    writable = any(n.kind == messages.PUMP and n.isAlive and n.state == ONLINE for n in found)
-    return {node: why for node, why in reasons.items() if node not in kept or not writable}
+    """For whom the start waits, of those who are missing, not ready, or kept out. While another
+    Pump takes writes, for none that is kept out or was let go for good (a stranded one doesn't
+    join by itself)."""
+    reasons = missing(found, wanted) | unready | kept
+    pumps = [node for node in found if node.kind == messages.PUMP]
+    if any(n.isAlive and n.state == ONLINE and n.nodeId not in unready for n in pumps):
+        let_go = {node.nodeId for node in pumps if node.state == OFFLINE}
+        return {n: why for n, why in reasons.items() if n not in kept and n not in let_go}
+    return reasons
 
 
 class Readiness:
@@ -126,6 +133,7 @@ class Readiness:
         self._teller = Teller()
         self._wanted = [c.service.name for c in children if c.service.module != REGISTRY]
         self._pumps = [c.service.name for c in children if c.service.module == PUMP]
+        self._registries = {c.service.name for c in children if c.service.module == REGISTRY}
         self._kept_out: dict[str, str] = {}
 
     async def reached(self, stop: asyncio.Event) -> bool:
@@ -141,7 +149,8 @@ class Readiness:
                     for child in self._children
                     if child.service.name in unready and child.service.module in (REGISTRY, PUMP)
                 }
-                must = must or await self._missing(bus)
+                if not self._registries.intersection(must):
+                    must = await self._holds_up(bus, must)
                 if must:
                     writable_at = None
                 elif writable_at is None:
@@ -177,14 +186,14 @@ class Readiness:
         except (ClientError, TimeoutError, OSError):
             return "it does not answer yet"
 
-    async def _missing(self, bus: Bus) -> dict[str, str]:
+    async def _holds_up(self, bus: Bus, unready: dict[str, str]) -> dict[str, str]:
         try:
             found = await nodes(bus, self._state().cluster)
         except TidelogError as error:
             return {"registry": error.message}
         where = f"--dir {shlex.quote(str(self._children[0].home.parent))}"
         self._kept_out = kept_out(found.nodes, self._pumps, where)
-        return holds_up(found.nodes, self._wanted, self._kept_out)
+        return holds_up(found.nodes, self._wanted, unready, self._kept_out)
 
     async def watch(self) -> None:
         """Tell of every error that a node shows or loses, until cancelled."""

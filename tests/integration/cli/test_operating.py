@@ -18,7 +18,7 @@ import pytest
 from tests.acceptance.writing import CLUSTER_ID, pump_of, row
 from tests.fixtures.capture import ddl_history_json
 from tests.topology import TIDELOG, Running, until, up
-from tidelog.errors import EXIT_UNAVAILABLE, EXIT_USAGE
+from tidelog.errors import EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE
 
 FOLLOW = ("--oracle", "follow", "--cluster-id", str(CLUSTER_ID))
 SEED = {"nodeId", "host", "state", "isAlive", "score", "label", "maxCommitTS", "updateTS"}
@@ -139,6 +139,10 @@ def test_what_can_not_be_is_refused_with_its_exit_code(running: Running) -> None
         assert done.returncode == code, done.stderr
         assert done.stdout == ""
         assert says in done.stderr.replace("\n", " ")
+    # For a lease after its start, the registry knows too little to say why.
+    giving_up = ("offline", "pump-1", "--accept-loss", "--yes")
+    until(lambda: "online and reachable" in running.command(*giving_up).stderr, "the refusal")
+    assert running.command(*giving_up).returncode == EXIT_FAILED
     assert states(running)["pump-1"] == "online"
 
 
@@ -209,3 +213,65 @@ def test_names_are_completed_from_the_running_topology(running: Running, tmp_pat
     assert completed(running.directory, "pu") == ["pump-1", "pump-2"]
     assert completed(running.directory, "drain") == ["drainer"]
     assert completed(tmp_path / "none", "pu") == []
+
+
+def test_a_pump_is_let_go_and_the_rest_goes_on(tmp_path: Path) -> None:
+    directory, database = tmp_path / "top", f"sqlite:///{tmp_path / 'down.db'}"
+    with up(directory, database, *options(tmp_path, 2)) as running:
+        with pump_of(running) as pump:
+            pump.transaction(row(1))
+        done = carried_out(running, "offline", "pump-2")
+        assert done["state"] == listed(running)["pump-2"]["state"] == "offline"
+        again = running.command("pause", "pump-2")
+        assert again.returncode == EXIT_FAILED, again.stderr
+        table = running.command("pumps").stdout
+        assert "pump-2" not in table
+        assert "1 offline: --all shows them" in table
+        assert "pump-2" in running.command("pumps", "--all").stdout
+        with pump_of(running) as pump:
+            running.wait(pump.transaction(row(2)), 60)
+
+
+def test_up_says_that_its_only_pump_is_paused_and_how_to_resume_it(tmp_path: Path) -> None:
+    directory, database = tmp_path / "top", f"sqlite:///{tmp_path / 'down.db'}"
+    with up(directory, database, *options(tmp_path, 1)) as running:
+        carried_out(running, "pause", "pump-1")
+        assert "no Pump takes writes" in running.command("status").stdout
+    argv = [*TIDELOG, "up", "--dir", str(directory), "--downstream", database]
+    argv += [*options(tmp_path, 1), "--json"]
+    err = tmp_path / "err"
+    with err.open("w") as sink:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=sink, text=True)
+    try:
+        until(lambda: "waiting for pump-1: an operator paused it" in err.read_text(), "a line")
+        assert f"tidelog resume pump-1 --dir {directory}" in err.read_text()
+        again = Running(directory, process, {})
+        carried_out(again, "resume", "pump-1")
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        assert again.stop() == 0, err.read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_a_pump_that_is_gone_for_good_is_given_up_by_an_explicit_word(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'down.db'}"
+    with up(tmp_path / "top", database, *options(tmp_path, 2)) as running:
+        gone = running.pid("pump-2")
+        os.kill(gone, signal.SIGSTOP)
+        try:
+            until(lambda: bool(listed(running)["pump-2"]["unreachable"]), "its lease to end")
+            assert "tidelog offline pump-2 --accept-loss" in running.command("pumps").stdout
+            unasked = running.command("offline", "pump-2", "--accept-loss")
+            assert (unasked.returncode, "--yes" in unasked.stderr) == (EXIT_USAGE, True)
+            assert "pump-2 was last heard of" in unasked.stderr
+            assert states(running)["pump-2"] == "online"
+            done = carried_out(running, "offline", "pump-2", "--accept-loss", "--yes")
+            assert done["state"] == states(running)["pump-2"] == "offline"
+            assert any("may be lost" in line for line in done["may_lose"])
+            with pump_of(running) as pump:
+                running.wait(pump.transaction(row(1)), 60)
+        finally:
+            os.kill(gone, signal.SIGCONT)

@@ -79,6 +79,27 @@ def test_a_pause_and_a_resume_come_true() -> None:
     cluster(scenario)
 
 
+def test_offline_returns_when_it_is_offline_and_says_for_what_it_waits() -> None:
+    async def scenario(world: World, bus: Bus) -> None:
+        p = pump("p1")
+        world.node("p1").start(build, p)
+        await until_state(bus, "p1", ONLINE)
+
+        async def leaves() -> None:
+            await world.until(lambda: p.told[-1][0] == CLOSING, 10, "it is told")
+            await world.sleep(5)
+            p.reached = OFFLINE
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leaves())
+            done, said = await carry_out(bus, Wish("p1", "offline"))
+        assert done.state == await state_of(bus, "p1") == OFFLINE
+        assert said
+        assert set(said) == {"p1 is closing"}
+
+    cluster(scenario)
+
+
 def test_what_does_not_come_true_in_time_is_told_and_the_wish_stands() -> None:
     async def scenario(world: World, bus: Bus) -> None:
         world.node("p1").start(build, pump("p1"))
@@ -99,7 +120,7 @@ def test_somebody_else_who_wishes_otherwise_ends_the_wait() -> None:
         world.node("p1").kill()
         answer = await operate.ask(bus, CLUSTER, Wish("p1", "pause"), agrees)
         await operate.ask(bus, CLUSTER, Wish("p1", "resume"), agrees)
-        with pytest.raises(Conflict, match="p1 is online: pause is no longer"):
+        with pytest.raises(Conflict, match="p1 is online, and pause is no longer"):
             await operate.come_true(bus, CLUSTER, Wish("p1", "pause"), answer, 30.0, lambda _: None)
 
     cluster(scenario)
@@ -117,6 +138,29 @@ def test_what_the_registry_refuses_is_a_refusal() -> None:
         world.node("r").kill()
         with pytest.raises(Unavailable, match="the registry of cluster"):
             await operate.ask(bus, CLUSTER, Wish("p1", "pause"), agrees)
+
+    cluster(scenario)
+
+
+def test_a_registry_that_is_started_anew_meanwhile_is_waited_for() -> None:
+    async def scenario(world: World, bus: Bus) -> None:
+        p = pump("p1")
+        world.node("p1").start(build, p)
+        await until_state(bus, "p1", ONLINE)
+
+        async def falls() -> None:
+            await world.until(lambda: p.told[-1][0] == CLOSING, 10, "it is told")
+            world.node("r").kill()
+            await world.sleep(8)
+            world.node("r").start(service.build, CONFIG)
+            await world.sleep(8)
+            p.reached = OFFLINE
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(falls())
+            done, said = await carry_out(bus, Wish("p1", "offline"), 120.0)
+        assert done.state == OFFLINE
+        assert any("does not answer" in line for line in said)
 
     cluster(scenario)
 
@@ -142,7 +186,8 @@ def test_nothing_is_given_up_before_an_operator_agrees() -> None:
         assert await state_of(bus, "p1") == ONLINE
         ((lines, question),) = asked
         assert question == "Take pump p1 offline for good?"
-        assert "may be lost" in lines[0]
+        assert "commit_ts 1000" in lines[0]
+        assert any("may be lost" in line for line in lines)
         done, _ = await carry_out(bus, Wish("p1", "offline", accept_loss=True))
         assert done.state == await state_of(bus, "p1") == OFFLINE
 

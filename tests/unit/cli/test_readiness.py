@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.messages import CLOSING, JOINING, ONLINE, PAUSED, PUMP, NodeStatus
+from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PUMP, NodeStatus
 from tidelog_cli.readiness import SAY_S, Teller, holds_up, kept_out, missing
 
 
@@ -66,17 +66,28 @@ def test_a_pump_that_an_operator_keeps_out_holds_nobody_up_while_another_takes_w
     kept = kept_out(found, wanted, "--dir d")
     assert set(kept) == {"p1", "p3"}
     assert "`tidelog resume p1 --dir d` ends that" in kept["p1"]
-    assert holds_up(found, wanted, kept) == {}
-    assert holds_up(found, [*wanted, "p4"], kept) == {"p4": "not registered"}
+    assert holds_up(found, wanted, {}, kept) == {}
+    assert holds_up(found, [*wanted, "p4"], {}, kept) == {"p4": "not registered"}
 
 
 def test_pumps_that_are_all_kept_out_are_waited_for_by_name() -> None:
     found = [node("p1", state=PAUSED), node("p2", alive=False)]
     kept = kept_out(found, ["p1", "p2"], "--dir d")
-    assert holds_up(found, ["p1", "p2"], kept) == {"p1": kept["p1"], "p2": "unreachable"}
+    assert holds_up(found, ["p1", "p2"], {}, kept) == {"p1": kept["p1"], "p2": "unreachable"}
 
 
 def test_a_pump_that_is_paused_because_it_is_away_is_not_kept_out() -> None:
     found = [node("p1", state=PAUSED, alive=False), node("p2")]
     assert kept_out(found, ["p1", "p2"], "") == {}
     assert kept_out([node("other", state=PAUSED)], ["p1"], "") == {}
+
+
+def test_a_stranded_pump_holds_nobody_up_while_another_takes_writes() -> None:
+    found = [node("p1", state=OFFLINE, alive=False), node("p2")]
+    why = {"p1": "stranded: 3 records"}
+    assert holds_up(found, ["p1", "p2"], why, {}) == {}
+    # One that is not ready takes no writes either, whatever the registry heard of it.
+    both = why | {"p2": "it is starting"}
+    assert holds_up(found, ["p1", "p2"], both, {}) == both
+    joining = [node("p1", state=JOINING), node("p2")]
+    assert holds_up(joining, ["p1", "p2"], why, {}) == why
