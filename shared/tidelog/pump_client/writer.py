@@ -29,7 +29,8 @@ MAX_COMMITS: Final = 4096
 class Writer:
     """What `tidelog.connect` gives; here on ports, for the simulator. Use it from one event loop.
 
-    `client` writes the binlogs, and must not be entered by itself. `disk` is the state directory,
+    `client` writes the binlogs; it must not be entered by itself, and not go on without Pumps
+    (`ignore_error`): what it skips would look committed. `disk` is the state directory,
     in which decisions survive this process; None: they don't. `commit_timeout_s`: how long a
     transaction whose Prewrite is acked may wait for the registry before it is rolled back.
     """

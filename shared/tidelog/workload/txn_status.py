@@ -8,6 +8,7 @@ from tidelog.actor import Actor
 from tidelog.errors import TidelogError, UnparsablePayload
 from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode, encode, encode_error
 from tidelog.ports import Bus, Clock, Request, Subscription
+from tidelog.pump_client.decisions.owner import owner_of
 from tidelog.subjects import txnstatus
 from tidelog.workload.outcomes import Outcomes
 
@@ -45,6 +46,8 @@ class TxnStatusServer(Actor[Ask]):
             except UnparsablePayload as error:
                 ask.request.respond(encode_error(error))
                 continue
+            if owner_of(question.prewrite_key):
+                continue  # a Writer's: it alone knows
             verdict = self._outcomes.verdict(question.start_ts, force=question.force)
             ask.request.respond(encode(TxnStatusReply(verdict.state, verdict.commit_ts)))
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.pump_client.dying import after, before
+from tests.unit.pump_client.shop import CREATE_SHOP
 from tests.unit.pump_client.shore import Shore
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.oracle import RegistryOracle
@@ -113,6 +115,32 @@ def test_clients_that_change_the_schema_at_once_take_turns(seed: int) -> None:
         assert len({getattr(i, "id", i) for i in ids}) == 13 + 12 + 1
 
     run(main, seed)
+
+
+def test_a_job_that_somebody_else_had_kept_meanwhile_is_planned_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its ids are not ours to foresee: another kind of upstream may leave gaps."""
+    append = EmbeddedHistory.append
+    theirs = [msgspec.structs.replace(CREATE_SHOP, id=900, schema_id=901)]
+
+    async def overtaken(self: Any, job: bytes, *, after: int | None = None) -> None:
+        if theirs:
+            await append(self, msgspec.json.encode(theirs.pop()))
+        await append(self, job, after=after)
+
+    async def main(world: World) -> None:
+        async def app(client: Writer) -> None:
+            await client.ddl("create database other")
+
+        monkeypatch.setattr(EmbeddedHistory, "append", overtaken)
+        shore = Shore(world)
+        shore.start("app", app)
+        await shore.read_until(lambda: bool(shore.queries()))
+        kept = [(j.id, j.schema_id, j.version) async for p in shore.history.jobs(0) for j in p]
+        assert kept == [(900, 901, 1), (902, 903, 2)]
+
+    run(main)
 
 
 POINTS: dict[str, Callable[..., None]] = {
