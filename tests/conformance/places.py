@@ -10,14 +10,16 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from tests.servers import NatsServer
-from tidelog.ports import Bus, Clock, Disk, IndexStore
+from tidelog.config import ServiceConfig
+from tidelog.ports import Bus, Clock, Disk, IndexStore, Ports
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
 from tidelog.real.disk import RealDisk
 from tidelog.real.index import RocksIndex
+from tidelog.real.ports import real_ports
 from tidelog.sim import World, run
 
 Scenario = Callable[["Place"], Awaitable[None]]
@@ -35,6 +37,9 @@ class Place(Protocol):
 
     def disk(self) -> Disk:
         """Another process's view of the same directory at each call."""
+
+    def ports(self) -> Ports:
+        """On the directory of `disk`; of the real ones without a bus."""
 
     def index(self) -> IndexStore: ...
     def clock(self) -> Clock: ...
@@ -61,6 +66,9 @@ class SimPlace:
 
     def disk(self) -> Disk:
         return self._world.ports("disk").disk
+
+    def ports(self) -> Ports:
+        return self._world.ports("disk")
 
     def index(self) -> IndexStore:
         return self._world.ports("disk").open_index("index")
@@ -100,6 +108,9 @@ class RealPlace:
 
     def disk(self) -> Disk:
         return RealDisk(self._directory)
+
+    def ports(self) -> Ports:
+        return real_ports(ServiceConfig(), RealDisk(self._directory), cast(Bus, None))
 
     def index(self) -> IndexStore:
         return RocksIndex(self._directory / "index")

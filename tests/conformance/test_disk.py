@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.places import Place
-from tidelog.errors import ForeignDirectory, IoFailed
+from tidelog.errors import DirectoryLocked, ForeignDirectory, IoFailed
 from tidelog.ports import File
 
 
@@ -166,5 +166,32 @@ def test_free_space_is_known(place: Place) -> None:
     async def scenario(place: Place) -> None:
         disk = place.disk()
         assert 0 < disk.free_bytes() <= disk.capacity_bytes()
+
+    place.run(scenario)
+
+
+def test_ports_within_a_directory_lie_there_and_nowhere_else(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        outer = place.ports()
+        inner = outer.within("slot-0")
+        assert outer.disk.exists("slot-0")
+        await inner.disk.write_file("f", b"x")
+        assert outer.disk.read_file("slot-0/f") == b"x"
+        assert outer.within("slot-0").disk.listdir("") == ["f"]
+        assert not outer.within("slot-1").disk.exists("f")
+        lock = inner.disk.lock("lock")
+        with pytest.raises(DirectoryLocked):
+            outer.disk.lock("slot-0/lock")
+        outer.disk.lock("lock").release()
+        lock.release()
+        first, second = inner.open_index("kv"), outer.within("slot-1").open_index("kv")
+        first.write([(b"k", b"v")])
+        assert second.get(b"k") is None
+        first.close()
+        inner.drop_index("kv")
+        again = inner.open_index("kv")
+        assert again.get(b"k") is None
+        again.close()
+        second.close()
 
     place.run(scenario)

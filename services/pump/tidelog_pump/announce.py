@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.actor import Ref
-from tidelog.messages import OFFLINE, PUMP, Heartbeat, NodeStatus
+from tidelog.messages import OFFLINE, ONLINE, PAUSED, PUMP, Heartbeat, NodeStatus
 from tidelog.ports import Clock
 from tidelog.timestamps import physical_ms
 from tidelog_pump.config import PumpConfig
@@ -21,6 +21,7 @@ from tidelog_pump.write.load import Load
 
 FAR_S = 60.0
 """Further ahead of W a Commit's timestamp is no matter of an oracle that is asked just now."""
+DRAINED = "nobody serves {}: another Pump drains it, takes no Prewrites for it, takes it offline"
 
 
 class Announcer:
@@ -61,7 +62,7 @@ class Announcer:
         node = NodeStatus(
             nodeId=self._identity.node,
             host=self._host or self._identity.address,
-            score=self._load.score(self._clock.monotonic()),
+            score=0 if self._identity.adopted else self._load.score(self._clock.monotonic()),
             label=self._label,
             maxCommitTS=now.max_commit_ts,
             kind=PUMP,
@@ -80,6 +81,8 @@ class Announcer:
     def _doubtful(self, resolved: Resolved) -> dict[str, str]:
         """What an ack or a read may not be worth here."""
         found: dict[str, str] = {}
+        if self._identity.adopted:
+            found["adopted"] = DRAINED.format(self._identity.slot)
         if not self._segments.sync:
             found["sync_log"] = "off: what is acked may be lost when the machine stops"
         for segment, why in self._segments.damaged.items():
@@ -97,7 +100,8 @@ class Announcer:
 
     async def on_state(self, state: str, safe_point: int) -> None:
         """The gc asks for the safe point itself: what was heard before may be out of date."""
-        await self._leaving.on_state(state)
+        adopted = self._identity.adopted and state == ONLINE
+        await self._leaving.on_state(PAUSED if adopted else state)
         if state == OFFLINE:
             await self._keeper.tell(ToldOffline())
 

@@ -141,6 +141,8 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     slots_dir: str = ""
     """A directory that several Pumps share: each takes a free slot of it as its data directory."""
     max_slots: Annotated[int, Range(1, 1024)] = 64
+    adopt_after_s: Annotated[float, Range(0, 30 * DAY_S, "seconds")] = 60.0
+    """A slot that nobody has served for so long is drained by a running Pump; 0 = never."""
     segment_bytes: Bytes = 500 << 20
     index_buffer_bytes: Bytes = 16 << 20
     """What may wait in memory for the index; beyond it, the slow chaser."""

@@ -54,6 +54,8 @@ class Identity:
         self.address = ""
         """Where the gRPC service is bound, if it is; set by its edge."""
         self.slot = ""
+        self.adopted = False
+        """Only to be drained: it takes no Prewrites, whatever the registry says."""
         self.stranded: Stranded | None = None
         """Why nobody may read here; set by its keeper."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
@@ -32,6 +34,7 @@ from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED
 from tidelog_pump.pull.puller import Puller, PullerMessage
 from tidelog_pump.retention.gc_actor import Gc, GcMessage
+from tidelog_pump.slots.adopter import Adopted, Adopter
 from tidelog_pump.slots.claim import Slot
 from tidelog_pump.sort.faker import Faker
 from tidelog_pump.sort.resolver import Resolver, ResolverMessage
@@ -73,7 +76,10 @@ class Parts:
         follow = config.oracle == "follow"
         self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
         self._lock = disk.lock(LOCK_FILE) if slot is None else slot.lock
-        self._identity.slot = "" if slot is None else slot.name
+        adopts = slot is not None and not slot.adopted and config.adopt_after_s > 0
+        self.adopts_beside = slot if adopts else None
+        if slot is not None:
+            self._identity.slot, self._identity.adopted = slot.name, slot.adopted
         self._reserve = Reserve(disk)
         self._purge = PurgePoint(disk, self._reserve)
         self._promised = PromisedFile(disk)
@@ -260,6 +266,17 @@ class Parts:
             self._store,
             segment_bytes=self._config.segment_bytes,
         )
+
+    def adopter(self, own: Slot, adopt: Callable[[PumpConfig, Slot], Adopted]) -> Adopter:
+        config = self._config
+        make = partial(adopt, config)
+        return Adopter(own, config.cluster, config.adopt_after_s, make)
+
+    def let_go(self) -> None:
+        """Of what outlives the actors, however they ended."""
+        self._segments.close()
+        self._store.close()
+        self._lock.release()
 
     def http_edge(self, puller: PullerRef) -> HttpEdge:
         cluster = self._config.cluster

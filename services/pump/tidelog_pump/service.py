@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tidelog import node_routes
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.edges.http_edge import binlog, collect, drainers
 from tidelog_pump.parts import Parts
+from tidelog_pump.slots.adopter import Adopted
 from tidelog_pump.slots.claim import Slot, claim
 
 
@@ -20,8 +23,20 @@ async def begin(config: PumpConfig, ports: Ports) -> Supervisor:
 
 
 def build(config: PumpConfig, ports: Ports, slot: Slot | None = None) -> Supervisor:
+    tree = tree_of(Parts(config, ports, slot))
+    node_routes.add(tree, ports.bus, config.cluster)
+    return tree
+
+
+def adopt(config: PumpConfig, slot: Slot) -> Adopted:
+    """The Pump of another slot, to drain it: without addresses and labels, they are ours."""
+    bare = msgspec.structs.replace(config, grpc_addr="", socket="", advertise_addr="", labels={})
+    parts = Parts(bare, slot.ports, slot)
+    return Adopted(tree_of(parts), parts.let_go)
+
+
+def tree_of(parts: Parts) -> Supervisor:
     """Messages flow edges -> writer -> {sorter, indexer}, indexer -> sorter, puller -> sorter."""
-    parts = Parts(config, ports, slot)
     tree = Supervisor("pump")
     # Whose directory this is; first to start, last to stop.
     tree.actor("identity", parts.identity_keeper)
@@ -55,7 +70,6 @@ def build(config: PumpConfig, ports: Ports, slot: Slot | None = None) -> Supervi
     tree.route("GET", "/drainers", drainers(http))
     tree.route("GET", "/debug/binlog/{ts}", binlog(http))
     tree.route("POST", "/debug/gc/trigger", collect(gc))
-    node_routes.add(tree, ports.bus, config.cluster)
     # Looks for a tombstone of ours, and what lies above it.
     keeper = tree.actor("stranded", parts.stranded_keeper)
     # Joins the cluster once all of it serves; says good-bye first.
@@ -63,4 +77,7 @@ def build(config: PumpConfig, ports: Ports, slot: Slot | None = None) -> Supervi
         "membership",
         lambda: parts.membership(sorter, resolver, verifier, writer, puller, gc, keeper),
     )
+    if (own := parts.adopts_beside) is not None:
+        # Drains slots that nobody serves.
+        tree.actor("adopter", lambda: parts.adopter(own, adopt))
     return tree

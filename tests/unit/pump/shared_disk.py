@@ -29,6 +29,10 @@ class Pumps:
         self.registry = Registry(world.clock().wall_ms)
         self.made = 0
 
+    async def listen(self) -> None:
+        """The registry."""
+        await self.registry.start(self.world.ports("registry").bus)
+
     def begin(self) -> Node:
         """One more container."""
         self.made += 1
@@ -39,9 +43,8 @@ class Pumps:
 
     async def start(self, count: int) -> None:
         """Scale up to so many; returns once all take Prewrites."""
-        ports = self.world.ports("registry")
         if not self.made:
-            await self.registry.start(ports.bus)
+            await self.listen()
         self.running += [self.begin() for _ in range(count - len(self.running))]
         for node in self.running:
             await self.world.until(lambda node=node: self.identity(node)[0] != "", 60)  # type: ignore[misc]

@@ -31,12 +31,14 @@ _NAME = re.compile(r"slot-(0|[1-9]\d{0,5})")
 
 
 class Slot(NamedTuple):
-    """One that is ours: its name, its lock, ports on it, and ports on all of them."""
+    """One that is ours: its name, its lock, ports on it, and ports on all of them. `adopted`: we
+    only drain it."""
 
     name: str
     lock: Lock
     ports: Ports
     root: Ports
+    adopted: bool = False
 
 
 def slots(disk: Disk) -> list[str]:

@@ -145,5 +145,5 @@ class StrandedKeeper(Actor[KeeperMessage]):
             "stranded": 0 if self._exported is None else self._exported.count,
             "error": self._error,
             "why": str(stranded),
-            "not_ready": "stranded",
+            "not_ready": f"stranded: {stranded.message}",
         }

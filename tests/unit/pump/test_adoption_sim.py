@@ -1,0 +1,200 @@
+"""Slots that scaling down left: drained by another Pump, under a real registry."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from tests.unit.pump.rig import CLUSTER, Client, commit, prewrite, ts_now
+from tests.unit.pump.shared_disk import SLOTS, Pumps
+from tidelog import messages, subjects
+from tidelog.messages import OFFLINE, ONLINE, Consumer, Nodes, NodeStatus, SafePointRequest
+from tidelog.sim import Node, World, run
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.service import build as build_registry
+
+CONFIG = msgspec.structs.replace(SLOTS, adopt_after_s=20.0, resolve_after_s=3600.0)
+GRACE_S = 20.0
+
+
+class Cluster(Pumps):
+    """With the real registry, and one consumer that the test moves."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, CONFIG)
+        self.bus = world.ports("eye").bus
+
+    async def listen(self) -> None:
+        config = RegistryConfig(cluster=CLUSTER, cluster_id=self.config.cluster_id, oracle="follow")
+        self.world.node("registry-node").start(build_registry, config)
+
+    async def nodes(self) -> dict[str, NodeStatus]:
+        subject = subjects.registry(CLUSTER, "nodes")
+        answer = await self.bus.request(subject, b"{}", timeout_s=5)
+        found = messages.decode_reply(answer.data, Nodes)
+        return {node.nodeId: node for node in found.nodes}
+
+    async def read_up_to(self, ts: int) -> None:
+        """The consumer has read everything up to there."""
+        body = messages.encode(SafePointRequest(Consumer("reader", "f", ts)))
+        subject = subjects.registry(CLUSTER, "safepoint")
+        await self.bus.request(subject, body, timeout_s=5)
+
+    async def until_state(self, node: str, state: str, within_s: float = 60.0) -> None:
+        async with asyncio.timeout(within_s):
+            while True:
+                if (await self.nodes())[node].state == state:
+                    return
+                await asyncio.sleep(0.2)
+
+    def adopter(self, node: Node) -> dict[str, Any]:
+        status: Any = node.status()
+        found: dict[str, Any] = status["adopter"] if isinstance(status, dict) else {}
+        return found
+
+    async def until_adopted(self, slot: str, within_s: float = 60.0) -> Node:
+        def by() -> list[Node]:
+            return [n for n in self.running if self.adopter(n).get("adopted") == slot]
+
+        await self.world.until(lambda: bool(by()), within_s, f"{slot} adopted")
+        (one,) = by()
+        await self.world.until(lambda: "step" in self.adopter(one), 20)
+        return one
+
+
+async def down_to_one(world: World) -> tuple[Cluster, dict[str, str], dict[str, int], int]:
+    """Two Pumps with a transaction each, one more open on the second; then only the first is left.
+    Returns the cluster, slot -> node, node -> commit_ts, and the open one's start_ts."""
+    cluster = Cluster(world)
+    await cluster.start(2)
+    names = {slot: node for slot, (node, _) in cluster.identities().items()}
+    written: dict[str, int] = {}
+    for number, node in enumerate(names.values()):
+        base = ts_now(world, 100 * number)
+        client = Client(cluster.bus, node)
+        await client.done(prewrite(base), commit(base, base + 1))
+        written[node] = base + 1
+    open_ts = ts_now(world, 900)
+    await Client(cluster.bus, names["slot-1"]).done(prewrite(open_ts, b"open"))
+    await cluster.read_up_to(1)
+    cluster.running.sort(key=lambda node: cluster.identity(node)[2])
+    return cluster, names, written, open_ts
+
+
+def test_a_slot_left_by_scaling_down_is_read_committed_to_drained_and_offline() -> None:
+    async def main(world: World) -> None:
+        cluster, names, written, open_ts = await down_to_one(world)
+        gone = names["slot-1"]
+        await cluster.stop(leave=1)
+        left = world.loop.time()
+        await cluster.until_adopted("slot-1")
+        assert world.loop.time() - left >= GRACE_S
+        client = Client(cluster.bus, gone)
+        assert (await client.write(prewrite(open_ts + 5)))[0].code == "NotOnline"
+        assert [t.commit_ts for t in await client.pull_up_to(written[gone])] == [written[gone]]
+        # Neither the open Prewrite's end nor a reader that is behind is left out.
+        await cluster.read_up_to(written[gone] + (1 << 30))
+        await world.sleep(10)
+        assert (await cluster.nodes())[gone].state == ONLINE
+        await client.done(commit(open_ts, open_ts + 9))
+        found = await client.pull_up_to(open_ts + 9, written[gone])
+        assert [t.commit_ts for t in found] == [open_ts + 9]
+        await cluster.until_state(gone, OFFLINE)
+        await world.until(lambda: not cluster.adopter(cluster.running[0])["adopted"], 20)
+        disk = world.ports("machine").disk
+        assert disk.listdir("slot-1/value")
+        assert not disk.exists("slot-1/adopted")
+        await world.sleep(3 * GRACE_S)
+        shown = cluster.adopter(cluster.running[0])
+        assert (shown["adopted"], shown["offline"], shown["failures"]) == ("", ["slot-1"], {})
+        assert (await cluster.nodes())[names["slot-0"]].state == ONLINE
+
+    run(main, 1)
+
+
+def test_a_reader_that_is_behind_keeps_the_slot_from_going_offline() -> None:
+    async def main(world: World) -> None:
+        cluster, names, written, open_ts = await down_to_one(world)
+        gone = names["slot-1"]
+        await Client(cluster.bus, gone).done(commit(open_ts, open_ts + 1))
+        await cluster.stop(leave=1)
+        await cluster.until_adopted("slot-1")
+        await cluster.read_up_to(written[gone])
+        await world.sleep(20)
+        assert (await cluster.nodes())[gone].state == ONLINE
+        await cluster.read_up_to(open_ts + 1)
+        await cluster.until_state(gone, OFFLINE)
+
+    run(main, 2)
+
+
+def test_a_pump_that_is_back_within_the_grace_time_keeps_its_slot() -> None:
+    async def main(world: World) -> None:
+        cluster, names, _, _ = await down_to_one(world)
+        before = cluster.identities()
+        await cluster.kill(1)
+        await world.sleep(GRACE_S / 2)
+        await cluster.start(2)
+        await world.sleep(2 * GRACE_S)
+        after = cluster.identities()
+        assert after["slot-1"] == (names["slot-1"], before["slot-1"][1] + 1)
+        assert all(not cluster.adopter(node)["adopted"] for node in cluster.running)
+
+    run(main, 3)
+
+
+def test_scaling_up_gets_an_adopted_slot_back_with_everything_in_it() -> None:
+    async def main(world: World) -> None:
+        cluster, names, written, open_ts = await down_to_one(world)
+        gone = names["slot-1"]
+        await cluster.stop(leave=1)
+        await cluster.until_adopted("slot-1")
+        await cluster.start(2)
+        after = cluster.identities()
+        assert sorted(after) == ["slot-0", "slot-1"]
+        assert after["slot-1"] == (gone, 3)
+        client = Client(cluster.bus, gone)
+        await client.done(commit(open_ts, open_ts + 9), prewrite(open_ts + 20))
+        found = await client.pull_up_to(open_ts + 9)
+        assert [t.commit_ts for t in found] == [written[gone], open_ts + 9]
+        assert (await cluster.nodes())[gone].state == ONLINE
+        assert not world.ports("machine").disk.exists("slot-1/adopted")
+        assert not world.ports("machine").disk.exists("slot-1/wanted")
+
+    for seed in (4, 5, 6):
+        run(main, seed)
+
+
+def test_when_the_adopter_dies_another_start_finds_the_slot_free() -> None:
+    async def main(world: World) -> None:
+        cluster, names, written, _ = await down_to_one(world)
+        gone = names["slot-1"]
+        await cluster.stop(leave=1)
+        await cluster.until_adopted("slot-1")
+        await cluster.kill(0)
+        await cluster.start(2)
+        assert {slot: node for slot, (node, _) in cluster.identities().items()} == names
+        client = Client(cluster.bus, gone)
+        assert [t.commit_ts for t in await client.pull_up_to(written[gone])] == [written[gone]]
+
+    run(main, 7)
+
+
+def test_an_adopted_pump_that_fails_is_told_and_left_alone() -> None:
+    async def main(world: World) -> None:
+        cluster, names, _, _ = await down_to_one(world)
+        await cluster.stop(leave=1)
+        await world.ports("machine").disk.write_file("slot-1/purged.json", b"no JSON")
+        one = cluster.running[0]
+        await world.until(lambda: bool(cluster.adopter(one)["failures"]), 60)
+        assert "Corrupt" in cluster.adopter(one)["failures"]["slot-1"]
+        await world.sleep(60)
+        assert cluster.adopter(one)["adopted"] == ""
+        assert not one.failures
+        await Client(cluster.bus, names["slot-0"]).until_online()
+        # The lock is free again: an operator may mend it.
+        assert world.ports("machine").disk.lock("slot-1/.lock")
+
+    run(main, 8)
