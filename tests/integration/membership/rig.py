@@ -84,8 +84,10 @@ class Rig:
 
     def _begin(self) -> None:
         cluster = self.processes
-        for service in (cluster.registry, cluster.drainer, cluster.pumps[pump_name(1)]):
+        first = (cluster.registry, cluster.drainer, cluster.pumps[pump_name(1)])
+        for service in first:
             service.start()
+        for service in first:
             service.wait()
 
     @contextlib.asynccontextmanager
