@@ -8,7 +8,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.unit.pump_client.fakes import Dice, FakeCluster, LoopClock, MemoryBus
-from tidelog.errors import DiskFull, ForeignCluster, IoFailed, NotOnline, TidelogError
+from tidelog.errors import (
+    DiskFull,
+    ForeignCluster,
+    IoFailed,
+    NotOnline,
+    Overloaded,
+    TidelogError,
+)
 from tidelog.messages import OFFLINE, ONLINE, PAUSED
 from tidelog.pump_client import NoPump, NotPrewritten, OutcomeUnknown, PumpClient
 from tidelog.pump_client.routing.strategy import mixed
@@ -290,6 +297,54 @@ def test_a_cancelled_writer_leaves_a_prewrite_that_its_rollback_finds() -> None:
         assert cluster.pumps["p1"].of(2) == ["Prewrite", "Rollback"]
 
     play(body, "p1")
+
+
+def test_a_rollback_that_is_cancelled_still_reaches_every_pump_that_was_tried() -> None:
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        for pump in cluster.pumps.values():
+            pump.judge = lambda b: "silent" if b.tp == Prewrite else None
+        with pytest.raises(OutcomeUnknown):
+            await client.write(prewrite(2))
+        for pump in cluster.pumps.values():
+            pump.delay_s = 1.0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await client.write(Binlog(tp=Rollback, start_ts=2), wait=True)
+        assert await client.flush(60)
+        assert [p.of(2)[-1] for p in cluster.pumps.values()] == ["Rollback"] * 3
+
+    play(body, "p1", "p2", "p3")
+
+
+def test_a_commit_that_finds_no_room_in_time_was_not_accepted() -> None:
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        client._backlog._limit = 1
+        await client.write(prewrite(2))
+        await client.write(prewrite(3))
+        cluster.pumps["p1"].judge = lambda _: "lost"
+        await client.write(commit(2))
+        with pytest.raises(Overloaded):
+            await client.write(commit(3), deadline_s=3)
+        assert client.pump_of(3) == "p1", "it may be written again"
+        cluster.pumps["p1"].judge = lambda _: None
+        await client.write(commit(3), wait=True)
+        assert cluster.pumps["p1"].of(3) == ["Prewrite", "Commit"]
+
+    play(body, "p1")
+
+
+def test_the_last_chance_is_a_pump_that_was_held_for_unavailable() -> None:
+    """It would take binlogs from 15 s on, and its next probe is not due yet."""
+
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        started = now()
+        cluster.pumps["p1"].judge = lambda _: DiskFull("full") if now() - started < 15 else None
+        cluster.pumps["p2"].judge = lambda _: Overloaded("busy")
+        await client.write(prewrite(2))
+        assert client.pump_of(2) == "p1"
+        assert 15 <= now() - started < 15.3
+
+    play(body, "p1", "p2")
 
 
 def test_the_close_waits_for_commits_on_their_way() -> None:
