@@ -8,6 +8,7 @@ from dataclasses import dataclass
 PUMP = "services/pump/tidelog_pump"
 DRAINER = "services/drainer/tidelog_drainer"
 APPLIER = "services/applier/tidelog_applier"
+CLIENT = "shared/tidelog/pump_client"
 
 
 @dataclass(frozen=True)
@@ -217,5 +218,16 @@ BUGS = (
         ),
         # Few histories lose bucket and copy, and then the Pump once more while it joins.
         hunted=False,
+    ),
+    Bug(
+        "copy-abandoned-early",
+        "section 7: a Rollback goes to the other Pumps only when the Commit is acked",
+        (
+            Edit(
+                f"{CLIENT}/delivery/finisher.py",
+                "        await self._backlog.enter(item)\n",
+                "        await self._backlog.enter(item)\n        self._abandon(item)\n",
+            ),
+        ),
     ),
 )

@@ -1,7 +1,7 @@
 """Runs inside a copy of the sources: the first seed of a range that catches what is planted there.
 
-Caught is what the checker names: loss, duplicate, disorder or gap. A history that is unclean in
-another way (nothing arrives any more, rows that differ) is counted and passed by.
+Caught is what the checker names: loss, duplicate, disorder, gap or a broken rule. A history
+that is unclean in another way (nothing arrives any more, rows that differ) is counted and passed.
 """
 
 from __future__ import annotations

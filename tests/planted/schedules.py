@@ -275,6 +275,25 @@ SCHEDULES = (
             Step(When("registry", "publish", ".event.pump.pump-2"), (Reconnect("drainer"),)),
         ),
     ),
+    Schedule(
+        "copy-abandoned-early",
+        "a Pump falls silent with a Prewrite, another takes it, and is slow to ack the Commit",
+        "rule",
+        partial(calm, pumps=2, clients=1, rate=20.0),
+        # Twice: what was written may be rolled back, and then there is no Commit to be slow with.
+        (
+            Step(
+                When("workload", "request", ".pump-1.write", binlog="Prewrite"),
+                (Stall("pump-1", "pump.writer", 6.0),),
+                nth=4,
+            ),
+            Step(
+                When("workload", "request", ".pump-2.write", binlog="Commit"),
+                (Stall("pump-2", "pump.writer", 1.0),),
+            ),
+        )
+        * 2,
+    ),
 )
 
 BY_BUG = {schedule.bug: schedule for schedule in SCHEDULES}

@@ -17,6 +17,7 @@ from typing import Any
 from tests.simulation.auditor import AuditorConfig, build_auditor
 from tests.simulation.chaos import Chaos
 from tests.simulation.contents import name_differences
+from tests.simulation.copy_watch import CopyWatch
 from tests.simulation.plan import Plan, draw
 from tidelog.ddl_history import open_history
 from tidelog.errors import TidelogError
@@ -100,6 +101,7 @@ class Cluster:
             self.ledger.add,
         )
         self.chaos = Chaos(self)
+        world.trace.watchers.append(CopyWatch("workload", self.findings).watch)
 
     def _node(self, name: str) -> Node:
         skew = self.world.random(f"skew/{name}").randint(-self.plan.skew_ms, self.plan.skew_ms)

@@ -17,7 +17,7 @@ import structlog
 from tests.simulation.cluster import History, play
 from tests.simulation.plan import draw
 
-KINDS = ("loss", "duplicate", "out-of-order", "gap")
+KINDS = ("loss", "duplicate", "out-of-order", "gap", "rule")
 
 
 def quiet() -> None:

@@ -196,6 +196,7 @@ class SimBus:
         if reply is None:
             raise DeadlineExceeded(f"no answer on {subject} within {timeout_s} s")
         trace.glimpse(name, "answered", subject, data)
+        trace.glimpse(name, "answer", subject, reply.data)
         return reply
 
     async def serve(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:

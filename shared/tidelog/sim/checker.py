@@ -39,6 +39,8 @@ class Findings:
     duplicates: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    """Broken by somebody without whom nothing was lost this time."""
     other: list[str] = field(default_factory=list)
 
     def kinds(self) -> dict[str, list[str]]:
@@ -47,6 +49,7 @@ class Findings:
             "duplicate": self.duplicates,
             "out-of-order": self.order,
             "gap": self.gaps,
+            "rule": self.rules,
             "other": self.other,
         }
 
