@@ -36,9 +36,10 @@ def test_an_answer_is_seen_when_the_asker_has_it_with_what_was_asked() -> None:
         await client.bus.request("ask", b"question", timeout_s=1)
         return seen
 
-    asked, answered = run(main, 1)
+    asked, answered, answer = run(main, 1)
     assert asked == Event("client", "request", "ask 8", b"question")
     assert answered == Event("client", "answered", "ask", b"question")
+    assert answer == Event("client", "answer", "ask", b"yes")
 
 
 class Two:
