@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -57,8 +58,9 @@ class Upstream:
         return start_ts
 
     async def end(self, start_ts: int) -> None:
-        """Without a decision to commit."""
-        await self.coordinator.tell(End(start_ts))
+        """Without a decision to commit. A coordinator that is started again knows of none."""
+        with suppress(ActorStopped):
+            await self.coordinator.tell(End(start_ts))
 
     async def became_of(self, start_ts: int) -> int:
         """The commit_ts of a transaction of this client, or 0: then it was rolled back, for good
@@ -96,7 +98,8 @@ class Upstream:
             raise
         except BaseException:
             # Cancelled: nobody may wait now. The Pump asks, and is told of a rollback.
-            self.coordinator.try_tell(End(prewrite.start_ts))
+            with suppress(ActorStopped):
+                self.coordinator.try_tell(End(prewrite.start_ts))
             self.client.forget(prewrite.start_ts)
             raise
         if not await self._decide(prewrite, commit_ts):
@@ -113,6 +116,7 @@ class Upstream:
         try:
             return await self.coordinator.ask(lambda reply: Decide(binlog, reply))
         except ActorStopped as error:
+            self.room.release()  # no Commit is on its way
             raise CommitUnknown(
                 f"the decision on {prewrite.start_ts} may be recorded and may not: {error}"
             ) from error

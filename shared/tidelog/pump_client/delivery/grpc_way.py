@@ -18,6 +18,7 @@ from tidelog.errors import (
     ConfigError,
     DeadlineExceeded,
     MessageTooLarge,
+    NoResponders,
     Refused,
     TidelogError,
     Unavailable,
@@ -45,15 +46,19 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
+SMALLEST_LIMIT = 4 << 20
+"""gRPC's own limit of a message where nobody sets one."""
+FRAMING = 64
+"""What a WriteBinlogReq adds to its payload at most."""
+
 _BY_STATUS: dict[str, type[TidelogError]] = {
-    "RESOURCE_EXHAUSTED": MessageTooLarge,
     "FAILED_PRECONDITION": Refused,
     "INVALID_ARGUMENT": BadInput,
-    "UNIMPLEMENTED": BadInput,
+    "UNIMPLEMENTED": NoResponders,
     "DEADLINE_EXCEEDED": DeadlineExceeded,
 }
-"""gRPC status -> our class: the Pump's table read backwards, for a Pump that is none of ours. Every
-other status leaves the outcome unknown."""
+"""gRPC status -> our class, where no Pump of ours names it: another kind of Pump, gRPC itself, or
+whoever has the address of a Pump that moved. Every other status leaves the outcome unknown."""
 
 
 def require_grpc() -> None:
@@ -84,7 +89,10 @@ class GrpcWay:
                 request = WriteBinlogReq(clusterID=self._cluster_id, payload=payload)
                 time = timeout_s + len(payload) / LARGE_BYTES_PER_S
                 calls.append(method(request.SerializeToString(), timeout=time))
-            return [await _outcome(call) for call in calls]
+            return [
+                await _outcome(call, len(payload))
+                for call, payload in zip(calls, payloads, strict=True)
+            ]
         finally:
             for call in calls:
                 call.cancel()  # does nothing to one that is done
@@ -111,13 +119,13 @@ class GrpcWay:
             await channel.close(grace=1.0)
 
 
-async def _outcome(call: Call) -> TidelogError | None:
+async def _outcome(call: Call, size: int) -> TidelogError | None:
     import grpc.aio
 
     try:
         answer = WriteBinlogResp.FromString(await call)
     except grpc.aio.AioRpcError as error:
-        return _typed(error)
+        return _typed(error, size)
     except DecodeError:
         return Unavailable("an answer that can't be read")
     except asyncio.CancelledError:
@@ -128,8 +136,14 @@ async def _outcome(call: Call) -> TidelogError | None:
     return Unavailable(answer.errmsg) if answer.errmsg else None
 
 
-def _typed(error: grpc.aio.AioRpcError) -> TidelogError:
+def _typed(error: grpc.aio.AioRpcError, size: int) -> TidelogError:
     told = dict(cast("Iterable[tuple[str, str]]", error.trailing_metadata() or ()))
     message = error.details() or error.code().name
     named = refusal(told.get(ERROR_KEY, ""), message, definite=told.get(DEFINITE_KEY) == "true")
-    return named or _BY_STATUS.get(error.code().name, Unavailable)(message)
+    if named is not None:
+        return named
+    status = error.code().name
+    if status == "RESOURCE_EXHAUSTED":
+        # gRPC says this of a message above its limit, which is final, and of too many calls.
+        return (MessageTooLarge if size >= SMALLEST_LIMIT - FRAMING else Unavailable)(message)
+    return _BY_STATUS.get(status, Unavailable)(message)
