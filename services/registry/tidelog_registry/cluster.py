@@ -84,7 +84,7 @@ class Cluster:
         self._hear(key, node, status, now, effects)
         state = follows(key[0], node.state, ordered("returns", node.order.action))
         waits = node.state != state and not self.trust.settled(now)
-        if key[0] == PUMP and (state == JOINING or waits):
+        if key[0] == PUMP and (state == JOINING or waits or node.join is not None):
             self.joins.begin(node, effects)
             return None, effects
         self._enter(key, node, state, effects, ordered_anew=ordered_anew)
@@ -113,15 +113,23 @@ class Cluster:
         if not status.isAlive:
             self._part(key, node, status, now, effects, ordered_anew=ordered_anew)
             return node.state, effects
-        unregistered = status.state != OFFLINE if key[0] != PUMP else node.state == JOINING
-        if node.state in (OFFLINE, JOINING) and node.join is None and unregistered:
+        if self._unregistered(node, status):
             return None, effects
         self._hear(key, node, status, now, effects)
-        state = self._said(node, status, behind)
-        if ordered_anew and not _has_left(status):
+        state = self._said(node, status, behind) if node.join is None else node.state
+        if ordered_anew and node.join is None and not _has_left(status):
             state = follows(key[0], state, ordered("returns", node.order.action))
         self._enter(key, node, state, effects, ordered_anew=ordered_anew)
         return node.state, effects
+
+    @staticmethod
+    def _unregistered(node: Node, status: NodeStatus) -> bool:
+        """Shall a living node ask to be let in again? (Not a Pump that an operator took out: it is
+        told so, and leaves.)"""
+        if node.join is not None or node.state not in (OFFLINE, JOINING):
+            return False
+        taken_out = status.kind == PUMP and node.order.action == "offline"
+        return node.state == JOINING or (status.state != OFFLINE and not taken_out)
 
     def _said(self, node: Node, status: NodeStatus, behind: Behind) -> str:
         """The state after a living node said what it has reached."""
@@ -227,9 +235,10 @@ class Cluster:
         self.trust.lost(now)
 
     def operate(
-        self, wish: StateRequest, now: float, read: Mapping[str, int]
+        self, wish: StateRequest, now: float, read: Mapping[str, int], wall_ms: int = 0
     ) -> tuple[StateReply, list[Effect]]:
-        """`read`: by name, up to where those who need the Pumps' data have read.
+        """`read`: by name, up to where those who need the Pumps' data have read. `wall_ms` numbers
+        the order, so that a later one counts even where a registry forgot one that a node obeys.
 
         Raises NotFound (no such node), BadInput (no such action), Refused (not in this state).
         """
@@ -249,7 +258,7 @@ class Cluster:
         anew = state != before or node.order.action != wish.action
         if anew and before != OFFLINE:
             number = max(node.order.number, node.status.order.number) + 1
-            node.order = Order(wish.action, number)
+            node.order = Order(wish.action, max(number, wall_ms))
             self._enter(key, node, state, effects, ordered_anew=True)
             if event == "removed" and key[0] == APPLIER and before != CLOSING:
                 self._forget(node, effects)

@@ -202,7 +202,8 @@ class Directory(Actor[DirectoryMail]):
     def _operate(self, message: Operate) -> None:
         wish = message.body
         try:
-            answer, effects = self._cluster.operate(wish, self._now(), self._kept.consumers.read)
+            read, wall_ms = self._kept.consumers.read, self._ports.clock.wall_ms()
+            answer, effects = self._cluster.operate(wish, self._now(), read, wall_ms)
         except TidelogError as error:
             message.reply.fail(error)
             return

@@ -7,8 +7,9 @@ import pytest
 from tests.unit.registry.join_model import Broken, Drainer, Model, Pump, first_break
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
+from tidelog_drainer.merger import Merger
 from tidelog_registry.cluster import Cluster
-from tidelog_registry.effects import Joined, Notify, Write
+from tidelog_registry.effects import Effect, Joined, Notify, Write
 
 
 def test_nothing_is_emitted_past_a_joining_pump_in_any_interleaving() -> None:
@@ -94,3 +95,39 @@ def test_joining_is_recorded_before_a_drainer_is_asked_and_online_after_all_acke
     assert not [e for e in effects if isinstance(e, Joined)]
     effects = cluster.joins.recorded(Member("p", ONLINE), 0.3)
     assert [e.state for e in effects if isinstance(e, Joined)] == [ONLINE]
+
+
+def test_the_seeds_example_through_the_drainers_merge() -> None:
+    """Pump1 {1,3,5,7,9}, Pump2 {2,4,6,10}, both read up to 7; Pump3 joins, and has {8,12}."""
+    merger = Merger(0)
+    cluster = Cluster({}, 0.0, fresh=True, lost=False)
+    cluster.register(NodeStatus("d", kind=DRAINER, isAlive=True, feed="f"), 0.0)
+
+    def deliver(pump: str, commits: list[int], resolved: int) -> None:
+        merger.push(pump, [(ts, 100 + ts, b"") for ts in commits], resolved, 0)
+
+    def written(effects: list[Effect]) -> Member:
+        return next(effect.member for effect in effects if isinstance(effect, Write))
+
+    def emitted() -> list[int]:
+        return [commit_ts for commit_ts, _, _ in merger.take(merger.horizon())]
+
+    for pump, commits in (("p1", [1, 3, 5, 7]), ("p2", [2, 4, 6])):
+        merger.add(pump, 0)
+        deliver(pump, commits, 7)
+    assert emitted() == [1, 2, 3, 4, 5, 6, 7]
+    effects = cluster.register(NodeStatus("p3", isAlive=True), 0.0)[1]
+    effects = cluster.joins.recorded(written(effects), 0.1)
+    assert [e.pump for e in effects if isinstance(e, Notify)] == ["p3"]
+    merger.add("p3", merger.emitted)
+    deliver("p1", [9], 10)
+    deliver("p2", [10], 10)
+    assert emitted() == [], "9 and 10 wait for Pump3, which takes no Prewrite yet"
+    effects = cluster.joins.acked("d", "p3", 0.2)
+    effects = cluster.joins.recorded(written(effects), 0.3)
+    assert [e.state for e in effects if isinstance(e, Joined)] == [ONLINE]
+    deliver("p3", [8, 12], 12)
+    assert emitted() == [8, 9, 10]
+    deliver("p1", [], 12)
+    deliver("p2", [], 12)
+    assert emitted() == [12]
