@@ -1,4 +1,4 @@
-"""Mistakes that slow tests plant in the Pump's sources fit these sources. (Whoever changes a line
+"""Mistakes that slow tests plant in the sources fit these sources. (Whoever changes a line
 that one of them quotes learns it here, not when all of it runs.)"""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.mutations import MUTATIONS, Mutation
+from tests.integration.membership.test_rig import BROKEN as MEMBERSHIP
 from tests.integration.pump.test_kills import BROKEN
 from tests.planted.bugs import BUGS, Bug
 
@@ -19,7 +20,9 @@ def test_the_crash_explorer_s_fit(mutation: Mutation) -> None:
     mutation.apply()  # a LookupError says which one does not
 
 
-@pytest.mark.parametrize("bug", [*BROKEN, *BUGS], ids=lambda bug: bug.name)
+@pytest.mark.parametrize(
+    "bug", [*BROKEN, *(bug for bug, _ in MEMBERSHIP), *BUGS], ids=lambda bug: bug.name
+)
 def test_those_of_kills_and_schedules_fit(bug: Bug) -> None:
     for edit in bug.edits:
         assert (ROOT / edit.path).read_text().count(edit.old) == 1, edit.path
