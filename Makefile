@@ -6,7 +6,7 @@ SOURCES := shared services cli tests bench
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
-SEEDS ?= 0:300
+SEEDS ?= 0:500
 STATES ?= 10000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }

@@ -1,4 +1,4 @@
-"""Many histories: `python -m tests.simulation.run --seeds 0:300 --jobs 2`.
+"""Many histories: `python -m tests.simulation.run --seeds 0:500 --jobs 2`.
 
 Prints one line of totals and exits 1 unless it is clean. `--trace` prints a seed's port events.
 """

@@ -78,10 +78,13 @@ def test_seeds_cover_every_kind_of_fault_and_topology() -> None:
 
 
 def test_pumps_purge_what_was_read_in_a_part_of_the_histories() -> None:
-    seed = next(seed for seed in SEEDS if draw(seed).gc_s)
-    clusters: list[Cluster] = []
-    assert play(seed, prepare=clusters.append).findings.clean
-    assert any(pump.ports().disk.exists(PURGED_FILE) for pump in clusters[0].pumps)
+    """Not in each: what a client left open keeps a short history's segments."""
+    purged = 0
+    for seed in [seed for seed in SEEDS if draw(seed).gc_s][:5]:
+        clusters: list[Cluster] = []
+        assert play(seed, prepare=clusters.append).findings.clean
+        purged += any(pump.ports().disk.exists(PURGED_FILE) for pump in clusters[0].pumps)
+    assert purged >= 2
 
 
 def test_the_checker_finds_a_loss_a_double_and_a_stranger() -> None:

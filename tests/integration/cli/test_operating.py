@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -85,7 +86,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def seen(path: Path, node: str) -> list[str]:
-    return [line["state"] for line in lines(path) if line.get("nodeId") == node]
+    """Its states, one after the other; a mark that comes or goes is no change of state."""
+    found = [line["state"] for line in lines(path) if line.get("nodeId") == node]
+    return [state for state, _ in itertools.groupby(found)]
 
 
 def test_every_kind_has_its_list_and_a_table(running: Running) -> None:

@@ -18,7 +18,7 @@ from tidelog.downstream import Checkpoint, DdlPending
 from tidelog_applier.downstreams import checkpoint_table
 from tidelog_applier.downstreams.ddl_mysql import DROPPED, STATE_DB, Facts, Step, plan
 from tidelog_applier.downstreams.literals import quote, table_name
-from tidelog_applier.downstreams.mysql_session import MysqlSession, Refused
+from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
 from tidelog_applier.downstreams.structure_ddl import Flavor
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ class DdlSteps:
         self._keep_ms = keep_ms
 
     async def run(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
-        """Returns what the downstream can't hold. Raises Refused where no attempt was taken."""
+        """Returns what the downstream can't hold. Raises StatementRefused where none was tried."""
         steps = plan(ddl, await self._facts(ddl))
         begun = self._saved.ddl_pending
         if begun is not None and begun.commit_ts != ddl.commit_ts:
@@ -80,7 +80,7 @@ class DdlSteps:
 
     async def _attempt(self, step: Step) -> list[str]:
         """The first attempt the server takes."""
-        refused: Refused | None = None
+        refused: StatementRefused | None = None
         for attempt in step.attempts:
             if attempt.lenient and not (refused is not None and refused.is_about_data):
                 continue
@@ -89,7 +89,7 @@ class DdlSteps:
                     await self._session.run_lenient(attempt.sql)
                 elif attempt.sql:
                     await self._session.run(attempt.sql)
-            except Refused as error:
+            except StatementRefused as error:
                 refused = error
                 log.warning("ddl attempt refused", code=error.code, error=error.message)
                 continue
@@ -118,7 +118,7 @@ class DdlSteps:
     async def _definition(self, db: str, table: str) -> str:
         try:
             rows = await self._session.rows(f"SHOW CREATE TABLE {table_name(db, table)}")
-        except Refused as error:
+        except StatementRefused as error:
             if error.code in _MISSING:
                 return ""
             raise

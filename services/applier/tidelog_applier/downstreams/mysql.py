@@ -20,7 +20,7 @@ from tidelog_applier.downstreams.ddl_mysql import STATE_DB
 from tidelog_applier.downstreams.ddl_steps import DdlSteps
 from tidelog_applier.downstreams.fold import Image, fold
 from tidelog_applier.downstreams.literals import quote
-from tidelog_applier.downstreams.mysql_session import MysqlSession, Refused
+from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
 from tidelog_applier.downstreams.statements import Statement, TableStatements
 from tidelog_applier.downstreams.structure_ddl import Flavor
 from tidelog_applier.downstreams.target import Target
@@ -68,7 +68,7 @@ class MysqlDownstream:
                     self._check(one, statement, await session.send(statement))
             await session.run(table.replace(self._feed, checkpoint))
             await session.run("COMMIT")
-        except Refused as error:
+        except StatementRefused as error:
             session.discard()
             raise Stopped(
                 f"{self._target.shown} can't hold a change: {error.message}",
@@ -85,7 +85,7 @@ class MysqlDownstream:
         steps = DdlSteps(session, self._flavor, self._feed, self._saved, keep_ms)
         try:
             notes = await steps.run(ddl, checkpoint)
-        except Refused as error:
+        except StatementRefused as error:
             session.discard()
             raise Stopped(
                 f"{self._target.shown} can't run the DDL at {ddl.commit_ts}: {error.message}",
@@ -217,7 +217,7 @@ async def _applicable(session: MysqlSession) -> frozenset[str]:
             "SELECT FULL_COLLATION_NAME FROM"
             " information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
         )
-    except Refused:
+    except StatementRefused:
         return frozenset()
     return frozenset(str(name) for (name,) in rows if name)
 
@@ -225,5 +225,5 @@ async def _applicable(session: MysqlSession) -> frozenset[str]:
 async def _guarded(session: MysqlSession, sql: str) -> None:
     try:
         await session.run(sql)
-    except Refused as error:
+    except StatementRefused as error:
         raise Stopped(error.message, hint=f"the account needs to create `{STATE_DB}`") from error

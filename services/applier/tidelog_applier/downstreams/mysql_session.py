@@ -47,7 +47,7 @@ _LOST = frozenset(range(2000, 2100))
 _DATA = {1264, 1265, 1292, 1366, 1406}
 
 
-class Refused(TidelogError):
+class StatementRefused(TidelogError):
     """The server works and won't run this statement. `code` is its error number."""
 
     def __init__(self, code: int, message: str, sql: str) -> None:
@@ -107,7 +107,7 @@ class MysqlSession:
         return bool(self._connection.closed)
 
     async def run(self, sql: str | bytes) -> int:
-        """Run a statement; returns the rows it matched. Raises Refused, Unavailable, or others."""
+        """Run a statement; returns the rows it matched. Raises StatementRefused, Unavailable."""
         return (await self._query(sql)).affected_rows or 0
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -170,4 +170,4 @@ def typed(error: Exception, where: str, sql: str) -> TidelogError:
         return Unavailable(f"{where} can't be used now ({code}): {message}", hint=hint)
     if code == 1021:
         return Stopped(f"{where}: {message}", hint="free space on the downstream's disk")
-    return Refused(code, message, sql)
+    return StatementRefused(code, message, sql)
