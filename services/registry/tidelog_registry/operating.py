@@ -36,7 +36,10 @@ def judged(node: Node, wish: StateRequest, trust: Trust, now: float) -> str:
         event = _offline(node, trust, now, accept_loss=wish.accept_loss)
     state = follows(kind, node.state, event)
     if kind == PUMP and state == ONLINE and not trust.settled(now):
-        raise Refused("the membership was lost a moment ago: no Pump goes online yet")
+        raise Refused(
+            "the membership was lost a moment ago: no Pump goes online yet",
+            hint=f"ask again in {lease_s(PUMP):.0f} s",
+        )
     return event
 
 

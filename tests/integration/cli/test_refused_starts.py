@@ -133,14 +133,14 @@ def test_a_directory_of_another_node_or_cluster_is_refused(
         assert pid
         code, line = service("pump", directory / "pump-1", nats, "--node-id", "pump-1")
         assert code == EXIT_USAGE
-        assert "is locked by another process" in line
+        assert f"is locked by process {pid}" in line
     home = directory / "pump-1"
     code, line = service("pump", home, nats, "--node-id", "pump-7", "--cluster-id", "5")
     assert code == EXIT_USAGE
     assert "the data directory belongs to pump-1, this is pump-7 (give each node its own" in line
     code, line = service("pump", home, nats, "--node-id", "pump-1", "--cluster-id", "6")
     assert code == EXIT_USAGE
-    assert "the data directory is of cluster 5, configured is 6 (" in line
+    assert "the data directory is of cluster id 5, configured is 6 (" in line
     code, lines = start(directory, database, "--pumps", "1", "--cluster-id", "6")
     assert code == EXIT_CONFIG
     assert lines[0].startswith("ConfigError: pump-1 refuses to start: the data directory is of")
