@@ -179,8 +179,10 @@ class Publisher(Actor[PublisherMail]):
         )
         self._accepted = self._covered = self._published = self._marked = start.commit_ts
         self._prev = start.prev_commit_ts
-        if start.fresh:
-            # A stream with a mark can't be taken for a feed that nobody ever published.
+        # Each life begins with a mark. A stream that has one can't be taken for a feed that nobody
+        # ever published; and whoever published before meets it: a batch on its way comes too late,
+        # and a Drainer that goes on beside us stops. (A paused one writes nothing.)
+        if start.fresh or not self._held:
             await self._send(self._batcher.watermark(start.commit_ts, self._prev))
 
     async def _gather(self) -> Batch | None:

@@ -103,9 +103,7 @@ class StreamTail:
             self.sequence = newest.sequence
             return True
         if wrote.number < self._epoch.number:
-            # A batch of an earlier life was still on its way when we read our position. (If that
-            # life goes on, it is to write more slowly than we begin: then our first batch ends it.)
-            await self._ports.clock.sleep(BACKOFF_MAX_S)
+            # A batch of an earlier life was still on its way when we read our position.
             raise TailLost(f"epoch {wrote.text} wrote after this Drainer began")
         raise Fenced(f"epoch {wrote.text} writes to {self._stream}, this is {self._epoch.text}")
 
