@@ -124,6 +124,12 @@ class NoResponders(Unavailable):
     definite = True
 
 
+class AnotherNode(NoResponders):
+    """What was meant for one node came to another, which has its address now: it did nothing."""
+
+    default_hint = "it passes when the node announces where it is; see `tidelog pumps`"
+
+
 class DeadlineExceeded(Unavailable):
     """No answer in time."""
 

@@ -10,7 +10,8 @@ import pytest
 from tests.conformance.places import until
 from tests.integration.pump_client.cluster import Cluster, cluster
 from tests.integration.pump_client.test_workload import pulled
-from tidelog.errors import ForeignCluster, NotOnline
+from tidelog.errors import AnotherNode, ForeignCluster, NotOnline
+from tidelog.messages import Empty, Nodes, decode_reply, encode
 from tidelog.oracle import RegistryOracle
 from tidelog.pump_client import PumpClient
 from tidelog.pump_client.delivery import way
@@ -18,6 +19,7 @@ from tidelog.pump_client.delivery.grpc_way import GrpcWay
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
 from tidelog.real.rng import RealRng
+from tidelog.subjects import registry
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite
 
 LARGE = 3 << 20
@@ -104,6 +106,28 @@ def test_a_refusal_by_grpc_is_typed_as_on_the_bus(tmp_path: Path) -> None:
             await bus.close()
 
     with cluster(tmp_path, pumps=1) as made:
+        asyncio.run(main(made))
+
+
+def test_a_pump_at_the_address_of_another_acks_nothing_of_its(tmp_path: Path) -> None:
+    """The port of a Pump that moved went to another one, and the client has not heard of it."""
+
+    async def main(made: Cluster) -> None:
+        bus = await NatsBus.connect(made.nats.url, timeout_s=20)
+        try:
+            answer = await bus.request(registry("default", "nodes"), encode(Empty()), timeout_s=20)
+            hosts = {node.nodeId: node.host for node in decode_reply(answer.data, Nodes).nodes}
+        finally:
+            await bus.close()
+        commit = Binlog(tp=Commit, start_ts=1, commit_ts=2).SerializeToString()
+        for node, refused in (("pump-1", True), ("pump-2", False)):
+            grpc = GrpcWay(node, lambda: hosts["pump-2"], 0)
+            (refusal,) = await grpc.write([commit if refused else b""], 30.0)
+            assert isinstance(refusal, AnotherNode) is refused, refusal
+            assert refused or refusal is None
+            await grpc.close()
+
+    with cluster(tmp_path) as made:
         asyncio.run(main(made))
 
 

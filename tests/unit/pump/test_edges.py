@@ -231,17 +231,23 @@ def test_any_bytes_get_a_typed_answer(requests: list[tuple[str, bytes]]) -> None
 
 
 class Context:
-    """Of a call: what status it got."""
+    """Of a call: what its caller says of it, and what status it got."""
 
-    def __init__(self) -> None:
+    def __init__(self, *metadata: tuple[str, str]) -> None:
         self.code: grpc.StatusCode | None = None
+        self.told: dict[str, str] = {}
+        self._metadata = metadata
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._metadata
 
     def set_code(self, code: grpc.StatusCode) -> None:
         self.code = code
 
     def set_details(self, details: str) -> None: ...
 
-    def set_trailing_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None: ...
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        self.told = dict(metadata)
 
 
 def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,6 +273,31 @@ def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(grpc_edge, "WAITING_BYTES", 1)
         await edge._write_binlog(request, contexts[0])  # type: ignore[arg-type]
         assert (contexts[0].code, edge.status()["bytes"]) == (None, 0)
+
+    asyncio.run(main())
+
+
+def test_what_is_meant_for_another_pump_is_not_acked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that knows our address as another's. A TiDB's calls name nobody."""
+
+    async def main() -> None:
+        edge = GrpcEdge(RealClock(), *(Mock() for _ in range(6)), cluster_id=7, addresses=[])
+        edge._identity.node = "pump:ü"
+        written: list[bytes] = []
+
+        async def write(cluster_id: int, binlog: bytes) -> None:
+            written.append(binlog)
+
+        monkeypatch.setattr(edge, "_gatherer", Mock(write=write))
+        request = WriteBinlogReq(clusterID=7, payload=b"binlog").SerializeToString()
+        another = Context(("user-agent", "x"), ("tidelog-node", "pump-2"))
+        await edge._write_binlog(request, another)  # type: ignore[arg-type]
+        assert (another.code, written) == (grpc.StatusCode.UNAVAILABLE, [])
+        assert another.told == {"tidelog-error": "AnotherNode", "tidelog-definite": "true"}
+        for context in (Context(), Context(("tidelog-node", "pump=3A=C3=BC"))):
+            await edge._write_binlog(request, context)  # type: ignore[arg-type]
+            assert context.code is None
+        assert written == [b"binlog", b"binlog"]
 
     asyncio.run(main())
 

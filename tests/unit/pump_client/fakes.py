@@ -106,6 +106,7 @@ class FakePump:
     taken: list[Binlog] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     probes: int = 0
+    probe_refusal: TidelogError | None = None
     delay_s: float = 0.0
     journal: list[Binlog] = field(default_factory=list)
     """What all Pumps of a cluster took, in order."""
@@ -118,16 +119,13 @@ class FakePump:
         for payload in batch.payloads:
             if not payload:
                 self.probes += 1
-                results.append(WriteResult())
+                results.append(_result(self.probe_refusal))
                 continue
             binlog = Binlog.FromString(payload)
             verdict = self.judge(binlog)
             answered = answered and not isinstance(verdict, str)
             if isinstance(verdict, TidelogError):
-                code = type(verdict).__name__
-                results.append(
-                    WriteResult(code=code, message=verdict.message, definite=verdict.definite)
-                )
+                results.append(_result(verdict))
                 continue
             if verdict != "lost":
                 self.taken.append(binlog)
@@ -141,6 +139,12 @@ class FakePump:
     def of(self, start_ts: int) -> list[str]:
         """What it took of one transaction: "Prewrite", "Commit", "Rollback"."""
         return [BinlogType.Name(b.tp) for b in self.taken if b.start_ts == start_ts]
+
+
+def _result(error: TidelogError | None) -> WriteResult:
+    if error is None:
+        return WriteResult()
+    return WriteResult(code=type(error).__name__, message=error.message, definite=error.definite)
 
 
 class FakeCluster:

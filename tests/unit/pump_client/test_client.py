@@ -18,6 +18,7 @@ from tidelog.errors import (
 )
 from tidelog.messages import OFFLINE, ONLINE, PAUSED
 from tidelog.pump_client import NoPump, NotPrewritten, OutcomeUnknown, PumpClient
+from tidelog.pump_client.delivery.way import NatsWay
 from tidelog.pump_client.routing.strategy import mixed
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, Rollback
@@ -259,6 +260,40 @@ def test_a_pump_that_failed_is_probed_and_used_again() -> None:
         assert client.pump_of(4) == "p1"
 
     play(body, "p1", "p2")
+
+
+@pytest.mark.parametrize("error", [Overloaded("busy"), ForeignCluster("9 is not 8")])
+def test_a_pump_that_refuses_its_probes_is_probed_less_and_less(error: TidelogError) -> None:
+    """Whatever it says: each 0.1 s from every client is no way to treat one that is overloaded."""
+
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        pump = cluster.pumps["p1"]
+        pump.judge, pump.probe_refusal = lambda _: DiskFull("full"), error
+        await client.write(prewrite(2))
+        await asyncio.sleep(60)
+        assert 5 <= pump.probes <= 8
+        assert client.status()["available"] == ["p2"]
+        pump.probe_refusal = None
+        await until(lambda: client.status()["available"] == ["p1", "p2"], 31)
+
+    play(body, "p1", "p2")
+
+
+def test_the_ways_to_a_pump_that_is_gone_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+
+    async def close(way: NatsWay) -> None:
+        closed.append(way._node)
+
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        del cluster.states["p1"]
+        await cluster.announce()
+        await until(lambda: client.status()["online"] == ["p2"])
+        await until(lambda: closed == ["p1"])
+
+    monkeypatch.setattr(NatsWay, "close", close)
+    play(body, "p1", "p2")
+    assert closed == ["p1", "p2"], "the end of the client closes the rest"
 
 
 def test_registry_events_change_the_list_at_once() -> None:

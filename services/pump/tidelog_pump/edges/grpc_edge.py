@@ -22,9 +22,16 @@ from google.protobuf.message import DecodeError
 
 from tidelog import record
 from tidelog.actor import Actor, Nothing, Ref
-from tidelog.errors import ConfigError, ForeignCluster, Overloaded, UnparsablePayload
+from tidelog.errors import (
+    AnotherNode,
+    ConfigError,
+    ForeignCluster,
+    Overloaded,
+    UnparsablePayload,
+)
 from tidelog.http_admin import reachable
 from tidelog.ports import Buffer, Clock, IndexStore
+from tidelog.subjects import escape
 from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
 from tidelog_pump.edges.gatherer import Gatherer
 from tidelog_pump.edges.grpc_pull import PullStreams
@@ -55,6 +62,8 @@ SERVER_OPTIONS = (*OPTIONS, ("grpc.max_concurrent_streams", STREAMS))
 COMPRESSED = (("grpc.default_compression_level", 1),)
 """Of the algorithms a caller accepts; naming one would send it to those who don't, too."""
 _OK = WriteBinlogResp().SerializeToString()
+_NODE_KEY = "tidelog-node"
+"""Metadata in which a PumpClient names, escaped, the Pump it means. A TiDB names none."""
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -133,6 +142,7 @@ class GrpcEdge(Actor[Nothing]):
     async def _write_binlog(self, request: bytes, context: Context) -> bytes:
         began = self._clock.monotonic()
         try:
+            self._check_meant(context)
             error = await self._write(request)
         except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
             error = typed(raised, "grpc")
@@ -143,6 +153,12 @@ class GrpcEdge(Actor[Nothing]):
         context.set_details(str(error))
         context.set_trailing_metadata(trailing(error))
         return WriteBinlogResp(errmsg=str(error)).SerializeToString()
+
+    def _check_meant(self, context: Context) -> None:
+        """Raises AnotherNode: a Commit acked here would be lost to the Pump of its Prewrite."""
+        for key, meant in context.invocation_metadata() or ():
+            if key == _NODE_KEY and meant != escape(self._identity.node):
+                raise AnotherNode(f"this is {self._identity.node}, {meant!r} was meant")
 
     async def _write(self, request: bytes) -> Outcome:
         size, waiting = len(request), self._waiting_bytes

@@ -25,6 +25,7 @@ from tidelog.errors import (
 )
 from tidelog.pump_client.delivery.way import Refusals, refusal
 from tidelog.pump_client.errors import NotSent
+from tidelog.subjects import escape
 from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     Call = grpc.aio.UnaryUnaryCall[bytes, bytes]
 
 METHOD = "/binlog.Pump/WriteBinlog"
+NODE_KEY = "tidelog-node"
+"""Metadata that names, escaped, the Pump a binlog is for: another one may have its address by now,
+and must not ack the Commit of a Prewrite that it doesn't have."""
 ERROR_KEY, DEFINITE_KEY = "tidelog-error", "tidelog-definite"
 """Trailing metadata in which our Pump names the error's class; a status alone tells less."""
 LARGE_BYTES_PER_S = 10 << 20
@@ -83,12 +87,13 @@ class GrpcWay:
         """A call for each, all under way at once."""
         channel = await self._connected()
         method = channel.unary_unary(METHOD, None, None)
+        meant = ((NODE_KEY, escape(self._node)),)
         calls: list[Call] = []
         try:
             for payload in payloads:
                 request = WriteBinlogReq(clusterID=self._cluster_id, payload=payload)
                 time = timeout_s + len(payload) / LARGE_BYTES_PER_S
-                calls.append(method(request.SerializeToString(), timeout=time))
+                calls.append(method(request.SerializeToString(), timeout=time, metadata=meant))
             return [
                 await _outcome(call, len(payload))
                 for call, payload in zip(calls, payloads, strict=True)

@@ -61,11 +61,15 @@ class Lane(Actor[Send]):
         self._pump.lane = self.self_ref
         self._pumps.refresh()
 
-    async def on_stop(self) -> None:
-        for _ in range(WINDOW):
-            await self._window.acquire()
-        await self._large.close()
-        await self._way.close()
+        self.spawn(self._close_at_end(), "ways")
+
+    async def _close_at_end(self) -> None:
+        """The directory ends a lane by cancelling it, which no `on_stop` sees."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self._large.close()
+            await self._way.close()
 
     async def on_batch(self, batch: list[Send]) -> None:
         silences, limit = self._silences, self._limit()

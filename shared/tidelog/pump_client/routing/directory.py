@@ -120,8 +120,8 @@ class Directory(Actor[Changed]):
             if refusals and refusals[0] is not None:
                 raise refusals[0]
             self._pumps.probed(pump)
-        except TidelogError as error:
-            self._pumps.failed(pump, error, self._clock.monotonic())
+        except TidelogError:
+            self._pumps.probe_failed(pump, self._clock.monotonic())
         finally:
             self._probing.discard(pump.node)
 

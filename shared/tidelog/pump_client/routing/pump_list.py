@@ -111,12 +111,15 @@ class PumpList:
         if not isinstance(error, Refused | Unavailable | NotOnline | NoResponders):
             return
         if pump.healthy or now >= pump.probe_at:
-            delay = min(PROBE_FIRST_S * 2**pump.failures, PROBE_MAX_S)
-            pump.failures = min(pump.failures + 1, 10)
-            pump.probe_at = now + delay
+            self.probe_failed(pump, now)
         if pump.healthy:
             pump.healthy = False
             self.refresh()
+
+    def probe_failed(self, pump: Pump, now: float) -> None:
+        """For whatever reason: the next probe comes later."""
+        pump.probe_at = now + min(PROBE_FIRST_S * 2**pump.failures, PROBE_MAX_S)
+        pump.failures = min(pump.failures + 1, 10)
 
     def succeeded(self, pump: Pump) -> None:
         """A binlog was acked."""
