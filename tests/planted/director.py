@@ -10,9 +10,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from tests.simulation.chaos import MEMBERS_STREAM
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import CLUSTER, Cluster
+from tidelog.errors import TidelogError
+from tidelog.messages import StateReply, StateRequest, decode_reply, encode
 from tidelog.sim import Node
 from tidelog.sim.trace import Event
+from tidelog.subjects import registry
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType
 from tidelog_proto.transport_pb2 import WriteBatch
 
@@ -115,6 +118,28 @@ class LoseFile(Action):
 
     def perform(self, cluster: Cluster) -> None:
         _node(cluster, self.node).disk.lose(self.path)
+
+
+@dataclass(frozen=True)
+class AcceptLoss(Action):
+    """An operator's `offline NODE --accept-loss`, asked once. A refusal is a finding: what comes
+    after it would prove nothing."""
+
+    node: str
+
+    def perform(self, cluster: Cluster) -> None:
+        cluster.world.loop.create_task(self._ask(cluster), name="operator")
+
+    async def _ask(self, cluster: Cluster) -> None:
+        body = encode(StateRequest(self.node, "offline", accept_loss=True))
+        bus = cluster.world.ports("operator").bus
+        try:
+            answer = await bus.request(registry(CLUSTER, "state"), body, timeout_s=3.0)
+            decode_reply(answer.data, StateReply)
+        except TidelogError as error:
+            cluster.findings.other.append(f"{self.node} was not given up: {error}")
+        else:
+            cluster.given_up.add(self.node)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.planted.director import (
+    AcceptLoss,
     Cut,
     LoseFile,
     LoseMembership,
@@ -56,6 +57,7 @@ def calm(
     pull_bytes: int = 4 << 20,
     index_buffer: int = 16 << 20,
     slow_write_s: float = 1.0,
+    rollback_share: float = 0.05,
 ) -> Plan:
     """Nothing goes wrong but by a step. `late` Pumps come only by `Start`."""
     return Plan(
@@ -80,6 +82,7 @@ def calm(
         hold=0.0,
         away="",
         dead_share=0.0,
+        rollback_share=rollback_share,
         settled=True,
         index_buffer=index_buffer,
         slow_write_s=slow_write_s,
@@ -92,9 +95,9 @@ def acked(pump: str) -> When:
     return When("workload", "answered", f".{pump}.write", binlog="Prewrite")
 
 
-def lease_expired(drainer: str) -> When:
-    """The registry says that a Drainer's state changed: it is no more heard of."""
-    return When("registry", "publish", f".event.drainer.{drainer}")
+def lease_expired(kind: str, node: str) -> When:
+    """The registry says that what a node is to it changed: it is no more heard of."""
+    return When("registry", "publish", f".event.{kind}.{node}")
 
 
 SCHEDULES = (
@@ -208,7 +211,7 @@ SCHEDULES = (
         partial(calm, late=1, transactions=90, rate=12.0),
         (
             Step(acked("pump-1"), (Stall("drainer", "drainer.membership/live", 8.0),), nth=5),
-            Step(lease_expired("drainer"), (Start("pump-2"),)),
+            Step(lease_expired("drainer", "drainer"), (Start("pump-2"),)),
             Step(acked("pump-2"), (), nth=5),
         ),
     ),
@@ -219,7 +222,7 @@ SCHEDULES = (
         partial(calm, late=1, transactions=90, rate=12.0),
         (
             Step(acked("pump-1"), (PowerLoss("drainer"),), nth=5),
-            Step(lease_expired("drainer"), (Start("pump-2"),)),
+            Step(lease_expired("drainer", "drainer"), (Start("pump-2"),)),
             Step(acked("pump-2"), (Start("drainer"),), nth=5),
         ),
     ),
@@ -277,22 +280,24 @@ SCHEDULES = (
     ),
     Schedule(
         "copy-abandoned-early",
-        "a Pump falls silent with a Prewrite, another takes it, and is slow to ack the Commit",
-        "rule",
-        partial(calm, pumps=2, clients=1, rate=20.0),
-        # Twice: what was written may be rolled back, and then there is no Commit to be slow with.
+        "a Pump falls silent with a Prewrite, another takes it and is lost with its Commit, and an"
+        " operator gives that one up: the first one's copy is what is left of the transaction",
+        "loss",
+        # All commit, and the load lasts until a lease is over.
+        partial(calm, pumps=2, transactions=150, clients=1, rate=8.0, rollback_share=0.0),
         (
+            Step(When("workload", "request", ".pump-1.write", binlog="Prewrite"), (), nth=4),
+            # It is entered: what this Pump has resolved stays below it.
             Step(
-                When("workload", "request", ".pump-1.write", binlog="Prewrite"),
+                When("pump-1", "disk.append", ".vlog"),
                 (Stall("pump-1", "pump.writer", 6.0),),
-                nth=4,
             ),
             Step(
                 When("workload", "request", ".pump-2.write", binlog="Commit"),
-                (Stall("pump-2", "pump.writer", 1.0),),
+                (PowerLoss("pump-2"),),
             ),
-        )
-        * 2,
+            Step(lease_expired("pump", "pump-2"), (AcceptLoss("pump-2"),)),
+        ),
     ),
 )
 

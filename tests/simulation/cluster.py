@@ -81,6 +81,8 @@ class Cluster:
         count = plan.pumps + len(plan.late_s)
         self.pumps = [self._node(f"pump-{n}") for n in range(1, count + 1)]
         self.late = self.pumps[plan.pumps :]
+        self.given_up: set[str] = set()
+        """Pumps whose loss an operator accepted: they have no place in the cluster any more."""
         self.drainer = self._node("drainer")
         self.applier = self._node("applier")
         self.auditor = self._node("auditor")
@@ -97,6 +99,7 @@ class Cluster:
                 strategy=plan.strategy,
                 rows_per_table=20,
                 dead_share=plan.dead_share,
+                rollback_share=plan.rollback_share,
             ),
             self.ledger.add,
         )
@@ -197,7 +200,7 @@ class Cluster:
 
     async def _statuses(self) -> None:
         """The status bucket tells of every node, whatever became of it before."""
-        wanted = {node.name for node in [*self.pumps, self.drainer, self.applier]}
+        wanted = {node.name for node in [*self.pumps, self.drainer, self.applier]} - self.given_up
         told: set[str] = set()
         bus, until_s = self.world.ports("reader").bus, self.world.loop.time() + STATUS_TTL_S
         while not wanted <= told and self.world.loop.time() < until_s:

@@ -61,6 +61,8 @@ class Plan:
     """What happens to the Drainer while they join, until after its lease: "", "kill", "cut"."""
     dead_share: float = 0.03
     """How many of the load's clients die within a transaction."""
+    rollback_share: float = 0.05
+    """How many of its transactions are rolled back."""
     settled: bool = False
     """The load begins when the Drainer trusts the new membership bucket and emits."""
     index_buffer: int = 16 << 20
