@@ -63,16 +63,16 @@ class Collector(Actor[CollectorMail]):
         self._cursors: dict[str, tuple[Ref[Nudge], asyncio.Task[None], Cursor]] = {}
         self._nudged: dict[str, tuple[int, float]] = {}
         self._waiting: dict[str, list[Reply[None]]] = {}
-        self._joining: list[PumpJoins] = []
+        self._joining: dict[str, PumpJoins] = {}
+        """Of each Pump the last question."""
         self._moved = asyncio.Event()
         self._sources = Sources(ports.disk)
-        self._halted: list[Reply[None]] = []
+        self._halted: dict[str, tuple[str, Reply[None]]] = {}
+        """Sources with a typed stop: why, and their cursors, which go unanswered."""
         self._feed_stopped = ""
         """The publisher's typed stop, where it came before a merge: then none begins."""
         self._left = False
         """It reads and emits nothing any more: who asks to be a source is told yes."""
-        self._stopped = ""
-        self._stopped_by = ""
         self._error = ""
         self._consulted = -IDLE_S
         self._added_upto = ("", 0)
@@ -89,7 +89,10 @@ class Collector(Actor[CollectorMail]):
                 case Pulled():
                     self._absorb(message)
                 case PumpJoins():
-                    self._joining.append(message)
+                    earlier = self._joining.pop(message.node, None)
+                    if earlier is not None:
+                        earlier.reply.fail(Unavailable(f"{message.node} was asked for again"))
+                    self._joining[message.node] = message
                 case Leave(reply):
                     self._leave()
                     reply.set(None)
@@ -114,8 +117,7 @@ class Collector(Actor[CollectorMail]):
             merger.push(message.node, message.txns, message.resolved, message.size)
         except (Disorder, Overtaken) as error:
             # Unanswered: this cursor reads no further, and the merge stands at its source.
-            self._halted.append(message.reply)
-            self._stopped, self._stopped_by = str(error), message.node
+            self._halted[message.node] = str(error), message.reply
             log.error(
                 "the merge stands still",
                 error=error.message,
@@ -139,16 +141,16 @@ class Collector(Actor[CollectorMail]):
         known = self._merger is not None or self._feed_stopped or self._left
         if not self._joining or not known:
             return
-        joining, self._joining = self._joining, []
+        joining, self._joining = self._joining, {}
         if self._merger is not None and not self._left:
-            for message in joining:
-                self._meet(message.node)
-        await self._remember(*(message.node for message in joining))
-        for message in joining:
+            for node in joining:
+                self._meet(node)
+        await self._remember(*joining)
+        for message in joining.values():
             message.reply.set(None)
 
     async def _remember(self, *joining: str) -> None:
-        if self._merger is None:
+        if self._merger is None or self._left:
             await self._sources.keep_also(joining)
         else:
             await self._sources.keep(list(self._cursors))
@@ -172,13 +174,14 @@ class Collector(Actor[CollectorMail]):
         assert self._merger is not None
         self._merger.remove(node)
         self._sources.tombstoned(node)
-        if node == self._stopped_by:
-            self._stopped = self._stopped_by = ""
         known = self._cursors.pop(node, None)
         if known is not None:
             known[1].cancel()
             self._nudged.pop(node, None)
             log.info("source removed by its tombstone", pump=node)
+        halted = self._halted.pop(node, None)
+        if halted is not None:
+            halted[1].fail(ActorStopped("this source was removed"))
 
     def _leave(self) -> None:
         self._left = True
@@ -367,7 +370,9 @@ class Collector(Actor[CollectorMail]):
         merger = self._merger
         if merger is None:
             state = "no merge: the feed stopped" if self._feed_stopped else ""
-            return {"state": state or "waiting for the publisher's position"}
+            state = state or "waiting for the publisher's position"
+            return {"state": state, "joining": sorted(self._joining)}
+        stopped = "; ".join(why for why, _ in self._halted.values())
         horizon = merger.horizon()
         sources = {
             node: {
@@ -385,8 +390,8 @@ class Collector(Actor[CollectorMail]):
             "duplicates": merger.duplicates,
             "trusted": self._view.trusted,
             "left": self._left,
-            "error": self._stopped,
-            "not_ready": self._stopped,
+            "error": stopped,
+            "not_ready": stopped,
             "waiting": self._error,
             "sources": sources,
         }

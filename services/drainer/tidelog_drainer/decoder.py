@@ -31,9 +31,6 @@ from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue
 ROUTES_MAX = 4096
 """Cached tables; beyond it the cache begins anew."""
 
-SKIPPED_BYTES = 512
-"""About what such a record takes in a marker."""
-
 _event_json = msgspec.json.Encoder().encode
 
 
@@ -162,7 +159,8 @@ class Decoder:
         except DecodeError as error:
             raise Undecodable(commit_ts, "its bytes are no binlog") from error
         if skipped is not None:
-            return RowTxn(commit_ts, start_ts, [], 0, SKIPPED_BYTES, skipped=skipped)
+            size = len(binlog.prewrite_key)  # about what it takes in a marker
+            return RowTxn(commit_ts, start_ts, [], 0, size, skipped=skipped)
         return self._rows(commit_ts, start_ts, value)
 
     def schema_changed(self) -> None:

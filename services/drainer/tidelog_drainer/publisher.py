@@ -71,7 +71,6 @@ class Publisher(Actor[PublisherMail]):
         self._moved_at = 0.0
         self._in_flight = False
         self._held = held
-        self._decoding = False
         self._wake = asyncio.Event()
         self._begun = False
         self._stopped: TidelogError | None = None
@@ -107,8 +106,7 @@ class Publisher(Actor[PublisherMail]):
         self._wake.set()
 
     def _where(self) -> Published:
-        working = self._in_flight or self._decoding or (self._begun and not self._batcher.empty)
-        quiet = self._held and (bool(self._error) or not working)
+        quiet = self._held and not self._in_flight
         return Published(self._published, self._epoch.number, self._error, quiet)
 
     def weigh(self, message: PublisherMail) -> int:
@@ -158,6 +156,8 @@ class Publisher(Actor[PublisherMail]):
             await self._place(start)
             self._start = start
             self._answer()
+        if self._error:
+            return  # its first mark met another Drainer
         await self._store.fetch_until_answered("the DDL history at start")
         self._decoder.base_version = max(
             start.schema_version, self._store.version_at(start.commit_ts)
@@ -183,20 +183,20 @@ class Publisher(Actor[PublisherMail]):
         # ever published; and whoever published before meets it: a batch on its way comes too late,
         # and a Drainer that goes on beside us stops. (A paused one writes nothing.)
         if start.fresh or not self._held:
+            self._in_flight = True
             await self._send(self._batcher.watermark(start.commit_ts, self._prev))
 
     async def _gather(self) -> Batch | None:
-        """The next batch, once nothing is in flight: full, or all there is, or a watermark. None
-        when the batch in flight met a typed stop, or when all in front of one is published."""
+        """The next batch, once nothing is in flight and nobody holds it: full, or all there is, or
+        a watermark. None when the batch in flight met a typed stop, or when all in front of one is
+        published."""
         full: Batch | None = None
         while True:
             if full is None and self._met is None and not self._held:
-                self._decoding = True
                 full = await self._fill_or_meet()
-                self._decoding = False
             if self._error:
                 return None
-            if not self._in_flight:
+            if not self._in_flight and not self._held:
                 if full is not None:
                     return full
                 if not self._batcher.empty:
@@ -205,8 +205,7 @@ class Publisher(Actor[PublisherMail]):
                 moved = self._published > self._marked
                 if self._met is not None and not moved:
                     return None
-                due = self._met is not None or self._watermark_due() <= self._now()
-                if due and not self._held:
+                if self._met is not None or self._watermark_due() <= self._now():
                     return self._batcher.watermark(self._published, self._prev)
             self._wake.clear()
             if not self._queue or full is not None or self._met is not None or self._held:

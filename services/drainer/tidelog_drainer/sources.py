@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tidelog.errors import Corrupt
 from tidelog.ports import Disk
 
 SOURCES_FILE = "sources.json"
@@ -31,10 +32,14 @@ class Sources:
         self._keeping = asyncio.Lock()
 
     def begin(self, start: int) -> dict[str, int]:
-        """The Pumps of earlier lives, and after what ts each is read."""
+        """The Pumps of earlier lives, and after what ts each is read. Raises Corrupt."""
         self._start = start
         self._kept = self._stored()
-        return {node: start if behind is None else behind for node, behind in self._kept.items()}
+        # A stream that lost its tail begins below what an earlier life has passed.
+        return {
+            node: start if behind is None else min(start, behind)
+            for node, behind in self._kept.items()
+        }
 
     def met(self, node: str, emitted: int) -> int:
         """A Pump that is no source yet becomes one: after what ts it is read."""
@@ -66,7 +71,8 @@ class Sources:
             await self._write({node: self._behind.get(node) for node in nodes})
 
     async def keep_also(self, nodes: Iterable[str]) -> None:
-        """Without a merge nobody meets tombstones, which alone take a Pump out (I4): only add."""
+        """Without a merge nobody meets tombstones, which alone take a Pump out (I4): only add.
+        Durable when it returns. Raises Corrupt."""
         async with self._keeping:
             await self._write(Kept.fromkeys(nodes) | self._stored())
 
@@ -78,4 +84,10 @@ class Sources:
     def _stored(self) -> Kept:
         if not self._disk.exists(SOURCES_FILE):
             return {}
-        return msgspec.json.decode(self._disk.read_file(SOURCES_FILE), type=Kept)
+        try:
+            return msgspec.json.decode(self._disk.read_file(SOURCES_FILE), type=Kept)
+        except msgspec.DecodeError as error:
+            raise Corrupt(
+                f"{SOURCES_FILE} can't be read: {error}",
+                hint="remove it when every Pump is up: the Drainer then learns of them anew",
+            ) from error

@@ -12,7 +12,7 @@ from tidelog import messages, subjects
 from tidelog.errors import StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.membership import Member
-from tidelog.messages import Beat, Consumer, Nodes, NodeStatus, Registered
+from tidelog.messages import Beat, Consumer, Heartbeat, Nodes, NodeStatus, Registered
 from tidelog.ports import Bus, Request
 from tidelog_drainer.merger import Txn
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
@@ -101,25 +101,30 @@ class FakePump:
 
 
 class FakeRegistry:
-    """Knows the members it was told of, and the consumers of the feed."""
+    """Knows the members it was told of, and the consumers of the feed. `tells`: the state that the
+    Drainer is in; `heard`: the one it last said it was in."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self.consumers: list[Consumer] = []
         self.pumps: list[FakePump] = []
         self.settled = True
+        self.tells = messages.ONLINE
+        self.heard = ""
         self.bucket = Bucket(bus, subjects.members_bucket(CLUSTER))
 
     async def start(self) -> None:
         await self.bucket.create()
         await self.bus.serve(subjects.registry(CLUSTER, "nodes"), self._on_nodes)
-        for verb, answer in (("register", Registered("online")), ("heartbeat", Beat(True))):
-            body = messages.encode(answer)
+        await self.bus.serve(subjects.registry(CLUSTER, "register"), self._on_register)
+        await self.bus.serve(subjects.registry(CLUSTER, "heartbeat"), self._on_heartbeat)
 
-            async def respond(request: Request, body: bytes = body) -> None:
-                request.respond(body)
+    async def _on_register(self, request: Request) -> None:
+        request.respond(messages.encode(Registered(self.tells)))
 
-            await self.bus.serve(subjects.registry(CLUSTER, verb), respond)
+    async def _on_heartbeat(self, request: Request) -> None:
+        self.heard = messages.decode(request.data, Heartbeat).status.state
+        request.respond(messages.encode(Beat(True, self.tells)))
 
     async def again(self) -> None:
         """The store was lost: write the bucket from what the nodes announce."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
+from tests.integration.drainer.fakes import FEED
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, everything, remembered, said
+from tidelog import subjects
+from tidelog.errors import Corrupt
 from tidelog.messages import OFFLINE
 from tidelog.sim.world import World, run
 from tidelog_drainer.merger import Merger, Overtaken
+from tidelog_drainer.sources import SOURCES_FILE
 
 
 def test_a_source_met_late_is_read_from_before() -> None:
@@ -61,6 +67,83 @@ def test_the_stop_holds_over_restarts_until_the_pump_is_given_up() -> None:
         assert said(node, "collector")["error"] == ""
         assert set(remembered(node)) == {"p1"}
         assert 200 in await everything(world)
+
+    run(main, 1)
+
+
+def test_of_two_that_came_back_the_one_that_is_left_is_still_named() -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node = world.node("drainer")
+        pump.commit([*DDLS, txn(10)], 100)
+        await world.until(lambda: said(node, "collector").get("emitted_ts", 0) >= 100, 30, "100")
+
+        def stopped_by(name: str) -> bool:
+            return name in said(node, "collector").get("error", "")
+
+        for name, ts in (("p2", 50), ("p3", 60)):
+            (await registry.pump(name)).commit([txn(ts)], ts)
+            await world.until(partial(stopped_by, name), 30, name)
+        await registry.record("p3", OFFLINE)
+        await world.until(lambda: "p3" not in said(node, "collector")["sources"], 30, "p3 to go")
+        assert "p2 has commit_ts 50" in said(node, "collector")["error"]
+        await registry.record("p2", OFFLINE)
+        await world.until(lambda: not said(node, "collector")["error"], 30, "the end of the stop")
+        pump.commit([txn(200)], 300)
+        await world.until(lambda: said(node, "collector")["emitted_ts"] >= 300, 30, "300")
+
+    run(main, 1)
+
+
+def test_a_stream_that_lost_its_tail_is_filled_from_a_pump_that_had_come_late() -> None:
+    """The new life begins below the one in which that Pump was met."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node = world.node("drainer")
+        late = await registry.pump("p2")
+        pump.commit([*DDLS, txn(10)], 100)
+        late.commit([], 20)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 20, 30, "20")
+        older = world.nats.copy_store()[subjects.changes_stream(FEED)]
+        late.commit([txn(50)], 100)
+        await world.until(lambda: said(node)["published_ts"] >= 100, 30, "100")
+        await world.sleep(2)
+        # All forget p2: it is met anew, and does not answer before the Drainer ends.
+        node.kill()
+        node.disk.lose(SOURCES_FILE)
+        world.nats.delete(registry.bucket.stream)
+        registry.pumps.remove(late)
+        await late.close()
+        await registry.again()
+        node.restart()
+        pump.commit([], 200)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 200, 30, "200")
+        await registry.record("p2")
+        await world.until(lambda: "p2" in remembered(node), 30, "p2")
+        node.kill()
+        world.nats.roll_back({**world.nats.streams, subjects.changes_stream(FEED): older})
+        await late.start()
+        late.commit([], 300)
+        pump.commit([], 300)
+        node.restart()
+        await world.until(lambda: said(node).get("published_ts", 0) >= 300, 30, "300")
+        assert await everything(world) == [2, 4, 10, 50]
+
+    run(main, 1)
+
+
+def test_sources_that_cannot_be_read_end_the_start_by_name() -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        node = world.node("drainer")
+        await node.ports().disk.write_file(SOURCES_FILE, b'["p1"')
+        await begin(world)
+        await world.until(lambda: bool(node.failures), 30, "the refusal")
+        assert isinstance(node.failures[0], Corrupt)
+        assert SOURCES_FILE in str(node.failures[0])
 
     run(main, 1)
 

@@ -9,7 +9,7 @@ from tidelog.change_reader import Change, ChangeAssembler
 from tidelog.ports import Message
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.skipped import KEY, Skipped, from_key, joined, to_key
-from tidelog_drainer.batcher import Batch, Batcher
+from tidelog_drainer.batcher import MARKER_BYTES, Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decoder import Decoder, RowTxn, Undecodable
 from tidelog_proto.binlog_pb2 import Binlog
@@ -83,3 +83,16 @@ def test_two_records_join() -> None:
     assert joined(RECORD, later) == Skipped("shop", RECORD.reason, 20, 99, 9, 1, at_least=True)
     assert joined(None, later) == joined(later, None) == later
     assert joined(None, None) is None
+
+
+def test_markers_of_long_records_stay_within_a_message() -> None:
+    long = msgspec.structs.replace(RECORD, reason="x" * 4000)
+    batcher = Batcher("main", "1:d", max_messages=1000, max_bytes=64 << 20)
+    for commit_ts in range(101, 1101):
+        decoded = decoder().decode(txn(to_key(long), commit_ts))
+        assert isinstance(decoded, RowTxn)
+        if not batcher.takes(decoded):
+            break
+        batcher.add(decoded)
+    (marker,) = (out for chunk in batcher.finish(50, commit_ts).chunks for out in chunk)
+    assert len(marker.data) < 2 * MARKER_BYTES
