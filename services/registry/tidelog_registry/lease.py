@@ -3,6 +3,8 @@
 It is a record in the registry bucket, renewed each second by revision. Whoever finds it unchanged
 for TAKEOVER_S, released, or its own of an earlier life, takes it over with a higher epoch; so a
 registry that was frozen finds out at its next write, and has not acted since LEASE_S (`Tenure`).
+One on a copy of a directory finds that directory's record and takes it over too; whose epoch is the
+lower one then stops, and finds, started again, that the record is no more its own.
 Beside the time, revisions fence: the oracle's bound (`tso_store`) and the membership bucket
 (`members`) refuse whatever their earlier writer may still have under way.
 """
@@ -14,24 +16,20 @@ import asyncio
 import structlog
 from msgspec.structs import replace
 
+from tidelog import subjects
 from tidelog.actor import Actor, Nothing
-from tidelog.errors import Conflict, Stopped, StreamMissing, Unavailable
+from tidelog.errors import Conflict, NoResponders, StreamMissing, Unavailable
 from tidelog.ports import Ports
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.lease_store import Holder, LeaseStore
-from tidelog_registry.tenure import TAKEOVER_S, Tenure
+from tidelog_registry.tenure import TAKEOVER_S, AnotherRegistry, Tenure
 
 log = structlog.get_logger()
 
 RENEW_S = 1.0
 RETRY_S = 0.2
 RELEASE_S = 2.0
-
-
-class AnotherRegistry(Stopped):
-    """Two registries run for one cluster."""
-
-    default_hint = "run one registry for a cluster; this one stops"
+ANSWER_S = 0.5
 
 
 class Lease(Actor[Nothing]):
@@ -39,7 +37,9 @@ class Lease(Actor[Nothing]):
 
     def __init__(self, config: RegistryConfig, ports: Ports, tenure: Tenure) -> None:
         self._config = config
+        self._bus = ports.bus
         self._clock = ports.clock
+        self._rng = ports.rng
         self._store = LeaseStore(ports, config.cluster)
         self._tenure = tenure
         self._mine = Holder("")
@@ -83,10 +83,13 @@ class Lease(Actor[Nothing]):
             try:
                 found, revision = await self._store.read()
                 now = self._clock.monotonic()
-                if found is None or found.released or found.owner == self._mine.owner:
+                if found is None or found.released or found.is_of(self._mine):
                     if found is None and (lived or watched is not None):
                         # Of a record that is gone nobody knows whose it was.
                         alone_from = now + TAKEOVER_S
+                    elif found is not None and not found.released and await self._answered():
+                        # One on a copy of our directory, which has yet to find us out.
+                        alone_from = self._clock.monotonic() + TAKEOVER_S
                     await self._take(found, revision, alone_from)
                     return
                 if watched is None:
@@ -102,10 +105,22 @@ class Lease(Actor[Nothing]):
                 log.info("the lease is not taken yet", reason=self._reason)
             await self._clock.sleep(RETRY_S)
 
+    async def _answered(self) -> bool:
+        """Does anybody serve in our place? What can't be told counts as a yes."""
+        try:
+            subject = subjects.registry(self._config.cluster, "nodes")
+            await self._bus.request(subject, b"{}", timeout_s=ANSWER_S)
+        except NoResponders:
+            return False
+        except Unavailable as error:
+            log.info("whether another registry answers is unknown", reason=str(error))
+        return True
+
     async def _take(self, found: Holder | None, revision: int, alone_from: float) -> None:
         mine = replace(
             self._mine,
             epoch=max(self._mine.epoch, found.epoch if found is not None else 0) + 1,
+            life=self._rng.token(),
             node=self._config.node_id,
             host=self._config.http_addr,
             since_ms=self._clock.wall_ms(),
@@ -146,10 +161,8 @@ class Lease(Actor[Nothing]):
         except Unavailable as error:
             self._reason = str(error)
             return
-        if (
-            found is not None
-            and found.epoch >= self._mine.epoch
-            and found.owner != self._mine.owner
-        ):
+        if found is not None and found.follows(self._mine):
             self._tenure.end()
-            raise AnotherRegistry(f"{found} took cluster {self._config.cluster} over from this one")
+            copied = ", on a copy of its data directory" if found.owner == self._mine.owner else ""
+            cluster = self._config.cluster
+            raise AnotherRegistry(f"{found} took cluster {cluster} over from this one{copied}")

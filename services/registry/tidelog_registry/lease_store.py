@@ -19,15 +19,25 @@ WRITE_S = 1.5
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """`owner` names a data directory, whose lock keeps other processes off it; `epoch` counts the
-    takings of the lease. `host`: where the holder's status page is."""
+    """`owner` names a data directory, whose lock keeps other processes off it, except off a copy of
+    it; `epoch` counts the takings of the lease, `life` is drawn at each. `host`: where the holder's
+    status page is."""
 
     owner: str
     epoch: int = 0
+    life: str = ""
     node: str = ""
     host: str = ""
     since_ms: int = 0
     released: bool = False
+
+    def follows(self, other: Holder) -> bool:
+        """Was the lease taken from that one, by whomever?"""
+        return self.epoch >= other.epoch and self.life != other.life
+
+    def is_of(self, other: Holder) -> bool:
+        """Did that one's directory write it? What a copy of the directory wrote since follows."""
+        return self.owner == other.owner and not self.follows(other)
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(" ", "seconds")

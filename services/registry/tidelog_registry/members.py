@@ -14,23 +14,24 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor, Reply
-from tidelog.errors import Conflict, Corrupt, Stopped, StreamMissing, Unavailable
+from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.membership import Member
-from tidelog.ports import Ports
+from tidelog.ports import Headers, Ports
 from tidelog.subjects import escape
 from tidelog_registry.metrics import MEMBERSHIP_LOST
 from tidelog_registry.node_state import NODE_LEASE_S
-from tidelog_registry.tenure import Tenure
+from tidelog_registry.tenure import AnotherRegistry, Tenure
 
 log = structlog.get_logger()
 
 COPY = "members.json"
 FENCE = "fence"
 """The marker's key: a deletion, which readers pass over."""
-H_WRITER = "Tidelog-Registry"
-"""Which registry's directory an entry was written from: a write whose outcome was unknown may
-arrive late, even when the process that sent it is no more, and is then no second registry's."""
+H_WRITER, H_EPOCH = "Tidelog-Registry", "Tidelog-Registry-Epoch"
+"""Which registry's directory an entry was written from, by which epoch of its lease: a write whose
+outcome was unknown may arrive late, even when the process that sent it is no more, and is then no
+second registry's. One of a later epoch is, on whichever copy of a directory it runs."""
 WRITE_S = 2.0
 """How long an answer is waited for; a write that comes later all the same is refused."""
 RETRY_S = 0.3
@@ -84,7 +85,7 @@ class Members(Actor[Record | Look]):
         self._tenure = tenure
         self._bucket = Bucket(ports.bus, subjects.members_bucket(cluster))
         self._members: dict[str, Member] = {}
-        self._writers: dict[str, str] = {}
+        self._written: dict[str, Headers] = {}
         self._writer = ports.rng.token()
         self._fenced = False
         self._missing: dict[str, Member] = {}
@@ -158,7 +159,7 @@ class Members(Actor[Record | Look]):
         self._last_seq = await self._bucket.delete(
             FENCE,
             expected_last=self._last_seq,
-            headers={H_WRITER: self._writer},
+            headers=self._signature(),
             timeout_s=WRITE_S,
         )
         self._fenced = True
@@ -183,12 +184,12 @@ class Members(Actor[Record | Look]):
 
     async def _surprised(self) -> None:
         """Entries that nobody here knows of. A late write of an earlier life: a fresh instance of
-        the directory begins with what it says. Raises Conflict, or Stopped if it isn't ours."""
+        the directory begins with what it says. Raises Conflict, or AnotherRegistry."""
         before = self._members
         await self._read()
         changed = [node for node, member in self._members.items() if before.get(node) != member]
         for node in changed:
-            if self._writers[node] != self._writer:
+            if self._foreign(self._written[node]):
                 raise _somebody_else(node)
         await self._save()
         if changed:
@@ -225,20 +226,24 @@ class Members(Actor[Record | Look]):
     async def _read(self) -> None:
         if self._fenced:
             marker = await self._bucket.last(FENCE)
-            if marker is not None and marker.headers.get(H_WRITER, "") != self._writer:
-                raise Stopped(
-                    "another registry began to write the membership",
-                    hint="run one registry for a cluster",
-                )
+            if marker is not None and self._foreign(marker.headers):
+                raise AnotherRegistry("another registry began to write the membership")
         entries, self._last_seq = await self._bucket.entries()
-        self._members, self._writers = {}, {}
+        self._members, self._written = {}, {}
         for key in sorted(entries):
             try:
                 member = msgspec.json.decode(entries[key].value, type=Member)
             except msgspec.DecodeError as error:
                 raise Corrupt(f"membership entry {key} can't be read: {error}") from error
             self._members[member.node] = member
-            self._writers[member.node] = entries[key].headers.get(H_WRITER, "")
+            self._written[member.node] = entries[key].headers
+
+    def _signature(self) -> Headers:
+        return {H_WRITER: self._writer, H_EPOCH: str(self._tenure.epoch)}
+
+    def _foreign(self, signature: Headers) -> bool:
+        later = int(signature.get(H_EPOCH, 0)) > self._tenure.epoch
+        return later or signature.get(H_WRITER, "") != self._writer
 
     async def _save(self) -> None:
         settling = self._settled_at is not None
@@ -252,7 +257,7 @@ class Members(Actor[Record | Look]):
             escape(member.node),
             msgspec.json.encode(member),
             expected_last=self._last_seq,
-            headers={H_WRITER: self._writer},
+            headers=self._signature(),
             timeout_s=WRITE_S,
         )
         self._members[member.node] = member
@@ -274,7 +279,7 @@ class Members(Actor[Record | Look]):
 
     async def _explain(self, wanted: Member) -> None:
         """After a refusal or an unknown outcome: was it us, now or in an earlier life, was the
-        bucket lost, or is there a second registry? Raises Stopped for the last."""
+        bucket lost, or is there a second registry? Raises AnotherRegistry for the last."""
         before, losses = self._members, self._losses
         try:
             await self._check(reread=True)
@@ -284,11 +289,9 @@ class Members(Actor[Record | Look]):
         if self._losses != losses:
             return
         for node, found in self._members.items():
-            if found not in (before.get(node), wanted) and self._writers[node] != self._writer:
+            if found not in (before.get(node), wanted) and self._foreign(self._written[node]):
                 raise _somebody_else(node)
 
 
-def _somebody_else(node: str) -> Stopped:
-    return Stopped(
-        f"somebody else writes the membership of {node}", hint="run one registry for a cluster"
-    )
+def _somebody_else(node: str) -> AnotherRegistry:
+    return AnotherRegistry(f"somebody else writes the membership of {node}")

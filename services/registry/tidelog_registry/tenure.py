@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import Unavailable
+from tidelog.errors import Stopped, Unavailable
 from tidelog.ports import Clock
 
 LEASE_S = 4.0
@@ -10,6 +10,12 @@ LEASE_S = 4.0
 TAKEOVER_S = 6.0
 """A record that stood unchanged for so long holds nobody back: its writer, whose clock may run a
 little slower, has not acted for a while."""
+
+
+class AnotherRegistry(Stopped):
+    """Two registries run for one cluster."""
+
+    default_hint = "run one registry for a cluster; this one stops"
 
 
 class Tenure:

@@ -49,7 +49,7 @@ class Tso(Actor[Take]):
         self._ports = ports
         self._tenure = tenure
         self._directory = directory
-        self._store = BoundStore(ports, cluster)
+        self._store = BoundStore(ports, cluster, tenure)
         self._allocator: Allocator | None = None
         self._waiting: deque[tuple[Take, float]] = deque()
         self._short = asyncio.Event()

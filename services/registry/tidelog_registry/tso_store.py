@@ -6,9 +6,10 @@ from __future__ import annotations
 import msgspec
 
 from tidelog import subjects
-from tidelog.errors import Conflict, Corrupt, Stopped, StreamMissing, Unavailable
+from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog_registry.tenure import AnotherRegistry, Tenure
 
 FILE = "tso.json"
 KEY = "tso"
@@ -17,20 +18,17 @@ WRITE_S = 1.5
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """`owner` names a data directory: only its registry may give timestamps up to `bound`."""
+    """`owner` names a data directory: only its registry may give timestamps up to `bound`, and of
+    it and of its copies only the one that leads by `epoch`."""
 
     owner: str
     bound: int
-
-
-class AnotherAllocator(Stopped):
-    """Two registries give timestamps in one cluster."""
-
-    default_hint = "run one registry for a cluster; this one stops"
+    epoch: int = 0
 
 
 class BoundStore:
-    def __init__(self, ports: Ports, cluster: str) -> None:
+    def __init__(self, ports: Ports, cluster: str, tenure: Tenure) -> None:
+        self._tenure = tenure
         self._disk = ports.disk
         self._rng = ports.rng
         self._bucket = Bucket(ports.bus, subjects.registry_bucket(cluster))
@@ -66,7 +64,7 @@ class BoundStore:
         """
         found, revision = await self._recorded()
         bound = found.bound if found is not None else 0
-        data = msgspec.json.encode(Bound(self.owner, bound))
+        data = msgspec.json.encode(Bound(self.owner, bound, self._tenure.epoch))
         try:
             self._revision = await self._bucket.put(KEY, data, expected=revision, timeout_s=WRITE_S)
         except StreamMissing as error:
@@ -76,9 +74,10 @@ class BoundStore:
     async def extend(self, bound: int) -> None:
         """Make the bound durable in both places.
 
-        Raises AnotherAllocator if somebody else went further, Unavailable (try again).
+        Raises AnotherRegistry if a later one claimed the record, or somebody else went further;
+        Unavailable (try again).
         """
-        mine = Bound(self.owner, bound)
+        mine = Bound(self.owner, bound, self._tenure.epoch)
         data = msgspec.json.encode(mine)
         await self._disk.write_file(FILE, data)
         self._mine = mine
@@ -88,13 +87,18 @@ class BoundStore:
             )
         except (Conflict, StreamMissing, Unavailable) as refusal:
             found, revision = await self._recorded()
-            if found is not None and found.owner != self.owner and found.bound > bound:
-                raise AnotherAllocator(
+            if found is not None and _ahead(found, mine):
+                raise AnotherRegistry(
                     f"allocator {found.owner} gave timestamps up to {found.bound}"
                 ) from refusal
             # Ours of before, lost or rolled back with its store, or an answer that didn't arrive.
             self._revision = revision
             raise Unavailable(f"the oracle's record is not written: {refusal}") from refusal
+
+
+def _ahead(found: Bound, mine: Bound) -> bool:
+    further = found.owner != mine.owner and found.bound > mine.bound
+    return further or found.epoch > mine.epoch
 
 
 def _decode(data: bytes) -> Bound:

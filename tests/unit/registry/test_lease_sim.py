@@ -33,9 +33,8 @@ from tidelog.sim import Node, World, run
 from tidelog.subjects import members_bucket
 from tidelog_registry import service
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.lease import AnotherRegistry
 from tidelog_registry.node_state import NODE_LEASE_S
-from tidelog_registry.tenure import LEASE_S, TAKEOVER_S
+from tidelog_registry.tenure import LEASE_S, TAKEOVER_S, AnotherRegistry
 
 SLACK_S = 1.5
 
@@ -54,11 +53,11 @@ def starve(world: World, node: Node, seconds: float) -> None:
 async def leads_after(world: World, node: Node) -> float:
     """Virtual seconds until it holds the lease."""
     began = world.loop.time()
-    await world.until(lambda: _leads(node), 30, f"{node.name} leads")
+    await world.until(lambda: leads(node), 30, f"{node.name} leads")
     return world.loop.time() - began
 
 
-def _leads(node: Node) -> bool:
+def leads(node: Node) -> bool:
     status = node.status()
     return isinstance(status, dict) and bool(status.get("lease", {}).get("held"))
 
@@ -119,7 +118,7 @@ def test_one_that_was_frozen_acts_no_more(seed: int) -> None:
         await until_state(world, bus, "p1", ONLINE)
         oracle = RegistryOracle(bus, CLUSTER, timeout_s=0.7)
         stop = asyncio.Event()
-        asking = [asyncio.ensure_future(_ask(oracle, takings, stop)) for _ in range(2)]
+        asking = [asyncio.ensure_future(ask(oracle, takings, stop)) for _ in range(2)]
         await world.until(lambda: len(takings.all) > 50, 10, "timestamps")
         freeze(world, r1, TAKEOVER_S + NODE_LEASE_S + 5)
         before, seen = (await entries(bus))["p1"], len(takings.all)
@@ -182,7 +181,7 @@ def test_one_that_is_not_renewed_gives_no_timestamp_beside_the_next(seed: int) -
         r1.start(service.build, config("r1"))
         await given_within(world, bus, 10)
         oracle = RegistryOracle(bus, CLUSTER, timeout_s=0.7)
-        asking = [asyncio.ensure_future(_ask(oracle, takings, stop)) for _ in range(2)]
+        asking = [asyncio.ensure_future(ask(oracle, takings, stop)) for _ in range(2)]
         starve(world, r1, 60)
         r2.start(service.build, config("r2"))
         await leads_after(world, r2)
@@ -233,7 +232,7 @@ async def _pin(bus: Bus, name: str, ts: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _ask(oracle: RegistryOracle, takings: Takings, stop: asyncio.Event) -> None:
+async def ask(oracle: RegistryOracle, takings: Takings, stop: asyncio.Event) -> None:
     while not stop.is_set():
         if await takings.take(oracle, 3):
             await asyncio.sleep(0.02)
@@ -290,7 +289,7 @@ def test_two_registries_and_faults_never_give_a_timestamp_after_a_larger_one(see
         for node in registries:
             node.start(service.build, config(node.name))
         oracles = [RegistryOracle(world.ports(f"c{n}").bus, CLUSTER, timeout_s=0.7) for n in (1, 2)]
-        asking = [asyncio.ensure_future(_ask(oracle, takings, stop)) for oracle in oracles * 2]
+        asking = [asyncio.ensure_future(ask(oracle, takings, stop)) for oracle in oracles * 2]
         world.net.duplicate, world.net.unknown, world.net.late = 0.05, 0.02, 0.5
         for _ in range(30):
             node = rng.choice(registries)

@@ -20,8 +20,18 @@ from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.lease import Lease
-from tidelog_registry.members import COPY, H_WRITER, Copy, Look, Members, Record, View, Written
-from tidelog_registry.tenure import Tenure
+from tidelog_registry.members import (
+    COPY,
+    H_EPOCH,
+    H_WRITER,
+    Copy,
+    Look,
+    Members,
+    Record,
+    View,
+    Written,
+)
+from tidelog_registry.tenure import AnotherRegistry, Tenure
 
 Steps = Callable[[World, Ports, "Writer"], Coroutine[None, None, None]]
 CLUSTER = "default"
@@ -60,9 +70,10 @@ def _states(view: View) -> dict[str, str]:
     return {node: member.state for node, member in view.members.items()}
 
 
-async def _put(ports: Ports, member: Member, writer: str) -> None:
+async def _put(ports: Ports, member: Member, writer: str, epoch: int = 0) -> None:
     bucket = Bucket(ports.bus, subjects.members_bucket(CLUSTER))
-    await bucket.put(member.node, msgspec.json.encode(member), headers={H_WRITER: writer})
+    signature = {H_WRITER: writer, H_EPOCH: str(epoch)}
+    await bucket.put(member.node, msgspec.json.encode(member), headers=signature)
 
 
 def test_a_lost_tail_is_noticed_although_the_next_write_makes_up_for_its_length() -> None:
@@ -103,6 +114,17 @@ def test_a_second_registry_is_a_typed_stop() -> None:
         await writer.write("pump-1", JOINING)
 
     with pytest.raises(Stopped, match="somebody else writes the membership of pump-1"):
+        _play(steps)
+
+
+def test_one_that_leads_later_on_a_copy_of_the_directory_is_a_second_registry() -> None:
+    async def steps(world: World, ports: Ports, writer: Writer) -> None:
+        await writer.write("pump-1", ONLINE)
+        copy = msgspec.json.decode(ports.disk.read_file(COPY), type=Copy)
+        await _put(ports, Member("pump-1", OFFLINE, 1), copy.writer, epoch=2)
+        await writer.write("pump-1", JOINING)
+
+    with pytest.raises(AnotherRegistry, match="somebody else writes the membership of pump-1"):
         _play(steps)
 
 

@@ -16,7 +16,7 @@ from tidelog.ports import Bus
 from tidelog.sim import World, run
 from tidelog.timestamps import compose, physical_ms
 from tidelog_registry import service
-from tidelog_registry.lease import AnotherRegistry
+from tidelog_registry.tenure import AnotherRegistry
 
 
 async def given_within(world: World, bus: Bus, within_s: float) -> int:
