@@ -57,6 +57,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """Pump: resolved_ts. Drainer: published up to. Applier: applied up to (its checkpoint)."""
     feed: str = ""
     http: str = ""
+    """Where its process serves HTTP, as bound."""
     detail: dict[str, str] = {}
     mark: str = ""
     """Pump: drawn once for its data directory. Two directories with one node id differ in it."""

@@ -42,6 +42,7 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
             resolvedTS=position.applied,
             maxCommitTS=saved or 0,
             feed=config.feed,
+            http=config.http_addr,
             detail={"error": position.error} if position.error else {},
         )
         reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if position.quiet else ""

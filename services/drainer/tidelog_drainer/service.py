@@ -65,6 +65,7 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
                 resolvedTS=known.commit_ts,
                 maxCommitTS=known.commit_ts,
                 feed=config.feed,
+                http=config.http_addr,
                 detail=complaints(tree.status()) | ({"error": known.error} if known.error else {}),
             ),
             reached=reached,

@@ -43,6 +43,7 @@ class Announcer:
         self._clock = clock
         self._identity = identity
         self._host = config.advertise_addr
+        self._http = config.http_addr
         self._label = config.labels or None
         self._load = load
         self._segments = segments
@@ -62,6 +63,7 @@ class Announcer:
         node = NodeStatus(
             nodeId=self._identity.node,
             host=self._host or self._identity.address,
+            http=self._http,
             score=0 if self._identity.adopted else self._load.score(self._clock.monotonic()),
             label=self._label,
             maxCommitTS=now.max_commit_ts,

@@ -43,12 +43,16 @@ class Node(msgspec.Struct):
     lost: tuple[str, ...] = ()
 
     def shown(self) -> NodeStatus:
+        said = dict(self.status.detail)
+        if self.state == OFFLINE:
+            # Its last word before it was told: it waits for nobody any more.
+            said.pop("closing", None)
         return msgspec.structs.replace(
             self.status,
             state=self.state,
             isAlive=self.reachable,
             order=self.order,
-            detail=self.status.detail | self._notes(),
+            detail=said | self._notes(),
         )
 
     def _notes(self) -> dict[str, str]:

@@ -95,7 +95,10 @@ def follows(kind: str, state: str, event: str) -> str:
     try:
         return (_PUMPS if kind == PUMP else _READERS)[event, state]
     except KeyError:
-        raise Refused(f"a node that is {state} can't {event}") from None
+        raise Refused(
+            f"a node that is {state} can't {event}",
+            hint="start it again once it is offline: it joins as a new node",
+        ) from None
 
 
 def lease_s(kind: str) -> float:

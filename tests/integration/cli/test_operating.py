@@ -20,6 +20,8 @@ from tests.acceptance.writing import CLUSTER_ID, pump_of, row
 from tests.fixtures.capture import ddl_history_json
 from tests.topology import TIDELOG, Running, until, up
 from tidelog.errors import EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE
+from tidelog.messages import Nodes, NodeStatus
+from tidelog.node_form import node_forms
 
 FOLLOW = ("--oracle", "follow", "--cluster-id", str(CLUSTER_ID))
 SEED = {"nodeId", "host", "state", "isAlive", "score", "label", "maxCommitTS", "updateTS"}
@@ -169,7 +171,11 @@ def test_every_service_has_the_original_s_paths(running: Running, service: str) 
         return over_http(running, service, method, path, token)
 
     assert {p["nodeId"] for p in ask("GET", "/pumps", None)[1]["pumps"]} == {"pump-1", "pump-2"}
-    assert [d["nodeId"] for d in ask("GET", "/drainers", None)[1]["drainers"]] == ["drainer"]
+    (drainer,) = ask("GET", "/drainers", None)[1]["drainers"]
+    assert set(drainer) == set(node_forms(Nodes([NodeStatus("d")]))[0])
+    assert (
+        drainer["http"] == over_http(running, "drainer", "GET", "/status")[1]["config"]["http-addr"]
+    )
     assert ask("GET", "/status", None)[0] == 200
     assert ask("PUT", "/state/pump-2/pause", None)[0] == 401
     assert ask("PUT", "/state/pump-2/pause", "sesame")[0] == 403

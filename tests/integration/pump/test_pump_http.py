@@ -104,6 +104,7 @@ def test_drainers_and_binlogs_over_http(tmp_path: Path) -> None:
             await client.bus.serve(subjects.registry(CLUSTER, "nodes"), nodes)
             _, body = await get("/drainers")
             assert [d["nodeId"] for d in body["drainers"]] == ["drainer-main"]
+            assert {"unreachable", "lag_ms"} <= set(body["drainers"][0])
             assert [(c["name"], c["commit_ts"]) for c in body["consumers"]] == [
                 ("applier-1", base - 9)
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from tidelog.errors import BadInput, NotFound, Refused
@@ -284,3 +285,22 @@ def test_a_closing_pump_says_for_whom_it_waits() -> None:
     assert "which is unreachable" in scene.cluster.statuses()[-1].detail["closing"]
     scene.drained()
     assert "closing" not in scene.cluster.statuses()[-1].detail
+
+
+def test_once_a_pump_is_offline_nobody_shows_for_whom_it_waited() -> None:
+    scene = Scene(PUMP, CLOSING)
+    waits = {"closing": "waits for readers to pass 7", "retention": "stays"}
+    said = status(PUMP, OFFLINE, order=Order("offline"))
+    said = msgspec.structs.replace(said, detail=waits)
+    _, effects = scene.cluster.heartbeat(said, scene.now, lambda ts: ["somebody"])
+    assert scene.cluster.statuses()[-1].detail["closing"] == "waits for somebody"
+    _, effects = scene.cluster.heartbeat(said, scene.now, nobody)
+    (told,) = [effect.status for effect in effects if isinstance(effect, Changed)]
+    assert (told.state, told.detail) == (OFFLINE, {"retention": "stays"})
+
+
+@pytest.mark.parametrize("state", [CLOSING, OFFLINE])
+def test_who_refuses_says_how_such_a_node_comes_back(state: str) -> None:
+    with pytest.raises(Refused) as refused:
+        Scene(PUMP, state).wish("resume")
+    assert "start it again" in refused.value.hint

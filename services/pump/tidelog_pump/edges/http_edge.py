@@ -13,6 +13,7 @@ from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import BadInput, NotFound, TidelogError
 from tidelog.messages import Empty, Nodes
+from tidelog.node_form import Form, node_forms
 from tidelog.ports import Bus, IndexStore
 from tidelog.routes import Handler
 from tidelog.timestamps import TS_MAX
@@ -30,7 +31,7 @@ class Readers(msgspec.Struct, frozen=True):
     the registry knows, null with its error while it can't be asked."""
 
     feeds: dict[str, int]
-    drainers: list[messages.NodeStatus] | None = None
+    drainers: list[Form] | None = None
     consumers: list[messages.Consumer] | None = None
     safe_point: int | None = None
     error: str = ""
@@ -92,7 +93,7 @@ class HttpEdge(Actor[HttpMessage]):
             known = messages.decode_reply(answer.data, Nodes)
         except TidelogError as error:
             return Readers(feeds, error=f"the registry can't be asked: {error}")
-        drainers = [node for node in known.nodes if node.kind == messages.DRAINER]
+        drainers = node_forms(known, messages.DRAINER)
         return Readers(feeds, drainers, known.consumers, known.safe_point)
 
     def _binlogs(self, ts: int) -> Binlogs:
