@@ -24,11 +24,13 @@ PIPED_WIDTH = 200
 
 console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH)
 errors = Console(stderr=True)
-Dir = Annotated[Path | None, typer.Option("--dir", help="Directory of the topology.")]
+Dir = Annotated[
+    Path | None, typer.Option("--dir", help="Directory of the topology; else tidelog-data here.")
+]
 Nats = Annotated[str, typer.Option("--nats", help="NATS URL of the topology, instead of --dir.")]
 Cluster = Annotated[str, typer.Option(help="Cluster name, with --nats.")]
 Feed = Annotated[str, typer.Option(help="Feed name, with --nats.")]
-Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 

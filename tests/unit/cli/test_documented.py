@@ -121,7 +121,9 @@ def test_the_stream_s_headers_names_and_limits() -> None:
     for header in headers - {changes.H_ORIGIN}:  # nobody sends that one yet
         assert f"`{header}`" in guide
     assert changes_row("f", "d", "t.1").endswith(".t=2E1")
-    assert changes_ddl("f", "shop", "").endswith(".shop.=")
+    assert changes_ddl("f", "shop", "").endswith(".ddl.shop.=")
+    assert "`t=2E1`" in guide
+    assert "`changes.<feed>.ddl.shop.=`" in guide
     assert f"cut at {changes.MESSAGE_BYTES >> 10} KiB" in guide
     kept = DrainerConfig()
     days, gib = kept.changes_max_age_s / 86_400, kept.changes_max_bytes >> 30
