@@ -7,20 +7,18 @@ import contextlib
 
 import structlog
 
-from tidelog import messages, subjects
+from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import (
     ActorStopped,
     BadInput,
     Stopped,
     StreamMissing,
-    TidelogError,
     Unavailable,
     UnparsablePayload,
 )
 from tidelog.kv import Bucket
-from tidelog.messages import Empty, Nodes, PumpOnline
-from tidelog.ports import Ports, Request, StreamState
+from tidelog.ports import Ports, StreamState
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.cursor import Cursor
 from tidelog_drainer.mail import (
@@ -33,16 +31,16 @@ from tidelog_drainer.mail import (
     Pulled,
     PumpJoins,
 )
-from tidelog_drainer.membership import MembershipView, Verdict, read_pumps
+from tidelog_drainer.membership import MembershipView, Verdict, announced_pumps, read_pumps
 from tidelog_drainer.merger import Disorder, Merger, Overtaken
 from tidelog_drainer.metrics import DUPLICATES
+from tidelog_drainer.online_edge import serve_online
 from tidelog_drainer.sources import Sources
 
 IDLE_S = 1.0
 """Without anything to emit, source 0 is looked at and idle Pumps are nudged this often."""
 NUDGE_AGAIN_S = 0.2
 RETRY_S = 0.2
-ASK_S = 2.0
 
 log = structlog.get_logger()
 
@@ -68,7 +66,7 @@ class Collector(Actor[CollectorMail]):
         self._moved = asyncio.Event()
         self._sources = Sources(ports.disk)
         self._halted: dict[str, tuple[str, Reply[None]]] = {}
-        """Sources with a typed stop: why, and their cursors, which go unanswered."""
+        """Sources with a typed stop: why, and the cursor that goes unanswered."""
         self._feed_stopped = ""
         """The publisher's typed stop, where it came before a merge: then none begins."""
         self._left = False
@@ -80,7 +78,8 @@ class Collector(Actor[CollectorMail]):
         self._duplicates_counted = 0
 
     async def on_start(self) -> None:
-        self.spawn(self._serve_online(), "pump-online")
+        subject = subjects.drainer(self._config.cluster, self._config.node, "pump-online")
+        self.spawn(serve_online(self._ports.bus, subject, self.self_ref), "pump-online")
         self._emitting = self.spawn(self._emit_for_ever(), "emit")
 
     async def on_batch(self, batch: list[CollectorMail]) -> None:
@@ -282,7 +281,7 @@ class Collector(Actor[CollectorMail]):
             return False
         pumps, last_seq = await read_pumps(self._bucket)
         if self._view.doubted:
-            pumps = await self._announced() | pumps
+            pumps = await announced_pumps(self._ports.bus, self._config.cluster) | pumps
         for node, is_source in pumps.items():
             if is_source:
                 self._meet(node)
@@ -305,23 +304,6 @@ class Collector(Actor[CollectorMail]):
         await self._remember()
         self._added_upto = (state.created, last_seq)
 
-    async def _announced(self) -> dict[str, bool]:
-        """Pumps the registry has heard from, once it has heard from everybody. Raises Unavailable:
-        until then a bucket that was lost is not believed, however long ago it was made."""
-        answer = await self._ports.bus.request(
-            subjects.registry(self._config.cluster, "nodes"),
-            messages.encode(Empty()),
-            timeout_s=ASK_S,
-        )
-        nodes = messages.decode_reply(answer.data, Nodes)
-        if not nodes.settled:
-            raise Unavailable("the registry still listens for nodes that announce themselves")
-        return {
-            node.nodeId: node.state != messages.OFFLINE
-            for node in nodes.nodes
-            if node.kind == messages.PUMP
-        }
-
     def _refill(self) -> None:
         """Let cursors go on whose buffers have room again."""
         assert self._merger is not None
@@ -338,39 +320,11 @@ class Collector(Actor[CollectorMail]):
                 await self._moved.wait()
         self._moved.clear()
 
-    # The registry's question
-
-    async def _serve_online(self) -> None:
-        subject = subjects.drainer(self._config.cluster, self._config.node, "pump-online")
-        subscription = await self._ports.bus.serve(subject, self._on_online)
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            await subscription.close()
-
-    async def _on_online(self, request: Request) -> None:
-        try:
-            node = messages.decode(request.data, PumpOnline).node
-        except UnparsablePayload as error:
-            request.respond(messages.encode_error(error))
-            return
-
-        def settle(_: None, error: Exception | None) -> None:
-            if isinstance(error, TidelogError):
-                request.respond(messages.encode_error(error))
-            elif error is None:
-                request.respond(messages.encode(Empty()))
-
-        try:
-            await self.self_ref.tell(PumpJoins(node, self.self_ref.reply(settle)))
-        except ActorStopped as error:
-            request.respond(messages.encode_error(error))
-
     def status(self) -> dict[str, object]:
         merger = self._merger
         if merger is None:
-            state = "no merge: the feed stopped" if self._feed_stopped else ""
-            state = state or "waiting for the publisher's position"
+            waits = "waiting for the publisher's position"
+            state = "no merge: the feed stopped" if self._feed_stopped else waits
             return {"state": state, "joining": sorted(self._joining)}
         stopped = "; ".join(why for why, _ in self._halted.values())
         horizon = merger.horizon()

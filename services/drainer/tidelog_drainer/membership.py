@@ -1,7 +1,8 @@
 """Source 0 of the merge: the membership bucket (I3, I4).
 
 Before everything up to x is emitted, the bucket's last sequence is read from the stream's leader.
-`MembershipView` is the pure judgement of that answer; `read_pumps` reads the entries.
+`MembershipView` is the pure judgement of that answer; `read_pumps` reads the entries,
+`announced_pumps` asks the registry where the bucket may not be whole.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from datetime import datetime
 from enum import Enum
 
+from tidelog import messages
+from tidelog.errors import Unavailable
 from tidelog.kv import Bucket
 from tidelog.membership import Member
-from tidelog.messages import OFFLINE, decode
-from tidelog.ports import StreamState
-from tidelog.subjects import unescape
+from tidelog.messages import OFFLINE, PUMP, Empty, Nodes
+from tidelog.ports import Bus, StreamState
+from tidelog.subjects import registry, unescape
+
+ASK_S = 2.0
 
 
 class Verdict(Enum):
@@ -101,6 +106,18 @@ async def read_pumps(bucket: Bucket) -> tuple[dict[str, bool], int]:
     entries, last_seq = await bucket.entries()
     pumps: dict[str, bool] = {}
     for key in sorted(entries):
-        member = decode(entries[key].value, Member)
+        member = messages.decode(entries[key].value, Member)
         pumps[member.node or unescape(key)] = member.state != OFFLINE
     return pumps, last_seq
+
+
+async def announced_pumps(bus: Bus, cluster: str) -> dict[str, bool]:
+    """Pumps the registry has heard from, as `read_pumps`, once it has heard from everybody. Raises
+    Unavailable: until then a bucket that was lost is not believed, however long ago it was made."""
+    answer = await bus.request(
+        registry(cluster, "nodes"), messages.encode(Empty()), timeout_s=ASK_S
+    )
+    nodes = messages.decode_reply(answer.data, Nodes)
+    if not nodes.settled:
+        raise Unavailable("the registry still listens for nodes that announce themselves")
+    return {node.nodeId: node.state != OFFLINE for node in nodes.nodes if node.kind == PUMP}

@@ -6,6 +6,8 @@ gone is filled again from the lowest registered consumer.
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import structlog
 
@@ -124,22 +126,22 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
 
     Waits for the registry only when the stream doesn't tell. Raises PositionUnknown, Unavailable.
     """
-    prev = 0
-    try:
+    tail: Tail | None = None
+    with contextlib.suppress(StreamMissing):
         tail = await read_tail(ports, config.feed)
-        commit_ts = tail.commit_ts
-    except StreamMissing:
-        commit_ts = None
-    fresh = commit_ts is None
-    if commit_ts is None:
+    begin, prev = 0, 0
+    if tail is None or tail.commit_ts is None:
         # Before the stream is made: a crash in between must not leave an empty one that looks new.
-        commit_ts, prev = await _from_readers(config, ports)
+        begin, prev = await _from_readers(config, ports)
         await _create_stream(config, ports)
         tail = await read_tail(ports, config.feed)
     if tail.epoch.number >= epoch.number:
         epoch = await rise(config, ports, tail.epoch.number)
-    prev = prev if fresh else tail.prev_commit_ts
-    return Start(commit_ts, prev, tail.state, epoch, tail.schema_version, tail.early, fresh)
+    # What another Drainer of the feed wrote meanwhile is where it goes on.
+    fresh = tail.commit_ts is None
+    if tail.commit_ts is not None:
+        begin, prev = tail.commit_ts, tail.prev_commit_ts
+    return Start(begin, prev, tail.state, epoch, tail.schema_version, tail.early, fresh)
 
 
 async def _create_stream(config: DrainerConfig, ports: Ports) -> None:

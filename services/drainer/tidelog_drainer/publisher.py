@@ -15,13 +15,13 @@ import structlog
 from tidelog.actor import Actor, Reply
 from tidelog.errors import BadInput, Stopped, StreamMissing, TidelogError, Unavailable
 from tidelog.ports import Ports
-from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog_drainer import metrics
 from tidelog_drainer.batcher import Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, SchemaBehind, Undecodable
+from tidelog_drainer.counts import Counts
+from tidelog_drainer.decoder import DdlTxn, RowTxn, Undecodable
+from tidelog_drainer.decoding import Decoding
 from tidelog_drainer.mail import AskPublished, AskStart, Hold, Merged, Published, PublisherMail
-from tidelog_drainer.merger import Txn
 from tidelog_drainer.position import Epoch, Start, find_start, rise
 from tidelog_drainer.schema_store import SchemaStore
 from tidelog_drainer.tail import StreamTail
@@ -32,11 +32,6 @@ YIELD_TXNS = 128
 WATERMARK_S = 1.0
 WATERMARK_SOON_S = 0.03
 """An idle feed's new position is told this soon."""
-HISTORY_TRIES = 20
-"""Complete answers of the DDL history without the wanted job or table: then the feed stops."""
-
-BEHIND_S = 1.0
-"""How long a mutation newer than the DDL history waits for it, once for each schema version."""
 
 log = structlog.get_logger()
 
@@ -49,7 +44,7 @@ class Publisher(Actor[PublisherMail]):
         self._ports = ports
         self._feed = config.feed
         self._store = SchemaStore(config, ports)
-        self._decoder = Decoder(config, self._store.tracker, self._store.query_of)
+        self._decoding = Decoding(config, self._store, ports.clock)
         self._start: Start | None = None
         self._epoch: Epoch
         self._tail: StreamTail
@@ -75,9 +70,7 @@ class Publisher(Actor[PublisherMail]):
         self._begun = False
         self._stopped: TidelogError | None = None
         self._error = ""
-        self._counted: dict[str, int] = {}
-        self._skipped = ""
-        self._totals = {"txns": 0, "rows": 0, "batches": 0, "watermarks": 0}
+        self._counts = Counts(config.feed)
 
     # Mail
 
@@ -159,11 +152,7 @@ class Publisher(Actor[PublisherMail]):
         if self._error:
             return  # its first mark met another Drainer
         await self._store.fetch_until_answered("the DDL history at start")
-        self._decoder.base_version = max(
-            start.schema_version, self._store.version_at(start.commit_ts)
-        )
-        self._decoder.allowed_version = self._store.newest_version
-        self._decoder.early = set(start.early)
+        self._decoding.begin(start)
         self._marked_at = self._now()
         self._begun = True
         log.info("feed goes on", feed=self._feed, after_ts=self._covered, epoch=start.epoch.text)
@@ -256,7 +245,7 @@ class Publisher(Actor[PublisherMail]):
                 txn = head.txns[self._at]
                 decoded, self._carry = self._carry, None
                 if decoded is None:
-                    decoded = await self._decode(txn)
+                    decoded = await self._decoding.decode(txn)
                 if decoded is not None and not self._batcher.takes(decoded):
                     self._carry = decoded
                     return self._finish(self._covered)
@@ -267,7 +256,7 @@ class Publisher(Actor[PublisherMail]):
                 if decoded is not None and decoded.ddls:
                     return self._note(self._batcher.early(decoded, self._prev))
                 if decoded is not None:
-                    self._tell(decoded)
+                    self._counts.met(decoded)
                     self._batcher.add(decoded)
                 decoded_since_yield += 1
                 if decoded_since_yield >= YIELD_TXNS:
@@ -282,67 +271,12 @@ class Publisher(Actor[PublisherMail]):
                 break  # a fully filtered feed moves by watermarks, however much there is to drop
         return None
 
-    def _tell(self, txn: RowTxn) -> None:
-        """What the feed lacks because its writers had no Pump."""
-        if txn.skipped is not None:
-            self._skipped = f"{txn.commit_ts}: {txn.skipped}"
-            metrics.SKIPPED.labels(self._feed).inc(txn.skipped.transactions)
-            log.warning("the feed lacks transactions", feed=self._feed, skipped=self._skipped)
-
     def _finish(self, covers: int) -> Batch:
         return self._note(self._batcher.finish(self._prev, covers))
 
     def _note(self, batch: Batch) -> Batch:
         self._prev = batch.last_ts
         return batch
-
-    async def _decode(self, txn: Txn) -> RowTxn | DdlTxn | None:
-        """Raises Undecodable, whatever it is that stops the feed at this transaction."""
-        try:
-            return await self._decode_or_ask(txn)
-        except BadInput as error:
-            raise Undecodable(txn[0], error.message, hint=error.hint) from error
-
-    async def _decode_or_ask(self, txn: Txn) -> RowTxn | DdlTxn | None:
-        """Decode, fetching more of the DDL history when the schema is unknown. Raises Undecodable
-        or a BadInput: the history answers and still doesn't know, or can't be read."""
-        tries = 0
-        while True:
-            try:
-                return self._decoder.decode(txn)
-            except SchemaBehind as behind:
-                await self._catch_up(behind.version)
-                continue
-            except UnknownJob as error:
-                missing: BadInput = error
-                after: int | None = error.job_id - 1
-            except UnknownTable as error:
-                missing = error
-                after = 0 if tries >= HISTORY_TRIES // 2 else None
-            if tries >= HISTORY_TRIES:
-                raise missing
-            if tries:
-                await self._store.pause(tries)
-            await self._store.fetch_until_answered(missing.message, after)
-            self._store.waiting = f"transaction {txn[0]}: {missing.message}"
-            self._decoder.schema_changed()
-            tries += 1
-
-    async def _catch_up(self, version: int) -> None:
-        """Give the history a moment to tell of a schema version that is in use already. Versions
-        of a DDL that is still running are in no history: then rows go on without it."""
-        deadline = self._ports.clock.monotonic() + BEHIND_S
-        why = f"the DDL job of schema version {version}"
-        await self._store.fetch_until_answered(why)
-        tries = 1
-        while self._store.newest_version < version and self._ports.clock.monotonic() < deadline:
-            self._store.waiting = why
-            await self._store.pause(tries)
-            await self._store.fetch_until_answered(why)
-            tries += 1
-        self._store.waiting = ""
-        self._decoder.allowed_version = max(version, self._store.newest_version)
-        self._decoder.schema_changed()
 
     async def _send(self, batch: Batch) -> None:
         try:
@@ -375,20 +309,7 @@ class Publisher(Actor[PublisherMail]):
         self._marked = batch.last_ts
         self._marked_at = self._ports.clock.monotonic()
         self._advance(batch.covers)
-        if batch.is_watermark:
-            self._totals["watermarks"] += 1
-        else:
-            self._totals["txns"] += batch.txns
-            self._totals["rows"] += batch.rows
-            self._totals["batches"] += 1
-            metrics.TXNS_PUBLISHED.labels(self._feed).inc(batch.txns)
-            metrics.ROWS_PUBLISHED.labels(self._feed).inc(batch.rows)
-            metrics.BATCHES.labels(self._feed).inc()
-        for reason, count in self._decoder.dropped.items():
-            new = count - self._counted.get(reason, 0)
-            if new:
-                metrics.DROPPED.labels(self._feed, reason).inc(new)
-                self._counted[reason] = count
+        self._counts.sent(batch, self._decoding.dropped)
 
     def _stop(self, error: TidelogError) -> None:
         self._stopped, self._error = error, str(error)
@@ -419,10 +340,9 @@ class Publisher(Actor[PublisherMail]):
             "sequence": self._tail.sequence if self._start is not None else 0,
             "schema_version": self._store.newest_version,
             "queued_bytes": self._queued_bytes,
-            "dropped": dict(sorted(self._decoder.dropped.items())),
-            "skipped": self._skipped,
+            "dropped": dict(sorted(self._decoding.dropped.items())),
             "waiting": waiting,
             "held": self._held,
             "error": self._error,
-            **self._totals,
+            **self._counts.shown(),
         }
