@@ -85,6 +85,9 @@ class Announcer:
         found: dict[str, str] = {}
         if self._identity.adopted:
             found["adopted"] = DRAINED.format(self._identity.slot)
+        if self._identity.undrained:
+            whys = sorted(self._identity.undrained.items())
+            found["slots"] = "; ".join(f"{slot} can't be drained: {why}" for slot, why in whys)
         if not self._segments.sync:
             found["sync_log"] = "off: what is acked may be lost when the machine stops"
         for segment, why in self._segments.damaged.items():

@@ -56,6 +56,8 @@ class Identity:
         self.slot = ""
         self.adopted = False
         """Only to be drained: it takes no Prewrites, whatever the registry says."""
+        self.undrained: dict[str, str] = {}
+        """Slots that nobody serves and we can't drain, and why; set by the adopter."""
         self.stranded: Stranded | None = None
         """Why nobody may read here; set by its keeper."""
 
@@ -65,9 +67,11 @@ class Identity:
             raise self.stranded
 
 
-def claim(before: NodeRecord | None, wanted: NodeRecord) -> NodeRecord:
+def claim(before: NodeRecord | None, wanted: NodeRecord, slot: str = "") -> NodeRecord:
     """The record of this life. `wanted` has what is configured, its node may be empty, and the mark
     that a directory without one gets. Raises ForeignDirectory, ForeignCluster. Pure."""
+    here = slot or "the data directory"
+    instead = f"take {slot} out of slots-dir" if slot else "give this Pump a data-dir of its own"
     if before is None:
         return msgspec.structs.replace(wanted, epoch=1)
     if wanted.node and wanted.node != before.node:
@@ -76,15 +80,13 @@ def claim(before: NodeRecord | None, wanted: NodeRecord) -> NodeRecord:
         )
     if wanted.cluster_id != before.cluster_id:
         raise ForeignCluster(
-            f"the data directory is of cluster id {before.cluster_id}, configured is "
-            f"{wanted.cluster_id}",
-            hint=f"give this Pump a data-dir of its own, or set cluster-id = {before.cluster_id}",
+            f"{here} is of cluster id {before.cluster_id}, configured is {wanted.cluster_id}",
+            hint=f"{instead}, or set cluster-id = {before.cluster_id}",
         )
     if before.cluster and wanted.cluster != before.cluster:
         raise ForeignCluster(
-            f"the data directory is of cluster {before.cluster!r}, configured is "
-            f"{wanted.cluster!r}",
-            hint=f"give this Pump a data-dir of its own, or set cluster = {before.cluster!r}",
+            f"{here} is of cluster {before.cluster!r}, configured is {wanted.cluster!r}",
+            hint=f"{instead}, or set cluster = {before.cluster!r}",
         )
     return msgspec.structs.replace(
         wanted, node=before.node, epoch=before.epoch + 1, mark=before.mark or wanted.mark
@@ -135,7 +137,7 @@ class IdentityKeeper(Actor[None]):
         drawn = self._rng.token()
         node = config.node_id if before else name_of(config, f"pump-{drawn}")
         wanted = NodeRecord(node, config.cluster_id, 0, config.cluster, drawn)
-        record = claim(before, wanted)
+        record = claim(before, wanted, identity.slot)
         await self._nobody_else(record.node)
         await self._reserve.write_file(NODE_FILE, msgspec.json.encode(record))
         identity.node, identity.epoch, identity.mark = record.node, record.epoch, record.mark
@@ -162,7 +164,12 @@ class IdentityKeeper(Actor[None]):
         try:
             return msgspec.json.decode(data, type=NodeRecord)
         except msgspec.DecodeError as error:
-            raise Corrupt(f"{NODE_FILE} can't be read: {error}") from error
+            slot = self._identity.slot
+            raise Corrupt(
+                f"{f'{slot}/' * bool(slot)}{NODE_FILE} can't be read: {error}",
+                hint="it says whose directory this is: put back a copy of the file, or move the "
+                "directory away and give its node up by `tidelog offline NODE --accept-loss`",
+            ) from error
 
     async def on_batch(self, batch: list[None]) -> None:
         """Takes no messages."""

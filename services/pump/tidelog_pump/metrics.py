@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from tidelog.metrics import Count
 
@@ -17,6 +17,42 @@ SYNC_LOG = Gauge(
 DAMAGED = Counter(
     "tidelog_pump_damaged_segments", "closed segments found damaged or lost at a start"
 )
+
+
+class Gauges:
+    """Where one Pump is. A process shows its own; `registry` None: an adopted Pump's are shown
+    nowhere, two that took turns in one gauge would tell of neither. (What is counted, counts for
+    both.) Of timestamps, as the original's: the physical part, milliseconds since 1970."""
+
+    def __init__(self, registry: CollectorRegistry | None) -> None:
+        self.max_commit_ts = Gauge(
+            "binlog_pump_storage_max_commit_ts",
+            "resolved_ts of this Pump, in ms",
+            registry=registry,
+        )
+        self.gc_ts = Gauge(
+            "binlog_pump_storage_gc_ts",
+            "the purge point in ms: pulls from below it are refused",
+            registry=registry,
+        )
+        self.done_gc_ts = Gauge(
+            "binlog_pump_storage_done_gc_ts",
+            "up to where the index was swept, too, in ms",
+            registry=registry,
+        )
+        self.behind = Gauge(
+            "tidelog_pump_readers_behind",
+            "readers behind nearly as far as gc reaches",
+            registry=registry,
+        )
+        self.chaser_on = Gauge(
+            "tidelog_pump_slow_chaser_on",
+            "1 while the writer hands nothing to the index",
+            registry=registry,
+        )
+
+
+OWN = Gauges(REGISTRY)
 NOTES = (
     "duplicate",
     "closed_prewrite",
@@ -59,8 +95,6 @@ WRITE_TIME = Histogram(
 BATCH_SECONDS = WRITE_TIME.labels("batch")
 ROTATE_SECONDS = WRITE_TIME.labels("rotate")
 TO_DISK_SECONDS = WRITE_TIME.labels("to_disk")
-# Of timestamps, as the original's: the physical part, milliseconds since 1970.
-MAX_COMMIT_TS = Gauge("binlog_pump_storage_max_commit_ts", "resolved_ts of this Pump, in ms")
 STORAGE_SIZE = Gauge(
     "binlog_pump_storage_storage_size_bytes", "capacity and available bytes of the disk", ["type"]
 )
@@ -76,15 +110,12 @@ CHASER = Count(
     "turned_on, turned_off, catch_up, recovery (a try that holds the writer), given_up",
     ["type"],
 )
-CHASER_ON = Gauge("tidelog_pump_slow_chaser_on", "1 while the writer hands nothing to the index")
 CHASED = Counter("tidelog_pump_slow_chaser_records", "records the chaser read and had indexed")
 CATCH_UP_SECONDS = Histogram(
     "binlog_pump_storage_slow_chaser_catchup_time_seconds",
     "seconds of one catch-up beside the writer",
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
 )
-GC_TS = Gauge("binlog_pump_storage_gc_ts", "the purge point in ms: pulls from below it are refused")
-DONE_GC_TS = Gauge("binlog_pump_storage_done_gc_ts", "up to where the index was swept, too, in ms")
 GC_SECONDS = Histogram("tidelog_pump_gc_seconds", "one run, without the sweep", buckets=SECONDS)
 DELETED_SEGMENTS = Counter("tidelog_pump_deleted_segments", "segments purged")
 DELETED_BYTES = Counter("tidelog_pump_deleted_bytes", "their bytes")
@@ -101,7 +132,6 @@ EARLY_ALERTS = Count(
     "times that a reader was found to be behind nearly as far as gc reaches",
     ["id"],
 )
-BEHIND = Gauge("tidelog_pump_readers_behind", "readers behind nearly as far as gc reaches")
 QUERIES = Count("binlog_pump_storage_query_tikv_count", "questions what became of a transaction")
 LATE_VERDICTS = Counter(
     "tidelog_pump_late_copies",

@@ -31,7 +31,7 @@ from tidelog_pump.log.promised import PromisedFile
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.reserve import Reserve
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.metrics import INDEX_DROPPED
+from tidelog_pump.metrics import INDEX_DROPPED, OWN, Gauges
 from tidelog_pump.pull.puller import Puller, PullerMessage
 from tidelog_pump.retention.gc_actor import Gc, GcMessage
 from tidelog_pump.slots.adopter import Adopted, Adopter
@@ -80,6 +80,7 @@ class Parts:
         self.adopts_beside = slot if adopts else None
         if slot is not None:
             self._identity.slot, self._identity.adopted = slot.name, slot.adopted
+        self._gauges = Gauges(None) if self._identity.adopted else OWN
         self._reserve = Reserve(disk)
         self._purge = PurgePoint(disk, self._reserve)
         self._promised = PromisedFile(disk)
@@ -108,6 +109,7 @@ class Parts:
             self._promised,
             clock_skew_s=self._config.clock_skew_s,
             locate=lambda start_ts: locate(self._store, start_ts),
+            gauges=self._gauges,
         )
 
     def indexer(self, sorter: SorterRef) -> Indexer:
@@ -136,6 +138,7 @@ class Parts:
                 sorter,
                 indexer,
                 threshold_s=self._config.storage.slow_write_threshold,
+                gauges=self._gauges,
             ),
             self._census,
             self._load,
@@ -151,6 +154,7 @@ class Parts:
             self._write_lock,
             sorter,
             indexer,
+            self._gauges,
         )
 
     def resolver(self, sorter: SorterRef, writer: WriterRef) -> Resolver:
@@ -195,6 +199,7 @@ class Parts:
             indexer,
             retention=self._config.retention,
             clock_skew_s=self._config.clock_skew_s,
+            gauges=self._gauges,
         )
 
     def grpc_edge(self, sorter: SorterRef, writer: WriterRef) -> GrpcEdge:
@@ -270,7 +275,7 @@ class Parts:
     def adopter(self, own: Slot, adopt: Callable[[PumpConfig, Slot], Adopted]) -> Adopter:
         config = self._config
         make = partial(adopt, config)
-        return Adopter(own, config.cluster, config.adopt_after_s, make)
+        return Adopter(own, config.cluster, config.adopt_after_s, make, self._identity.undrained)
 
     def let_go(self) -> None:
         """Of what outlives the actors, however they ended."""

@@ -203,7 +203,7 @@ class RealDisk:
         return await off_loop(self._try, path, work)
 
     def exists(self, path: str) -> bool:
-        return self.path(path).exists()
+        return self._try(path, lambda: self.path(path).exists())
 
     def listdir(self, path: str) -> list[str]:
         try:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.pump_client.cluster import Service
 from tests.servers import NatsServer, nats_server
 from tests.topology import until
@@ -93,6 +95,34 @@ def test_three_pumps_on_one_directory_keep_their_identities_over_restarts(tmp_pa
         assert {slot: node for slot, (node, _) in made.slots().items()} == {
             slot: node for slot, (node, _) in before.items()
         }
+
+
+def test_slots_that_cannot_be_used_are_told_and_stop_nobody(tmp_path: Path) -> None:
+    """A file in a slot's place is passed over; one whose `.node` is cut off is named."""
+    with deployment(tmp_path) as made:
+        shared = tmp_path / "shared"
+        (shared / "slot-1").mkdir(parents=True)
+        (shared / "slot-0").write_text("no directory")
+        (shared / "slot-1" / ".node").write_text('{"node":"p')
+        with pytest.raises(AssertionError, match=r"slot-1/\.node can't be read"):
+            made.scale(1)
+        made.pumps.clear()
+        broken = (shared / "slot-1").rename(tmp_path / "broken")
+        made.scale(1)
+        assert list(made.slots()) == ["slot-1"]
+
+        def failures() -> dict[str, str]:
+            found: dict[str, str] = made.actors(made.pumps[0])["adopter"]["failures"]
+            return found
+
+        broken.rename(shared / "slot-9")
+        until(lambda: sorted(failures()) == ["slot-0", "slot-9"], "both told")
+        assert failures()["slot-0"] == "IoFailed: slot-0/.lock: Not a directory"
+        assert failures()["slot-9"].startswith("Corrupt: slot-9/.node can't be read")
+        (shared / "slot-9").rename(tmp_path / "broken")
+        until(lambda: sorted(failures()) == ["slot-0"], "the one that is gone to be forgotten")
+        made.scale(2)
+        assert sorted(made.slots()) == ["slot-1", "slot-2"]
 
 
 def test_scaled_down_to_one_pump_nothing_is_lost(tmp_path: Path) -> None:

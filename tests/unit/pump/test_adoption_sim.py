@@ -12,6 +12,7 @@ from tests.unit.pump.shared_disk import SLOTS, Pumps
 from tidelog import messages, subjects
 from tidelog.messages import OFFLINE, ONLINE, Consumer, Nodes, NodeStatus, SafePointRequest
 from tidelog.sim import Node, World, run
+from tidelog_pump.metrics import OWN
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
@@ -46,6 +47,14 @@ class Cluster(Pumps):
         async with asyncio.timeout(within_s):
             while True:
                 if (await self.nodes())[node].state == state:
+                    return
+                await asyncio.sleep(0.2)
+
+    async def until_told(self, node: str, text: str) -> None:
+        """The nodes' list says so of the slots beside this Pump's."""
+        async with asyncio.timeout(20):
+            while True:
+                if text in (await self.nodes())[node].detail.get("slots", ""):
                     return
                 await asyncio.sleep(0.2)
 
@@ -167,6 +176,36 @@ def test_scaling_up_gets_an_adopted_slot_back_with_everything_in_it() -> None:
         run(main, seed)
 
 
+def test_a_slow_disk_makes_no_new_slot_of_one_that_is_being_given_back() -> None:
+    """Its marks are deleted and its lock let go in one turn, however long that takes."""
+
+    async def main(world: World) -> None:
+        cluster, names, _, _ = await down_to_one(world)
+        await cluster.stop(leave=1)
+        await cluster.until_adopted("slot-1")
+        cluster.machine.disk.faults.write_s = 0.5
+        await cluster.start(2)
+        assert {slot: node for slot, (node, _) in cluster.identities().items()} == names
+
+    for seed in (9, 10, 11):
+        run(main, seed)
+
+
+def test_gauges_tell_of_the_process_own_pump_only() -> None:
+    async def main(world: World) -> None:
+        cluster, names, _, open_ts = await down_to_one(world)
+        await cluster.stop(leave=1)
+        await cluster.until_adopted("slot-1")
+        shown = OWN.max_commit_ts._value.get()
+        client = Client(cluster.bus, names["slot-1"])
+        committed = open_ts + (500 << 18)
+        await client.done(commit(open_ts, committed))
+        assert [t.commit_ts for t in await client.pull_up_to(committed)][-1] == committed
+        assert OWN.max_commit_ts._value.get() == shown
+
+    run(main, 12)
+
+
 def test_when_the_adopter_dies_another_start_finds_the_slot_free() -> None:
     async def main(world: World) -> None:
         cluster, names, written, _ = await down_to_one(world)
@@ -190,6 +229,7 @@ def test_an_adopted_pump_that_fails_is_told_and_left_alone() -> None:
         one = cluster.running[0]
         await world.until(lambda: bool(cluster.adopter(one)["failures"]), 60)
         assert "Corrupt" in cluster.adopter(one)["failures"]["slot-1"]
+        await cluster.until_told(names["slot-0"], "slot-1 can't be drained: Corrupt")
         await world.sleep(60)
         assert cluster.adopter(one)["adopted"] == ""
         assert not one.failures

@@ -44,6 +44,13 @@ def test_a_foreign_directory_is_refused_with_what_to_do(
     assert says in str(caught.value)
 
 
+def test_a_foreign_slot_is_named() -> None:
+    with pytest.raises(ForeignCluster) as caught:
+        claim(BEFORE, msgspec.structs.replace(WANTED, cluster="d"), "slot-3")
+    assert caught.value.message == "slot-3 is of cluster 'c', configured is 'd'"
+    assert "take slot-3 out of slots-dir" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("settings", "name"),
     [

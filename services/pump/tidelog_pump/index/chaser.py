@@ -39,7 +39,7 @@ from tidelog_pump.index.chase import LOCKED_S, POLL_S, Chase
 from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.metrics import CATCH_UP_SECONDS, CHASED, CHASER, CHASER_ON
+from tidelog_pump.metrics import CATCH_UP_SECONDS, CHASED, CHASER, OWN, Gauges
 from tidelog_pump.sort.sorter_actor import (
     AwaitResolved,
     Cap,
@@ -67,8 +67,10 @@ class Handover:
         indexer: Ref[IndexerMessage],
         *,
         threshold_s: float,
+        gauges: Gauges = OWN,
     ) -> None:
         self.lock = lock
+        self._gauges = gauges
         self._chase = chase
         self._sorter = sorter
         self._indexer = indexer
@@ -101,7 +103,7 @@ class Handover:
             await self._sorter.tell(Cap())
             self._chase.turn_on(first)
             CHASER.labels("turned_on").inc()
-            CHASER_ON.set(1)
+            self._gauges.chaser_on.set(1)
             log.warning("the index is slow, the chaser is on", segment=first.fid, at=first.offset)
 
 
@@ -114,8 +116,10 @@ class Chaser(Actor[Nothing]):
         lock: asyncio.Lock,
         sorter: Ref[SorterMessage],
         indexer: Ref[IndexerMessage],
+        gauges: Gauges = OWN,
     ) -> None:
         self._clock = clock
+        self._gauges = gauges
         self._segments = segments
         self._chase = chase
         self._lock = lock
@@ -128,7 +132,7 @@ class Chaser(Actor[Nothing]):
         self._given_up = 0
 
     async def on_start(self) -> None:
-        CHASER_ON.set(0)
+        self._gauges.chaser_on.set(0)
         self.spawn(self._run(), "chase")
 
     async def on_batch(self, batch: list[Nothing]) -> None:
@@ -165,7 +169,7 @@ class Chaser(Actor[Nothing]):
                 return
             self._chase.turn_off(self._segments.readable)
         CHASER.labels("turned_off").inc()
-        CHASER_ON.set(0)
+        self._gauges.chaser_on.set(0)
         log.info("the index keeps up again, the chaser is off", records=self._records)
 
     async def _catch_up(self, *, last: bool = False) -> None:

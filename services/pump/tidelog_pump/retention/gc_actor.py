@@ -113,6 +113,7 @@ class Gc(Actor[GcMessage]):
         *,
         retention: Retention,
         clock_skew_s: float,
+        gauges: metrics.Gauges = metrics.OWN,
     ) -> None:
         self._clock = ports.clock
         self._bus = ports.bus
@@ -124,6 +125,7 @@ class Gc(Actor[GcMessage]):
         self._puller = puller
         self._indexer = indexer
         self._retention = retention
+        self._gauges = gauges
         self._skew_s = clock_skew_s
         self._now = Now()
         self._ahead = ""
@@ -136,7 +138,7 @@ class Gc(Actor[GcMessage]):
         self._error = ""
 
     async def on_start(self) -> None:
-        metrics.GC_TS.set(physical_ms(self._purge.ts))
+        self._gauges.gc_ts.set(physical_ms(self._purge.ts))
         self.spawn(self._keep_time(), "time")
         self.spawn(self._each_interval(), "interval")
 
@@ -295,7 +297,7 @@ class Gc(Actor[GcMessage]):
         kept_taken = list(dict.fromkeys([*self._purge.record.taken, *taken]))[-MAX_TAKEN:]
         await self._purge.move(PurgeRecord(decision.purge_ts, first, ended, kept_lost, kept_taken))
         await self._indexer.ask(Lose)
-        metrics.GC_TS.set(physical_ms(decision.purge_ts))
+        self._gauges.gc_ts.set(physical_ms(decision.purge_ts))
         await self._segments.remove(range(first))
         size = sum(segment.bytes for segment in decision.going)
         metrics.DELETED_SEGMENTS.inc(len(decision.going))
@@ -366,7 +368,7 @@ class Gc(Actor[GcMessage]):
             await self._clock.sleep(BEHIND_S if self._store.behind() else 0)
         metrics.DELETED_KEYS.inc(sweep.deleted)
         if not self._stopping:
-            metrics.DONE_GC_TS.set(physical_ms(record.ts))
+            self._gauges.done_gc_ts.set(physical_ms(record.ts))
 
     def _warn(self, known: dict[str, int], below: int, cap_ts: int) -> None:
         """Readers who have yet to read what is about to be too old; logged when they become it."""
@@ -380,7 +382,7 @@ class Gc(Actor[GcMessage]):
             hours = (physical_ms(behind[who]) - physical_ms(cap_ts)) / 3_600_000
             log.warning("a reader is behind", who=who, at=behind[who], hours_to_hard_cap=hours)
         self._behind = behind
-        metrics.BEHIND.set(len(behind))
+        self._gauges.behind.set(len(behind))
 
     def _complaints(self) -> list[str]:
         at = [f"{who} has read up to {ts} only" for who, ts in sorted(self._behind.items())]

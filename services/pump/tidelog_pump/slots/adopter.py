@@ -13,6 +13,7 @@ Pump is not ours: it is told, and the slot left alone for a while.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,7 +27,16 @@ from tidelog.messages import OFFLINE, Empty, Nodes, StateRequest, decode_reply, 
 from tidelog.ports import Lock
 from tidelog.supervisor import Stuck, Supervisor
 from tidelog_pump.identity import NODE_FILE, NodeRecord
-from tidelog_pump.slots.claim import ADOPTED, TURN_FILE, WANTED, Slot, slots, try_lock, unmark
+from tidelog_pump.slots.claim import (
+    ADOPTED,
+    TURN_FILE,
+    WANTED,
+    Slot,
+    slots,
+    take_turn,
+    try_lock,
+    unmark,
+)
 from tidelog_pump.slots.drain import Step, known_as, step
 from tidelog_pump.slots.orphans import Orphans
 
@@ -39,6 +49,8 @@ CLOSE_S = 10.0
 """How long one that is closing may take to end when its slot is wanted."""
 LEFT_ALONE_S = 600.0
 """After a failure of an adopted Pump."""
+SLOTS = "slots-dir"
+"""The name under which a failure of the directory itself is told."""
 
 
 class Adopted(NamedTuple):
@@ -52,7 +64,11 @@ Make = Callable[[Slot], Adopted]
 
 
 class Adopter(Actor[Nothing]):
-    def __init__(self, own: Slot, cluster: str, grace_s: float, make: Make) -> None:
+    """`failures`: slots that can't be drained, and why; others read it."""
+
+    def __init__(
+        self, own: Slot, cluster: str, grace_s: float, make: Make, failures: dict[str, str]
+    ) -> None:
         self._own = own
         self._ports = own.root
         self._cluster = cluster
@@ -62,7 +78,7 @@ class Adopter(Actor[Nothing]):
         """Until when; see LEFT_ALONE_S."""
         self._offline: set[str] = set()
         """Slots whose Pump the registry calls offline."""
-        self._failures: dict[str, str] = {}
+        self._failures = failures
         self._slot = ""
         self._step = Step.WAIT
         self._adopted: Adopted | None = None
@@ -94,41 +110,80 @@ class Adopter(Actor[Nothing]):
     async def _look(self) -> None:
         now = self._ports.clock.monotonic()
         try:
-            turn = self._ports.disk.lock(TURN_FILE)
-        except DirectoryLocked:
-            return  # somebody starts
-        try:
-            free = [name for name in slots(self._ports.disk) if self._is_free(name)]
-            self._orphans.saw(free, now)
-            self._offline &= set(free)
-            lock = await self._choose(now)
-        finally:
-            turn.release()
-        if lock is not None:
-            await self._adopt(lock)
-
-    def _is_free(self, name: str) -> bool:
-        lock = None if name == self._own.name else try_lock(self._ports.disk, name)
-        if lock is not None:
-            lock.release()
-        return lock is not None
-
-    async def _choose(self, now: float) -> Slot | None:
-        """The lock of the next one to drain, if there is one."""
+            free = self._free()
+        except TidelogError as error:
+            self._tell(SLOTS, error)
+            return
+        if free is None:
+            return  # somebody has the turn
+        self._orphans.saw(free, now)
+        self._offline &= set(free)
         alone = {name for name, until in self._left_alone.items() if now < until}
         due = self._orphans.due(now, alone | self._offline)
         nodes = await self._ask_nodes() if due else None
-        for name in due if nodes is not None else ():
-            assert nodes is not None
-            known = known_as(nodes, self._node_of(name))
-            if (known is not None and known.state == OFFLINE) or not self._node_of(name):
-                self._offline.add(name)
-            elif (lock := try_lock(self._ports.disk, name)) is not None:
-                return self._slot_of(name, lock)
+        slot = None if nodes is None else await self._choose(due, nodes)
+        if slot is not None:
+            await self._adopt(slot)
+
+    async def _choose(self, due: list[str], nodes: Nodes) -> Slot | None:
+        """The next one to drain, if there is one."""
+        for name in due:
+            try:
+                if self._is_done(name, nodes):
+                    self._offline.add(name)
+                elif (slot := await self._taken(name)) is not None:
+                    return slot
+            except TidelogError as error:
+                self._leave_alone(name, error)
         return None
 
-    def _slot_of(self, name: str, lock: Lock) -> Slot:
-        return Slot(name, lock, self._ports.within(name), self._ports, adopted=True)
+    def _free(self) -> list[str] | None:
+        """Slots that nobody holds; None without the turn. One that can't be used is not free."""
+        try:
+            turn = self._ports.disk.lock(TURN_FILE)
+        except DirectoryLocked:
+            return None
+        try:
+            others = [name for name in slots(self._ports.disk) if name != self._own.name]
+            for name in self._failures.keys() - set(others):
+                del self._failures[name]
+            return [name for name in others if self._is_free(name)]
+        finally:
+            turn.release()
+
+    def _is_free(self, name: str) -> bool:
+        try:
+            lock = try_lock(self._ports.disk, name)
+        except TidelogError as error:
+            self._tell(name, error)
+            return False
+        if lock is None:
+            self._failures.pop(name, None)  # whoever serves it tells how it does
+            return False
+        lock.release()
+        return True
+
+    def _is_done(self, name: str, nodes: Nodes) -> bool:
+        """It was never served, or its Pump is offline."""
+        node = self._node_of(name)
+        known = known_as(nodes, node)
+        return not node or (known is not None and known.state == OFFLINE)
+
+    async def _taken(self, name: str) -> Slot | None:
+        """Locked and marked, if it is free still. Whoever looks next finds both."""
+        turn = await take_turn(self._ports)
+        try:
+            lock = try_lock(self._ports.disk, name)
+            if lock is None:
+                return None
+            try:
+                await self._ports.disk.write_file(f"{name}/{ADOPTED}", self._own.name.encode())
+                return Slot(name, lock, self._ports.within(name), self._ports, adopted=True)
+            except BaseException:
+                lock.release()
+                raise
+        finally:
+            turn.release()
 
     def _node_of(self, name: str) -> str:
         """Empty of one that was never served."""
@@ -156,24 +211,45 @@ class Adopter(Actor[Nothing]):
         self._slot, self._step = slot.name, Step.WAIT
         let_go = slot.lock.release
         try:
-            await self._ports.disk.write_file(f"{slot.name}/{ADOPTED}", self._own.name.encode())
-            self._adopted = self._make(slot)
-            let_go = self._adopted.let_go
-            await self._run(self._adopted.tree)
+            # Of two Pumps in one log: this one's lines, of all that it begins, have its slot.
+            with structlog.contextvars.bound_contextvars(slot=slot.name):
+                self._adopted = self._make(slot)
+                let_go = self._adopted.let_go
+                await self._run(self._adopted.tree)
         except Stuck:
             raise
         except Exception as error:  # noqa: BLE001 (whatever it is, it is not our Pump's)
-            self._failures[slot.name] = f"{type(error).__name__}: {error}"
-            self._left_alone[slot.name] = self._ports.clock.monotonic() + LEFT_ALONE_S
-            log.error("the adopted slot's Pump failed", slot=slot.name, error=str(error))
+            self._leave_alone(slot.name, error)
         else:
             self._failures.pop(slot.name, None)
         finally:
             self._slot, self._adopted = "", None
-            try:
-                await unmark(self._ports.disk, slot.name)
-            finally:
-                let_go()
+            await self._give_back(slot.name, let_go)
+
+    async def _give_back(self, name: str, let_go: Callable[[], None]) -> None:
+        """In one turn: who wants it finds it free, never without mark and locked."""
+        turn: Lock | None = None
+        try:
+            turn = await take_turn(self._ports)
+            await unmark(self._ports.disk, name)
+        except TidelogError as error:
+            log.warning("the marks of a slot can't be deleted", slot=name, error=str(error))
+        finally:
+            let_go()
+            if turn is not None:
+                turn.release()
+
+    def _leave_alone(self, name: str, error: Exception) -> None:
+        self._left_alone[name] = self._ports.clock.monotonic() + LEFT_ALONE_S
+        self._tell(name, error)
+
+    def _tell(self, name: str, error: Exception) -> None:
+        """In the log once, in the status until it is over."""
+        what = error.message if isinstance(error, TidelogError) else str(error)
+        why = f"{type(error).__name__}: {what}"
+        if self._failures.get(name) != why:
+            log.error("a slot can't be drained", slot=name, error=str(error))
+        self._failures[name] = why
 
     async def _run(self, tree: Supervisor) -> None:
         """Until it is offline, its slot is wanted, or we stop. Raises what ended it."""
@@ -186,14 +262,14 @@ class Adopter(Actor[Nothing]):
             await asyncio.wait([watch])
 
     async def _watch(self, tree: Supervisor, end: asyncio.Event) -> None:
-        wanted_s = 0.0
+        clock, wanted_at = self._ports.clock, math.inf
         while not self._stopping:
-            await self._ports.clock.sleep(WATCH_S)
+            await clock.sleep(WATCH_S)
             if tree.ready:
                 await self._go_on(tree)
             if self._ports.disk.exists(f"{self._slot}/{WANTED}"):
-                wanted_s += WATCH_S
-                if self._step is not Step.CLOSING or wanted_s > CLOSE_S:
+                wanted_at = min(wanted_at, clock.monotonic())
+                if self._step is not Step.CLOSING or clock.monotonic() - wanted_at > CLOSE_S:
                     log.info("the adopted slot is wanted back", slot=self._slot)
                     break
             if self._step is Step.DONE:

@@ -4,7 +4,10 @@
 id. A starting Pump takes the lowest that is free, so that a set of Pumps that is restarted, or
 scaled up again, finds the identities it had. If none is free it wants back one that a running Pump
 has adopted (see adopter.py), by the file `wanted` in it, and waits for that; else it makes a new
-one. The root's own lock lets one look at a time: a look takes locks, if only to see who has them.
+one. One that can't be used at all (it is a file, or another user's) is said, and passed over.
+
+The root's own lock gives one the turn at a time, to look or to change whose a slot is: a look takes
+locks, if only to see who has them, and must not find one taken that is just being let go.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import NamedTuple
 
 import structlog
 
-from tidelog.errors import DirectoryLocked, Refused
+from tidelog.errors import DirectoryLocked, Refused, TidelogError
 from tidelog.ports import Disk, Lock, Ports
 from tidelog_pump.identity import LOCK_FILE
 
@@ -57,14 +60,16 @@ async def claim(ports: Ports, most: int) -> Slot:
     """Take a slot. Raises Refused if there are `most` and all are taken."""
     clock, disk = ports.clock, ports.disk
     began, waits_for = clock.monotonic(), ""
+    unusable: set[str] = set()
     while True:
         turn = await take_turn(ports)
         try:
             names = slots(disk)
             for name in names:
-                if (lock := try_lock(disk, name)) is not None:
+                if name not in unusable and (lock := _lock_of(disk, name, unusable)) is not None:
                     return await _ours(ports, name, lock)
-            adopted = [name for name in names if disk.exists(f"{name}/{ADOPTED}")]
+            usable = [name for name in names if name not in unusable]
+            adopted = [name for name in usable if disk.exists(f"{name}/{ADOPTED}")]
             if not adopted or clock.monotonic() - began > GIVE_BACK_S:
                 return await _made(ports, names, most)
             if waits_for not in adopted:
@@ -85,7 +90,17 @@ async def take_turn(ports: Ports) -> Lock:
             await ports.clock.sleep(TURN_S * (0.5 + ports.rng.random()))
 
 
+def _lock_of(disk: Disk, name: str, unusable: set[str]) -> Lock | None:
+    try:
+        return try_lock(disk, name)
+    except TidelogError as error:
+        log.warning("a slot can't be used", slot=name, error=str(error))
+        unusable.add(name)
+        return None
+
+
 def try_lock(disk: Disk, name: str) -> Lock | None:
+    """None if another one has it. Raises IoFailed, DiskFull."""
     try:
         return disk.lock(f"{name}/{LOCK_FILE}")
     except DirectoryLocked:
@@ -93,7 +108,7 @@ def try_lock(disk: Disk, name: str) -> Lock | None:
 
 
 async def unmark(disk: Disk, name: str) -> None:
-    """Who has the lock says: it is adopted no more, nor wanted back."""
+    """Who has lock and turn says: it is adopted no more, nor wanted back."""
     for mark in (ADOPTED, WANTED):
         if disk.exists(f"{name}/{mark}"):
             await disk.remove(f"{name}/{mark}")

@@ -19,7 +19,7 @@ from tidelog.ports import Clock, Oracle, Rng
 from tidelog.timestamps import age_s, physical_ms
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.promised import Promise, PromisedFile
-from tidelog_pump.metrics import MAX_COMMIT_TS, NOTED
+from tidelog_pump.metrics import NOTED, OWN, Gauges
 from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.sort.sorter import OpenPrewrite, Sorter
 
@@ -171,6 +171,7 @@ class SorterActor(Actor[SorterMessage]):
         *,
         clock_skew_s: float,
         locate: Callable[[int], tuple[int, int] | None],
+        gauges: Gauges = OWN,
     ) -> None:
         self._clock = clock
         self._rng = rng
@@ -182,6 +183,7 @@ class SorterActor(Actor[SorterMessage]):
         self._waiters: list[AwaitResolved] = []
         self._asking = False
         self._locate = locate
+        self._gauges = gauges
         self._late: deque[Late] = deque()
         self._late_lost = 0
         self._awaits_late: AwaitLate | None = None
@@ -212,7 +214,7 @@ class SorterActor(Actor[SorterMessage]):
         NOTED.labels("repeated_prewrite").inc(self._sorter.repeated - repeated)
         NOTED.labels("refused_ts").inc(self._sorter.high.refused - refused)
         if self._sorter.advance():
-            MAX_COMMIT_TS.set(physical_ms(self._sorter.resolved))
+            self._gauges.max_commit_ts.set(physical_ms(self._sorter.resolved))
         if self._indexed is not None:
             self._promised.note(Promise(self._sorter.promised, self._indexed))
         self._wake()
