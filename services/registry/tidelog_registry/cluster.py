@@ -28,7 +28,15 @@ from tidelog.messages import (
 from tidelog_registry import operating
 from tidelog_registry.effects import Changed, Effect, Forget, Write
 from tidelog_registry.joins import Joins
-from tidelog_registry.node import Key, Node, check_same, has_lived, recalled
+from tidelog_registry.node import (
+    Key,
+    Node,
+    ReaderOrder,
+    check_same,
+    has_lived,
+    recalled,
+    recalled_reader,
+)
 from tidelog_registry.node_state import NODE_LEASE_S, follows, lease_s, ordered
 from tidelog_registry.trust import Trust
 
@@ -50,15 +58,26 @@ def _has_left(status: NodeStatus) -> bool:
 
 
 class Cluster:
-    """`members` is the bucket as it was found; `fresh` says that there was no trace of an earlier
-    life, so that there is nobody to wait for until a node says otherwise."""
+    """`members` is the bucket as it was found, `orders` what was kept of readers; `fresh` says that
+    there was no trace of an earlier life, so that there is nobody to wait for until a node says
+    otherwise."""
 
-    def __init__(self, members: Mapping[str, Member], now: float, *, fresh: bool, lost: bool):
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        now: float,
+        *,
+        fresh: bool,
+        lost: bool,
+        orders: Sequence[ReaderOrder] = (),
+    ) -> None:
         self.nodes: dict[Key, Node] = {}
         self.trust = Trust(now, fresh=fresh, lost=lost)
         self.joins = Joins(self.nodes, self.trust)
         for node in sorted(members):
             self.nodes[PUMP, node] = recalled(members[node], now + NODE_LEASE_S)
+        for kept in orders:
+            self.nodes[kept.kind, kept.node] = recalled_reader(kept, now + lease_s(kept.kind))
 
     def register(self, status: NodeStatus, now: float) -> tuple[str | None, list[Effect]]:
         """The state to answer with, or None: a join is under way, `Joined` ends it.
@@ -68,14 +87,14 @@ class Cluster:
         effects: list[Effect] = []
         key = (status.kind, status.nodeId)
         node = self.nodes.get(key)
-        if node is None:
-            if len(self.nodes) >= MAX_NODES:
-                raise Refused(f"{MAX_NODES} nodes are registered")
-            if has_lived(status):
-                self.trust.doubt(now)
-            node = self.nodes[key] = Node(status, OFFLINE, now)
-        else:
+        if node is not None:
             check_same(node, status)
+        elif len(self.nodes) >= MAX_NODES:
+            raise Refused(f"{MAX_NODES} nodes are registered")
+        if (node is None or not node.heard) and has_lived(status):
+            self.trust.doubt(now)
+        if node is None:
+            node = self.nodes[key] = Node(status, OFFLINE, now)
         if node.state == OFFLINE and node.order.action == "offline":
             # That order is done. This is a new node, whatever its directory says of it.
             number = max(node.order.number, status.order.number) + 1
@@ -103,9 +122,9 @@ class Cluster:
         node = self.nodes.get(key)
         if node is not None:
             check_same(node, status)
-        else:
-            if not _has_left(status):
-                self.trust.doubt(now)
+        if (node is None or not node.heard) and not _has_left(status):
+            self.trust.doubt(now)
+        if node is None:
             if not self._adoptable(status, now):
                 return None, effects
             node = self._adopt(key, status, effects)
@@ -284,6 +303,15 @@ class Cluster:
         """What the node shall know an operator asked of it last."""
         node = self.nodes.get((kind, name))
         return node.order if node is not None else Order()
+
+    def reader_orders(self) -> list[ReaderOrder]:
+        """What of them has to be kept: all but an offline that is done."""
+        return [
+            ReaderOrder(kind, name, node.status.feed, node.state, node.order)
+            for (kind, name), node in sorted(self.nodes.items())
+            if kind != PUMP and node.order.action
+            if node.state != OFFLINE or node.order.action != "offline"
+        ]
 
     def has_drainer(self, feed: str) -> bool:
         drainers = [node for (kind, _), node in self.nodes.items() if kind == DRAINER]

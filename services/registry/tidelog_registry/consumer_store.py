@@ -1,5 +1,5 @@
-"""Keeps the consumers over restarts: in the registry bucket, and in the data directory for the
-time when JetStream's store is gone.
+"""Keeps the consumers, and operators' orders to readers, over restarts: in the registry bucket, and
+in the data directory for the time when JetStream's store is gone.
 
 Both copies name the epoch of the lease they were written under: a registry that comes back after
 another one led must not begin with what it knew then.
@@ -43,7 +43,7 @@ class ConsumerStore:
         if self._disk.exists(FILE):
             own = _decode(self._disk.read_file(FILE))
             found = max(own, found, key=lambda stored: stored.epoch)
-        kept = Kept(found.consumers, found.feeds)
+        kept = Kept(found.consumers, found.feeds, found.orders)
         await self.save(kept)
         return kept
 
@@ -51,7 +51,7 @@ class ConsumerStore:
         """Raises Unavailable; the copy in the data directory may be written already."""
         self._tenure.check()
         epoch = self._tenure.epoch
-        data = msgspec.json.encode(Stored(kept.consumers, kept.feeds, epoch))
+        data = msgspec.json.encode(Stored(kept.consumers, kept.feeds, kept.orders, epoch))
         await self._disk.write_file(FILE, data)
         for _ in range(TRIES):
             try:

@@ -7,15 +7,17 @@ import msgspec
 from tidelog.errors import BadInput, Refused
 from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat, NodeStatus
 from tidelog.timestamps import TS_MAX
+from tidelog_registry.node import ReaderOrder
 
 MAX_CONSUMERS = 1024
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What the registry keeps of them, in the registry bucket and in its data directory."""
+    """What the registry keeps of readers, in the registry bucket and in its data directory."""
 
     consumers: list[Consumer] = []
     feeds: dict[str, int] = {}
+    orders: list[ReaderOrder] = []
 
 
 class Consumers:

@@ -52,6 +52,7 @@ from tidelog_registry.mail import (
     Renew,
 )
 from tidelog_registry.members import Look, Record, Written
+from tidelog_registry.node import ReaderOrder
 from tidelog_registry.node_state import lease_s
 from tidelog_registry.tenure import Tenure
 
@@ -79,7 +80,9 @@ class Directory(Actor[DirectoryMail]):
         self._config = config
         self._ports = ports
         self._members = members
-        self._kept = KeptConsumers(ports, config.cluster, tenure, self._safe_point)
+        self._kept = KeptConsumers(
+            ports, config.cluster, tenure, self._safe_point, self._reader_orders
+        )
         self._cluster: Cluster
         self._losses = 0
         self._far: dict[str, int] = {}
@@ -90,8 +93,10 @@ class Directory(Actor[DirectoryMail]):
     async def on_start(self) -> None:
         view = await self._members.ask(Look)
         self._losses = view.losses
-        self._cluster = Cluster(view.members, self._now(), fresh=view.fresh, lost=bool(view.losses))
-        await self._kept.load()
+        orders = await self._kept.load()
+        self._cluster = Cluster(
+            view.members, self._now(), fresh=view.fresh, lost=bool(view.losses), orders=orders
+        )
         self.spawn(self._watch_members(), "watch-members")
         self.spawn(self._kept.keep(), "keep-consumers")
 
@@ -214,8 +219,10 @@ class Directory(Actor[DirectoryMail]):
         written = [effect.member for effect in effects if isinstance(effect, Write)]
         if written:
             self._operating.append((written[-1], answer, message.reply))
-        else:
+        elif wish.dry_run or answer.status.kind == PUMP:
             message.reply.set(answer)
+        else:
+            self._kept.when_kept(message.reply, lambda: answer)
         self._run(effects)
 
     def _recorded(self, member: Member) -> None:
@@ -297,6 +304,9 @@ class Directory(Actor[DirectoryMail]):
     def _safe_point(self) -> int:
         known = self._cluster.trust.knows_consumers(self._now())
         return self._kept.consumers.safe_point() if known else 0
+
+    def _reader_orders(self) -> list[ReaderOrder]:
+        return self._cluster.reader_orders()
 
     # Answers --------------------------------------------------------------------------------
 

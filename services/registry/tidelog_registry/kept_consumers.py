@@ -1,13 +1,16 @@
 """The consumers while the registry runs: changed by what nodes announce and by requests, kept at
-most once a second; one that was registered or removed by name is kept before that is answered."""
+most once a second; one that was registered or removed by name is kept before that is answered. So
+is an operator's order to a reader."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from tidelog.actor import Reply
 from tidelog.errors import Refused, TidelogError, Unavailable
@@ -16,6 +19,7 @@ from tidelog.ports import Ports
 from tidelog_registry import metrics
 from tidelog_registry.consumer_store import ConsumerStore
 from tidelog_registry.consumers import Consumers, Kept
+from tidelog_registry.node import ReaderOrder
 from tidelog_registry.tenure import Tenure
 
 log = structlog.get_logger()
@@ -24,22 +28,33 @@ RETRY_S = 0.3
 KEEP_S = 1.0
 PINS = 64
 
+T = TypeVar("T")
+_Waiting = tuple[Reply[Any], Callable[[], Any]]
+
 
 class KeptConsumers:
-    """The directory's; `load` first, `keep` for ever. `safe_point` says what to answer."""
+    """The directory's; `load` first, `keep` for ever. `safe_point` says what to answer, `orders`
+    what to keep of readers."""
 
     def __init__(
-        self, ports: Ports, cluster: str, tenure: Tenure, safe_point: Callable[[], int]
+        self,
+        ports: Ports,
+        cluster: str,
+        tenure: Tenure,
+        safe_point: Callable[[], int],
+        orders: Callable[[], list[ReaderOrder]],
     ) -> None:
         self._clock = ports.clock
         self._store = ConsumerStore(ports, cluster, tenure)
         self._safe_point = safe_point
+        self._orders = orders
         self._saved = Kept()
         self.consumers = Consumers(self._saved)
-        self._pinning: deque[Reply[SafePoint]] = deque()
-        self._pinned = asyncio.Event()
+        self._waiting: deque[_Waiting] = deque()
+        self._wanted = asyncio.Event()
 
-    async def load(self) -> None:
+    async def load(self) -> list[ReaderOrder]:
+        """Returns the orders."""
         while True:
             try:
                 self._saved = await self._store.load()
@@ -48,6 +63,7 @@ class KeptConsumers:
                 log.warning("the kept consumers can't be read yet", reason=str(error))
                 await self._clock.sleep(RETRY_S)
         self.consumers = Consumers(self._saved)
+        return self._saved.orders
 
     def announced(self, heartbeat: Heartbeat) -> None:
         refused = self.consumers.refused
@@ -66,33 +82,37 @@ class KeptConsumers:
         if body.consumer is None:
             reply.set(SafePoint(self._safe_point()))
             return
-        self._pinning.append(reply)
-        if len(self._pinning) > PINS:
-            self._pinning.popleft().fail(Refused("too many consumers change at once"))
-        self._pinned.set()
+        self.when_kept(reply, lambda: SafePoint(self._safe_point()))
+
+    def when_kept(self, reply: Reply[T], answer: Callable[[], T]) -> None:
+        """Answer once everything is kept as it is now."""
+        self._waiting.append((reply, answer))
+        if len(self._waiting) > PINS:
+            self._waiting.popleft()[0].fail(Refused("too much changes at once"))
+        self._wanted.set()
 
     async def keep(self) -> None:
         while True:
-            await self._wait_pinned()
-            replies, self._pinning = self._pinning, deque()
-            kept = self.consumers.kept()
+            await self._until_wanted()
+            waiting, self._waiting = self._waiting, deque()
+            kept = replace(self.consumers.kept(), orders=self._orders())
             try:
                 if kept != self._saved:
                     await self._store.save(kept)
                     self._saved = kept
             except Unavailable as error:
                 log.info("consumers not kept yet", reason=str(error))
-                for reply in replies:
+                for reply, _ in waiting:
                     reply.fail(error)
             else:
-                for reply in replies:
-                    reply.set(SafePoint(self._safe_point()))
+                for reply, answer in waiting:
+                    reply.set(answer())
 
-    async def _wait_pinned(self) -> None:
+    async def _until_wanted(self) -> None:
         try:
             async with asyncio.timeout(KEEP_S):
-                await self._pinned.wait()
+                await self._wanted.wait()
         except TimeoutError:
             return
         finally:
-            self._pinned.clear()
+            self._wanted.clear()

@@ -82,6 +82,24 @@ class Node(msgspec.Struct):
         return True
 
 
+class ReaderOrder(msgspec.Struct, frozen=True):
+    """What the registry keeps of a Drainer or Applier that an operator asked something of; a Pump's
+    order stands in its entry of the membership bucket."""
+
+    kind: str
+    node: str
+    feed: str
+    state: str
+    order: Order
+
+
+def recalled_reader(kept: ReaderOrder, lease_until: float) -> Node:
+    """One that only the order it was given tells of yet."""
+    status = NodeStatus(kept.node, kind=kept.kind, feed=kept.feed)
+    here = kept.state != OFFLINE
+    return Node(status, kept.state, lease_until, heard=False, reachable=here, order=kept.order)
+
+
 def recalled(member: Member, lease_until: float) -> Node:
     """One that only its entry of the bucket tells of yet. Of one that joins, or is gone, that has
     what the Pump told of its binlogs, and not its W: that alone moves the oracle, however far it

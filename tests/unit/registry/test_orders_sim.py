@@ -36,6 +36,7 @@ async def node_status(bus: Bus, node: str) -> NodeStatus:
     return next(s for s in (await nodes(bus)).nodes if s.nodeId == node)
 
 
+READERS = {"drainer": drainer, "applier": applier}
 REGISTRIES = ("r", "another", "third")
 
 
@@ -43,7 +44,7 @@ async def lose(world: World, what: str, node: str) -> None:
     """A crash, and a lost store; everybody is back when it returns."""
     if "node" in what:
         world.node(node).kill()
-    registry = next(world.node(name) for name in REGISTRIES if world.node(name).running)
+    registry = next(world.node(name) for name in reversed(REGISTRIES) if world.node(name).starts)
     if "registry" in what:
         registry.kill()
     if "store" in what:
@@ -93,6 +94,42 @@ def test_a_pause_holds_until_resume(kind: str, lost: str) -> None:
         await lose(world, lost, "n")
         await until_state(world, bus, "n", ONLINE)
         assert {state for state, _ in script.told} <= {ONLINE, messages.JOINING}
+
+    run(main)
+
+
+@pytest.mark.parametrize("lost", ["registry", "node and registry", "registry's directory"])
+@pytest.mark.parametrize("action", ["pause", "resume", "offline"])
+@pytest.mark.parametrize("kind", ["pump", "drainer", "applier"])
+def test_an_order_that_was_answered_outlives_the_registry(
+    kind: str, action: str, lost: str
+) -> None:
+    """It dies in the same instant: the node has not heard of the order."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("r").start(service.build, CONFIG)
+        script = pump("n") if kind == "pump" else READERS[kind]("n")
+        script.max_commit_ts = script.log_ts = script.high_ts = 5 if kind == "pump" else 0
+        world.node("n").start(build, script)
+        await until_state(world, bus, "n", ONLINE, 20)
+        if action == "resume":
+            await operate(bus, "n", "pause")
+            await until_state(world, bus, "n", PAUSED)
+        script.told.clear()
+        await operate(bus, "n", action)
+        world.node("r").kill()
+        assert script.told == []
+        await lose(world, lost, "n")
+        obeyed = {"pause": PAUSED, "resume": ONLINE, "offline": CLOSING}[action]
+        await until_state(world, bus, "n", obeyed)
+        told = {state for state, _ in script.told} - {messages.JOINING}
+        assert (
+            told == {"pause": {PAUSING, PAUSED}, "resume": {ONLINE}, "offline": {CLOSING}}[action]
+        )
+        if action == "offline":
+            script.reached = OFFLINE
+            await until_state(world, bus, "n", OFFLINE, 20)
 
     run(main)
 
