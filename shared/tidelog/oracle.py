@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 
 from tidelog import subjects
-from tidelog.errors import TidelogError
+from tidelog.errors import NoResponders, TidelogError, Unavailable
 from tidelog.messages import TsoReply, TsoRequest, decode_reply, encode
 from tidelog.ports import Bus
 
 REQUEST_S = 5.0
+"""How long a registry is asked that says nothing, or that it can't yet."""
+TRY_S = 1.0
+"""It is asked again after this long: one that dies takes with it what it was asked, while the next
+one is there within 2 s (the same directory), and nothing is committed until then. Safe, because a
+timestamp whose answer nobody waits for is nobody's, and a later answer's was allocated after the
+call began as well. Longer than `tidelog_registry.tso.PATIENCE_S`, so that what it waits for is
+heard."""
 MAX_COUNT = 1 << 16
 
 
@@ -86,10 +94,7 @@ class RegistryOracle:
         total, followers = leader.count, self._followers(MAX_COUNT - leader.count)
         total += sum(follower.count for follower in followers)
         try:
-            answer = await self._bus.request(
-                self._subject, encode(TsoRequest(total)), timeout_s=self._timeout_s
-            )
-            given = decode_reply(answer.data, TsoReply).last_ts - total
+            given = await self._ask(total) - total
         except TidelogError as error:
             for follower in followers:
                 if not follower.turn.done():
@@ -105,3 +110,21 @@ class RegistryOracle:
             if not follower.turn.done():
                 follower.turn.set_result(given)
         return own
+
+    async def _ask(self, total: int) -> int:
+        again = max(0, math.ceil(self._timeout_s / TRY_S) - 1)
+        for _ in range(again):
+            try:
+                async with asyncio.timeout(TRY_S):
+                    return await self._request(total, self._timeout_s)
+            except NoResponders:
+                raise
+            except (TimeoutError, Unavailable):
+                continue
+        return await self._request(total, self._timeout_s - again * TRY_S)
+
+    async def _request(self, total: int, timeout_s: float) -> int:
+        answer = await self._bus.request(
+            self._subject, encode(TsoRequest(total)), timeout_s=timeout_s
+        )
+        return decode_reply(answer.data, TsoReply).last_ts

@@ -28,8 +28,9 @@ log = structlog.get_logger()
 
 RENEW_S = 1.0
 RETRY_S = 0.2
-PATIENCE_S = 3.0
-"""An ask waits this long for the allocator; its caller's own time-out is 5 s."""
+PATIENCE_S = 0.7
+"""An ask waits this long for the allocator, and a tick; its caller hears why, and asks again each
+second."""
 WAITING = 8192
 
 

@@ -7,12 +7,14 @@ import random
 
 import pytest
 
-from tidelog import messages
+from tidelog import messages, subjects
 from tidelog.errors import Unavailable
 from tidelog.messages import TsoReply, TsoRequest
-from tidelog.oracle import RegistryOracle
-from tidelog.ports import Headers, Message
+from tidelog.oracle import REQUEST_S, TRY_S, RegistryOracle
+from tidelog.ports import Headers, Message, Request
+from tidelog.sim import World, run
 from tidelog.sim.bus import SimBus
+from tidelog_registry.tso import PATIENCE_S
 
 
 class Slow(SimBus):
@@ -86,6 +88,38 @@ def test_followers_of_a_cancelled_leader_are_asked_for_again_in_order() -> None:
         assert found == [1, 11, 13]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("says", ["nothing", "that it can't"])
+@pytest.mark.parametrize("recovers", [True, False])
+def test_one_that_gives_nothing_is_asked_again_each_second(says: str, recovers: bool) -> None:
+    """A registry that dies takes with it what it was asked."""
+
+    async def main(world: World) -> None:
+        asked: list[int] = []
+
+        async def answer(request: Request) -> None:
+            asked.append(messages.decode(request.data, TsoRequest).count)
+            if recovers and len(asked) > 1:
+                request.respond(messages.encode(TsoReply(7)))
+            elif says != "nothing":
+                await world.sleep(PATIENCE_S)
+                request.respond(messages.encode_error(Unavailable("it waits for p1")))
+
+        await world.ports("r").bus.serve(subjects.registry("c", "tso"), answer)
+        oracle, began = RegistryOracle(world.ports("app").bus, "c"), world.loop.time()
+        if recovers:
+            assert await oracle.take(3) == 7
+            assert world.loop.time() - began < TRY_S + 0.2
+        else:
+            with pytest.raises(
+                Unavailable, match="it waits for p1" if says != "nothing" else "1.0 s"
+            ):
+                await oracle.take(3)
+            assert len(asked) == REQUEST_S / TRY_S
+        assert set(asked) == {3}
+
+    run(main)
 
 
 @pytest.mark.parametrize("seed", range(40))
