@@ -88,14 +88,20 @@ def report(name: str, error: Exception) -> int:
 
 
 def health(config: ServiceConfig) -> int:
-    """0 if the service that runs in this data directory says it is ready."""
+    """0 if the service that runs in this data directory says it is ready; else 1, and why."""
+    addr = ""
     try:
         addr = (Path(config.data_dir) / HTTP_FILE).read_text(encoding="utf-8").strip()
-        with urllib.request.urlopen(f"http://{addr}/readyz", timeout=3) as answer:
-            return EXIT_OK if answer.status == 200 else EXIT_FAILED
-    except (OSError, urllib.error.URLError) as error:
-        sys.stderr.write(f"not ready: {error}\n")
-        return EXIT_FAILED
+        with urllib.request.urlopen(f"http://{addr}/readyz", timeout=3):
+            return EXIT_OK
+    except urllib.error.HTTPError as error:
+        with error:
+            said = error.read().decode(errors="replace")
+    except OSError as error:
+        who = f"nobody answers at {addr}" if addr else f"nothing runs in {config.data_dir}"
+        said = f"not ready: {who} ({error})"
+    sys.stderr.write(f"{said.strip()}\n")
+    return EXIT_FAILED
 
 
 def package_version() -> str:

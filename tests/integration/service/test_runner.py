@@ -61,9 +61,12 @@ class Tiny:
     def end(self) -> int:
         return self.process.wait(DEADLINE_S)
 
-    def health(self) -> int:
+    def health(self) -> tuple[int, str]:
+        """Its exit code, and what it says."""
         argv = [*self.argv[:2], "health", *self.argv[2:]]
-        return subprocess.run(argv, capture_output=True, timeout=DEADLINE_S, check=False).returncode
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+        assert done.stdout == ""
+        return done.returncode, done.stderr
 
 
 @contextmanager
@@ -132,10 +135,14 @@ def test_the_admin_server_tells_the_state(tmp_path: Path, server: NatsServer) ->
         metrics = service.until("/metrics", 200)
         assert "tidelog_ready 1.0" in metrics
         assert "tidelog_loop_stall_seconds_bucket" in metrics
-        assert service.health() == 0
+        assert service.health() == (0, "")
         service.process.send_signal(signal.SIGTERM)
         assert service.end() == 0
-        assert service.health() == 1
+        code, why = service.health()
+        assert (code, "nobody answers at 127.0.0.1:" in why) == (1, True), why
+        (service.data / "http").unlink()
+        code, why = service.health()
+        assert (code, f"not ready: nothing runs in {service.data}" in why) == (1, True), why
         assert "hunter2" not in service.log.read_text()
 
 
@@ -143,6 +150,7 @@ def test_without_a_server_it_waits_and_can_be_stopped(tmp_path: Path) -> None:
     with tiny(tmp_path, "nats://127.0.0.1:1") as service:
         service.until("/livez", 200)
         assert "waiting for NATS" in service.until("/readyz", 503)
+        assert service.health() == (1, "not ready: waiting for NATS\n")
         service.process.send_signal(signal.SIGTERM)
         assert service.end() == 0
 

@@ -15,15 +15,19 @@ import typer.main
 from tidelog import changes
 from tidelog.change_reader import Change
 from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
+from tidelog.config import load
 from tidelog.messages import ErrorReply, Nodes, NodeStatus, StateReply
 from tidelog.node_form import node_forms
 from tidelog.pump_control import Inspected
 from tidelog.skipped import Skipped
 from tidelog.subjects import changes_ddl, changes_row
+from tidelog_applier.config import ApplierConfig
 from tidelog_applier.downstreams.target import Target
 from tidelog_cli import capture, feed, inspect, operate, resolve, status, tail, watch
 from tidelog_cli.app import app
 from tidelog_drainer.config import DrainerConfig
+from tidelog_pump.config import PumpConfig
+from tidelog_registry.config import RegistryConfig
 
 ROOT = Path(__file__).parents[3]
 GUIDES = ("README.md", "docs/operating.md", "docs/writing.md", "docs/reading.md")
@@ -84,6 +88,17 @@ def test_commands_and_options_in_running_text_exist() -> None:
             options = {option for parameter in known.params for option in parameter.opts}
             for option in re.findall(r"--[a-z-]+", span):
                 assert option in options, f"{guide}: {span}"
+
+
+def test_the_example_configurations_load() -> None:
+    configs = (RegistryConfig, PumpConfig, DrainerConfig, ApplierConfig)
+    by_name = {config.__module__.split(".")[0]: config for config in configs}
+    lines = re.findall(r"^python -m (\w+) (--config .*)$", text("docs/operating.md"), re.MULTILINE)
+    assert {name for name, _ in lines} == set(by_name)
+    for name, words in lines:
+        flag, path = words.split()
+        config = load(by_name[name], name, [flag, str(ROOT / path)], {})
+        assert (config.cluster, config.data_dir.split("/")[0]) == ("default", "data")
 
 
 def table_row(guide: str, first: str) -> str:
