@@ -40,7 +40,8 @@ class When:
 
 
 class Action(ABC):
-    """Something done to the cluster in the instant of an event."""
+    """Something done to the cluster in the instant of an event. Raises LookupError if there is
+    nothing to do it to."""
 
     @abstractmethod
     def perform(self, cluster: Cluster) -> None: ...
@@ -54,7 +55,7 @@ class PowerLoss(Action):
     back_s: float | None = None
 
     def perform(self, cluster: Cluster) -> None:
-        _node(cluster, self.node).kill(restart_after_s=self.back_s)
+        _running(cluster, self.node).kill(restart_after_s=self.back_s)
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Start(Action):
 
     def perform(self, cluster: Cluster) -> None:
         node = _node(cluster, self.node)
+        if node.running:
+            raise LookupError(f"{self.node} runs already")
         if node.starts:
             node.restart()
         else:
@@ -78,7 +81,7 @@ class Cut(Action):
     node: str
 
     def perform(self, cluster: Cluster) -> None:
-        cluster.chaos.cut(_node(cluster, self.node))
+        cluster.chaos.cut(_running(cluster, self.node))
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Reconnect(Action):
     node: str
 
     def perform(self, cluster: Cluster) -> None:
-        _node(cluster, self.node).partition(cut=False)
+        _running(cluster, self.node).partition(cut=False)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,11 @@ class Stall(Action):
     seconds: float
 
     def perform(self, cluster: Cluster) -> None:
-        cluster.world.loop.stall(self.node, self.task, self.seconds)
+        loop = cluster.world.loop
+        theirs = {(task.life.name, task.get_name()) for task in loop.tasks_of(None) if task.life}
+        if (self.node, self.task) not in theirs:
+            raise LookupError(f"{self.node} has no task {self.task}")
+        loop.stall(self.node, self.task, self.seconds)
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,8 @@ class LoseMembership(Action):
     """The membership bucket is deleted."""
 
     def perform(self, cluster: Cluster) -> None:
+        if MEMBERS_STREAM not in cluster.world.nats.streams:
+            raise LookupError(f"there is no {MEMBERS_STREAM}")
         cluster.world.nats.delete(MEMBERS_STREAM)
 
 
@@ -117,7 +126,10 @@ class LoseFile(Action):
     path: str
 
     def perform(self, cluster: Cluster) -> None:
-        _node(cluster, self.node).disk.lose(self.path)
+        disk = _node(cluster, self.node).disk
+        if self.path not in disk.image().names:
+            raise LookupError(f"{self.node} has no {self.path}")
+        disk.lose(self.path)
 
 
 @dataclass(frozen=True)
@@ -177,11 +189,25 @@ class Director:
             self._seen = 0
             del self._left[0]
             for action in step.do:
-                action.perform(self._cluster)
+                self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        """Not raised: it would end whoever the event happens to. The history proves nothing."""
+        try:
+            action.perform(self._cluster)
+        except LookupError as error:
+            self._cluster.findings.other.append(f"{action} could not be done: {error}")
 
 
 def _node(cluster: Cluster, name: str) -> Node:
     return cluster.world.nodes[name]
+
+
+def _running(cluster: Cluster, name: str) -> Node:
+    node = _node(cluster, name)
+    if not node.running:
+        raise LookupError(f"{name} is off")
+    return node
 
 
 def _carries(data: bytes, kind: BinlogType.ValueType) -> bool:

@@ -5,6 +5,9 @@ to catch the bug, and to be clean without it;
 the *hunt* plays random histories, which know nothing of the bug, until one catches it; the smallest
 such seed is recorded in caught.json. (A bug may be left out of it, where bugs.py says why.)
 
+Each bug's line and record are written when it is through: a run that was broken off goes on with
+the names of those that are left.
+
 With `--replay`, which CI does, each schedule is played on its one seed, in a process of its own;
 that takes less than 2 s. Both end with `N of M planted bugs caught`.
 """
@@ -12,6 +15,7 @@ that takes less than 2 s. Both end with `N of M planted bugs caught`.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 import time
@@ -27,6 +31,8 @@ from tests.planted.schedules import BY_BUG
 
 RECORD = Path(__file__).with_name("caught.json")
 BUDGET = 3000
+PIECE = 250
+"""Of the BUDGET's histories, after which a hunt says that it goes on."""
 SEEDS = range(10)
 ENOUGH = 8
 """Of SEEDS, on which a schedule has to catch its bug; it has to be clean on all without it."""
@@ -92,6 +98,7 @@ def search(names: list[str]) -> int:
 
 def _searched(whole: Path, bug: Bug, record: Told) -> bool:
     """Is it caught both ways? Notes the hunt's seed."""
+    began = time.monotonic()
     try:
         does, is_clean = _robustness(whole, bug)
     except LookupError as error:
@@ -112,9 +119,8 @@ def _searched(whole: Path, bug: Bug, record: Told) -> bool:
             bug.name,
             f"{does} of {len(SEEDS)} find {BY_BUG[bug.name].finds}",
             f"{is_clean} of {len(SEEDS)} clean",
-            _said(found),
-        ),
-        flush=True,
+            f"{_said(found)}; {time.monotonic() - began:.0f} s in all",
+        )
     )
     return both
 
@@ -130,23 +136,30 @@ def _robustness(whole: Path, bug: Bug) -> tuple[int, int]:
 def _hunted(whole: Path, bug: Bug) -> Told:
     """The smallest seed that catches the bug and is clean without it, and what it took."""
     tried, unclear, seconds = 0, 0, 0.0
+    found: Told = {"seed": None, "found": []}
     for told in _hunts(whole, bug):
         tried, unclear = tried + told["tried"], unclear + told["unclear"]
         seconds += told["seconds"]
         at = told["seed"]
-        if at is None or not _unclean(whole, at):
-            return told | {"tried": tried, "unclear": unclear, "seconds": seconds}
-        print(f"seed {at} is not clean without {bug.name} either: a bug that nobody planted")
-    raise AssertionError("a hunt ends with its last seed")
+        if at is None:
+            print(f"{'':<11} {bug.name:<32} not in {tried} histories, {seconds:.0f} s")
+        elif _unclean(whole, at):
+            print(f"seed {at} is not clean without {bug.name} either: a bug that nobody planted")
+        else:
+            found = told
+            break
+    return found | {"tried": tried, "unclear": unclear, "seconds": seconds}
 
 
 def _hunts(whole: Path, bug: Bug) -> Iterator[Told]:
+    """Piece by piece, what was found; one goes on behind the seed that was found before."""
     first: int = 0
     with planted(bug, whole) as where:
-        while True:
-            (told,) = tell(where, "tests.planted.hunt", first, BUDGET, JOBS)
+        while first < BUDGET:
+            end = min(first + PIECE, BUDGET)
+            (told,) = tell(where, "tests.planted.hunt", first, end, JOBS)
             yield told
-            first = told["seed"] + 1
+            first = end if told["seed"] is None else told["seed"] + 1
 
 
 def _unclean(whole: Path, seed: int) -> bool:
@@ -178,6 +191,10 @@ def main() -> int:
     parser.add_argument("--replay", action="store_true", help="only the schedules, one seed each")
     parser.add_argument("names", nargs="*", help="only these bugs")
     options = parser.parse_args()
+    if unknown := set(options.names) - BY_BUG.keys():
+        parser.error(f"no such bug: {', '.join(sorted(unknown))}")
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)  # each line as it comes, into a file too
     return replay() if options.replay else search(options.names)
 
 

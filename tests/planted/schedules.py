@@ -130,7 +130,7 @@ SCHEDULES = (
         partial(
             calm,
             pumps=2,
-            transactions=120,
+            transactions=200,
             rate=100.0,
             clients=8,
             index_buffer=256,
@@ -139,9 +139,9 @@ SCHEDULES = (
         (
             Step(
                 When("workload", "request", ".pump-1.write", binlog="Commit"),
-                (Stall("pump-1", "pump.indexer", 0.1),),
+                (Stall("pump-1", "pump.indexer", 0.15),),
                 nth=8,
-                times=6,
+                times=10,
             ),
         ),
     ),

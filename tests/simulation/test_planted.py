@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.planted import director
 from tests.planted.bugs import BUGS, Bug
 from tests.planted.director import Director, Step, When
+from tests.planted.run import RECORD
 from tests.planted.schedules import SCHEDULES, calm
 from tests.simulation.cluster import Cluster, play
 from tests.simulation.contents import Row, name_differences
@@ -34,6 +36,10 @@ def test_each_bug_has_one_schedule_that_finds_a_kind_that_counts() -> None:
     assert {schedule.finds for schedule in SCHEDULES} <= set(KINDS)
 
 
+def test_there_is_a_seed_on_record_for_each_bug_that_is_hunted() -> None:
+    assert json.loads(RECORD.read_text()).keys() == {bug.name for bug in BUGS if bug.hunted}
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_edits_fit(bug: Bug) -> None:
     for edit in bug.edits:
@@ -54,6 +60,26 @@ def test_a_step_whose_event_does_not_come_is_told() -> None:
 
     assert play(1, plan=calm(1, transactions=5), prepare=prepare).findings.clean
     assert directors[0].left == 2
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        director.PowerLoss("pump-2"),
+        director.PowerLoss("pump-9"),
+        director.Start("pump-1"),
+        director.Stall("pump-1", "pump.nobody", 1.0),
+        director.LoseFile("registry", "no.json"),
+        director.AcceptLoss("pump-1"),
+    ],
+    ids=str,
+)
+def test_an_action_with_nothing_to_do_it_to_is_a_finding(action: director.Action) -> None:
+    steps = (Step(When("", "request", ".pump-1.write", binlog="Prewrite"), (action,)),)
+    plan = calm(1, transactions=20, clients=1, late=1)
+    history = play(1, plan=plan, prepare=lambda cluster: Director(cluster, steps))
+    (finding,) = history.findings.other
+    assert action.node in finding  # type: ignore[attr-defined]
 
 
 def test_steps_are_taken_in_order_at_each_nth_event() -> None:
