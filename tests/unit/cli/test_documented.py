@@ -213,20 +213,3 @@ def test_the_lines_of_tail() -> None:
         {"commit_ts", "table", "op", "key", "before", "after"},
     ]
     assert list(tail.lines(Change(6), "", watermarks=True)) == [{"resolved_ts": 6}]
-
-
-def test_the_changelog_says_each_thing_once() -> None:
-    """A merge that keeps both sides of a regrouped list has everything twice."""
-    release = text("CHANGELOG.md").split("\n## ")[1]
-    headings = re.findall(r"^### (.*)$", release, re.MULTILINE)
-    points = re.findall(r"^- (.*)", release, re.MULTILINE)
-    assert len(points) > 20
-    assert headings == [
-        "Running it",
-        "Reading and applying",
-        "Writing",
-        "Pump",
-        "Registry",
-        "Development",
-    ]
-    assert len(set(points)) == len(points)
