@@ -218,13 +218,15 @@ class Collector(Actor[CollectorMail]):
 
     async def _emit_for_ever(self) -> None:
         try:
-            start = await self._publisher.ask(AskStart)
+            begin = await self._publisher.ask(AskStart)
         except (Stopped, BadInput) as error:
             self._feed_stopped = str(error)
             await self._admit()
             return
+        start = begin.commit_ts
+        sources = self._sources.begin(start, ours=begin.ours)
         self._merger = Merger(start)
-        for node, after_ts in self._sources.begin(start).items():
+        for node, after_ts in sources.items():
             self._add(node, after_ts)
         await self._admit()
         log.info("merge begins", after_ts=start, feed=self._config.feed)

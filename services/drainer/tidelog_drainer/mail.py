@@ -32,9 +32,16 @@ class Nudge(msgspec.Struct, frozen=True):
 
 
 class AskStart(msgspec.Struct, frozen=True):
-    """Collector -> publisher: after which commit_ts does the merge begin?"""
+    """Collector -> publisher: where does the merge begin?"""
 
-    reply: Reply[int]
+    reply: Reply[Begin]
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """After `commit_ts`. `ours`: this Drainer had published last before this life."""
+
+    commit_ts: int
+    ours: bool
 
 
 class Merged(msgspec.Struct, frozen=True):

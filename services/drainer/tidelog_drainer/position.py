@@ -75,7 +75,8 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Where to go on: publish what is above `commit_ts`. `fresh`: the stream holds no mark yet."""
+    """Where to go on: publish what is above `commit_ts`. `fresh`: the stream holds no mark yet.
+    `ours`: its newest message is of an earlier life of this node."""
 
     commit_ts: int
     prev_commit_ts: int
@@ -84,6 +85,7 @@ class Start(msgspec.Struct, frozen=True):
     schema_version: int
     early: tuple[int, ...]
     fresh: bool
+    ours: bool
 
 
 async def read_tail(ports: Ports, feed: str) -> Tail:
@@ -135,13 +137,14 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
         begin, prev = await _from_readers(config, ports)
         await _create_stream(config, ports)
         tail = await read_tail(ports, config.feed)
+    ours = tail.epoch.number > 0 and tail.epoch.node == config.node
     if tail.epoch.number >= epoch.number:
         epoch = await rise(config, ports, tail.epoch.number)
     # What another Drainer of the feed wrote meanwhile is where it goes on.
     fresh = tail.commit_ts is None
     if tail.commit_ts is not None:
         begin, prev = tail.commit_ts, tail.prev_commit_ts
-    return Start(begin, prev, tail.state, epoch, tail.schema_version, tail.early, fresh)
+    return Start(begin, prev, tail.state, epoch, tail.schema_version, tail.early, fresh, ours)
 
 
 async def _create_stream(config: DrainerConfig, ports: Ports) -> None:

@@ -21,7 +21,15 @@ from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.counts import Counts
 from tidelog_drainer.decoder import DdlTxn, RowTxn, Undecodable
 from tidelog_drainer.decoding import Decoding
-from tidelog_drainer.mail import AskPublished, AskStart, Hold, Merged, Published, PublisherMail
+from tidelog_drainer.mail import (
+    AskPublished,
+    AskStart,
+    Begin,
+    Hold,
+    Merged,
+    Published,
+    PublisherMail,
+)
 from tidelog_drainer.position import Epoch, Start, find_start, rise
 from tidelog_drainer.schema_store import SchemaStore
 from tidelog_drainer.tail import StreamTail
@@ -108,14 +116,12 @@ class Publisher(Actor[PublisherMail]):
     def _answer(self) -> None:
         """A collector begins behind everything that an earlier one handed over; after a typed
         stop none begins any more, and each is told so."""
-        askers: list[AskStart] = []
-        if self._stopped is not None or self._start is not None:
-            askers, self._askers = self._askers, []
-        for asker in askers:
+        while self._askers and (self._stopped is not None or self._start is not None):
+            asker = self._askers.pop(0)
             if self._stopped is not None:
                 asker.reply.fail(self._stopped)
-            else:
-                asker.reply.set(self._accepted)
+            elif self._start is not None:
+                asker.reply.set(Begin(self._accepted, self._start.ours))
         while self._credits and self._queued_bytes < QUEUE_BYTES and not self._error:
             self._credits.popleft().set(None)
 

@@ -11,39 +11,50 @@ from tidelog.errors import Corrupt
 from tidelog.ports import Disk
 
 SOURCES_FILE = "sources.json"
-Kept = dict[str, int | None]
-"""Pump -> None: it is read from the feed's position; or after what ts it must still be read."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """`pumps`: the sources; None = each is read from the feed's position, or after what ts it must
+    still be read. `since`: all that this directory's Drainer passed above it, it passed with no
+    others than these and `gone`, the tombstoned ones. None = it passed nothing yet."""
+
+    pumps: dict[str, int | None] = {}
+    since: int | None = None
+    gone: list[str] = []
 
 
 class Sources:
     """`begin` tells where the merge begins, before any Pump is met.
 
     A source met in mid-merge may be a new Pump, or one that all had forgotten: that one may hold
-    what was passed without it, so it is read from where this merge began, over restarts too. One
+    what was passed without it, so it is read from where we began to pass, lives ago perhaps. One
     that was tombstoned left nothing behind: all it held was read, or given up for good.
     """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._start = 0
+        self._since = 0
         self._gone: set[str] = set()
         self._behind: dict[str, int] = {}
-        self._kept: Kept = {}
+        self._kept = Kept()
         self._keeping = asyncio.Lock()
 
-    def begin(self, start: int) -> dict[str, int]:
-        """The Pumps of earlier lives, and after what ts each is read. Raises Corrupt."""
-        self._start = start
+    def begin(self, start: int, *, ours: bool) -> dict[str, int]:
+        """The Pumps of earlier lives, and after what ts each is read. `ours`: this directory's
+        Drainer published last, so what is passed since its earlier lives, they passed. Raises
+        Corrupt."""
         self._kept = self._stored()
+        pumps, since = self._kept.pumps, self._kept.since
+        self._gone = set(self._kept.gone) - pumps.keys()
+        self._since = min(start, since) if ours and since is not None else start
         # A stream that lost its tail begins below what an earlier life has passed.
         return {
-            node: start if behind is None else min(start, behind)
-            for node, behind in self._kept.items()
+            node: start if behind is None else min(start, behind) for node, behind in pumps.items()
         }
 
     def met(self, node: str, emitted: int) -> int:
         """A Pump that is no source yet becomes one: after what ts it is read."""
-        after_ts = emitted if node in self._gone else self._start
+        after_ts = emitted if node in self._gone else self._since
         self._gone.discard(node)
         return after_ts
 
@@ -68,13 +79,16 @@ class Sources:
     async def keep(self, nodes: Iterable[str]) -> None:
         """These are the sources. Durable when it returns."""
         async with self._keeping:
-            await self._write({node: self._behind.get(node) for node in nodes})
+            pumps = {node: self._behind.get(node) for node in nodes}
+            await self._write(Kept(pumps, self._since, sorted(self._gone)))
 
     async def keep_also(self, nodes: Iterable[str]) -> None:
         """Without a merge nobody meets tombstones, which alone take a Pump out (I4): only add.
         Durable when it returns. Raises Corrupt."""
         async with self._keeping:
-            await self._write(Kept.fromkeys(nodes) | self._stored())
+            kept = self._stored()
+            pumps = dict.fromkeys(nodes) | kept.pumps
+            await self._write(msgspec.structs.replace(kept, pumps=pumps))
 
     async def _write(self, kept: Kept) -> None:
         if kept != self._kept:
@@ -83,7 +97,7 @@ class Sources:
 
     def _stored(self) -> Kept:
         if not self._disk.exists(SOURCES_FILE):
-            return {}
+            return Kept()
         try:
             return msgspec.json.decode(self._disk.read_file(SOURCES_FILE), type=Kept)
         except msgspec.DecodeError as error:

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from tests.integration.drainer.fakes import FEED
+from tests.integration.drainer.fakes import FEED, FakePump, FakeRegistry
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, everything, remembered, said
 from tidelog import subjects
@@ -15,6 +15,7 @@ from tidelog.errors import Corrupt
 from tidelog.messages import OFFLINE
 from tidelog.sim.world import World, run
 from tidelog_drainer.merger import Merger, Overtaken
+from tidelog_drainer.service import build
 from tidelog_drainer.sources import SOURCES_FILE
 
 
@@ -168,6 +169,109 @@ def test_a_newcomer_is_read_from_the_position_after_a_restart() -> None:
         pump.commit([], 500)
         await world.until(lambda: said(node, "collector").get("emitted_ts", 0) >= 500, 30, "500")
         assert (await everything(world))[-2:] == [150, 450]
+
+    run(main, 1)
+
+
+async def forgotten_while_away(world: World) -> tuple[FakeRegistry, FakePump]:
+    """p2 joined and took 50 while the Drainer was away, and is down; nobody knows of it any more,
+    and what p1 has, up to 100, is passed."""
+    world.open_ddl_history = lambda url, bus: OneTable()
+    registry, pump = await begin(world)
+    node = world.node("drainer")
+    pump.commit([*DDLS, txn(10)], 20)
+    await world.until(lambda: said(node).get("published_ts", 0) >= 20, 30, "20")
+    node.kill()
+    late = await registry.pump("p2")
+    late.commit([txn(50)], 60)
+    await late.close()
+    registry.pumps.remove(late)
+    world.nats.delete(registry.bucket.stream)
+    await registry.again()
+    pump.commit([txn(80)], 100)
+    node.restart()
+    await world.until(lambda: said(node).get("published_ts", 0) >= 100, 30, "100")
+    return registry, late
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_what_earlier_lives_passed_without_a_pump_stops_the_merge_too(restarts: int) -> None:
+    async def main(world: World) -> None:
+        registry, late = await forgotten_while_away(world)
+        node = world.node("drainer")
+        for _ in range(restarts):
+            await world.sleep(3)
+            node.kill()
+            node.restart()
+        await world.sleep(3)
+        await late.start()
+        await registry.record("p2")
+        await world.until(lambda: bool(said(node, "collector").get("error")), 30, "the stop")
+        assert "p2 has commit_ts 50, and 100 was passed" in said(node, "collector")["error"]
+
+    run(main, 1)
+
+
+def test_a_pump_that_was_taken_out_left_nothing_behind_whoever_forgets_that() -> None:
+    """Its tombstone is lost with the bucket, and the Drainer is restarted: it joins as a new one,
+    with its old log."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node = world.node("drainer")
+        gone = await registry.pump("p2")
+        pump.commit([*DDLS, txn(10)], 100)
+        gone.commit([txn(50)], 100)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 100, 30, "100")
+        await registry.record("p2", OFFLINE)
+        await world.until(lambda: set(remembered(node)) == {"p1"}, 30, "the tombstone")
+        registry.pumps.remove(gone)
+        world.nats.delete(registry.bucket.stream)
+        await registry.again()
+        pump.commit([], 200)
+        await world.until(lambda: said(node)["published_ts"] >= 200, 30, "200")
+        node.kill()
+        node.restart()
+        await world.sleep(3)
+        gone.commit([txn(250)], 300)
+        await registry.record("p2")
+        pump.commit([], 300)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 300, 30, "300")
+        assert await everything(world) == [2, 4, 10, 50, 250]
+
+    run(main, 1)
+
+
+def test_what_another_drainer_published_was_not_passed_by_this_one() -> None:
+    """p2 was a source of the other one's, and the bucket forgot it."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node, other = world.node("drainer"), world.node("other")
+        pump.commit([*DDLS, txn(10)], 20)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 20, 30, "20")
+        node.kill()
+        late = await registry.pump("p2")
+        late.commit([txn(50)], 100)
+        other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
+        pump.commit([], 100)
+        await world.until(lambda: said(other).get("published_ts", 0) >= 100, 30, "100")
+        other.kill()
+        await late.close()
+        registry.pumps.remove(late)
+        world.nats.delete(registry.bucket.stream)
+        await registry.again()
+        pump.commit([], 200)
+        node.restart()
+        await world.until(lambda: said(node).get("published_ts", 0) >= 200, 30, "200")
+        await late.start()
+        await registry.record("p2")
+        late.commit([txn(250)], 300)
+        pump.commit([], 300)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 300, 30, "300")
+        assert await everything(world) == [2, 4, 10, 50, 250]
 
     run(main, 1)
 

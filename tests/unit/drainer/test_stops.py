@@ -183,10 +183,8 @@ async def joins(world: World, node: str, timeout_s: float = 2.0) -> None:
     messages.decode_reply(answer.data, Empty)
 
 
-def remembered(node: Node) -> Kept:
-    return msgspec.json.decode(
-        node.ports().disk.read_file(SOURCES_FILE), type=dict[str, int | None]
-    )
+def remembered(node: Node) -> dict[str, int | None]:
+    return msgspec.json.decode(node.ports().disk.read_file(SOURCES_FILE), type=Kept).pumps
 
 
 async def unplaced(world: World) -> tuple[FakeRegistry, FakePump]:
