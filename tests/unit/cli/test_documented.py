@@ -19,6 +19,7 @@ from tidelog.config import load
 from tidelog.messages import ErrorReply, Nodes, NodeStatus, StateReply
 from tidelog.node_form import node_forms
 from tidelog.pump_control import Inspected
+from tidelog.rows.column import JSON_NULL
 from tidelog.skipped import Skipped
 from tidelog.subjects import changes_ddl, changes_row
 from tidelog_applier.config import ApplierConfig
@@ -140,6 +141,7 @@ def test_the_stream_s_headers_names_and_limits() -> None:
     assert "`t=2E1`" in guide
     assert "`changes.<feed>.ddl.shop.=`" in guide
     assert f"cut at {changes.MESSAGE_BYTES >> 10} KiB" in guide
+    assert f"`{JSON_NULL}`" in guide
     kept = DrainerConfig()
     days, gib = kept.changes_max_age_s / 86_400, kept.changes_max_bytes >> 30
     assert f"{days:.0f} days or {gib} GiB" in guide.replace("\n", " ")
