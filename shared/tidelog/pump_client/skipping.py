@@ -7,6 +7,8 @@ record in the log as soon as a Pump takes it (tidelog.skipped, ADR 11).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 import structlog
 
@@ -28,9 +30,18 @@ class Kept(msgspec.Struct, frozen=True):
     telling_at: int = 0
 
 
+class Ending(NamedTuple):
+    """A Commit of a record: by which Pump, and who else may hold its Prewrite."""
+
+    pump: str
+    commit_ts: int
+    others: list[str]
+
+
 class Skipping:
     """`on`: nothing is written. `untold`: what no Pump has a record of; `telling`: the part of it
-    that is being written, in the transaction `telling_at`, 0 = none."""
+    that is being written, in the transaction `telling_at`, 0 = none. `ending`: its Commit, once it
+    may be on its way."""
 
     def __init__(self, client: str, disk: Disk | None) -> None:
         self._client = client
@@ -40,6 +51,7 @@ class Skipping:
         self.untold: Skipped | None = None
         self.telling: Skipped | None = None
         self.telling_at = 0
+        self.ending: Ending | None = None
         self.transactions = 0
         """Skipped in this life."""
         self._changed = False
@@ -120,7 +132,7 @@ class Skipping:
         """`told`: readers will meet it. Else it is told anew."""
         if not told:
             self.untold = joined(self.telling, self.untold)
-        self.telling, self.telling_at = None, 0
+        self.telling, self.telling_at, self.ending = None, 0, None
         self._changed = True
         await self.save()
 

@@ -22,7 +22,7 @@ class OneFile:
 
     def __init__(self) -> None:
         self.data: bytes | None = None
-        self.error: TidelogError | None = None
+        self.error: Exception | None = None
 
     def exists(self, path: str) -> bool:
         return self.data is not None
@@ -249,6 +249,37 @@ def test_a_record_cut_between_its_phases_is_rolled_back_and_told_again() -> None
 
     play(rig, first)
     play(rig, second)
+
+
+def test_a_recorder_that_is_started_again_takes_no_commit_back() -> None:
+    """One Pump may hold the Prewrite and did not ack it; the other one's Commit gets lost."""
+    rig = Rig("p1", "p2")
+    journal, pumps = rig.cluster.journal, rig.cluster.pumps
+
+    async def body(client: PumpClient) -> None:
+        rig.refuse()
+        await transaction(client, 10)
+        pumps["p1"].judge = lambda b: "silent" if b.tp == Prewrite else None
+        pumps["p2"].judge = lambda b: "lost" if b.tp == Commit else None
+        await until(lambda: any(b.tp == Prewrite for b in pumps["p2"].taken))
+        record = next(b.start_ts for b in pumps["p2"].taken if b.tp == Prewrite)
+        await asyncio.sleep(1)
+        rig.disk.error = RuntimeError("the recorder crashes as it keeps the next count")
+        await transaction(client, 20)
+        await asyncio.sleep(0.6)
+        rig.disk.error = None
+        await asyncio.sleep(10)
+        assert {b.tp for b in journal if b.start_ts == record} == {Prewrite}
+        rig.take()
+        await until(lambda: len(rig.records) == 2)
+        assert await client.flush(5)
+        assert "Rollback" not in pumps["p2"].of(record)
+        ends = [b.tp for b in journal if b.start_ts == record and b.tp != Prewrite]
+        assert ends[0] == Commit
+        assert set(ends[1:]) <= {Commit, Rollback}
+        assert [r.transactions for r in rig.records] == [1, 1]
+
+    play(rig, body)
 
 
 def test_no_commit_ts_no_record_until_the_oracle_answers() -> None:

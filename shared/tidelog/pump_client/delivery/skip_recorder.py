@@ -17,7 +17,7 @@ from tidelog.pump_client.delivery.finisher import Delivery
 from tidelog.pump_client.delivery.prewrites import Prewrites
 from tidelog.pump_client.routing.pump_list import PumpList
 from tidelog.pump_client.routing.routes import Routes
-from tidelog.pump_client.skipping import Skipping
+from tidelog.pump_client.skipping import Ending, Skipping
 from tidelog.skipped import Skipped, to_key
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, Rollback
 
@@ -64,7 +64,9 @@ class SkipRecorder(Actor[None]):
 
     async def _tell(self) -> None:
         try:
-            if self._skipping.telling_at:
+            if self._skipping.ending is not None:
+                await self._commit(self._skipping.ending)
+            elif self._skipping.telling_at:
                 await self._roll_back_last_life()
             elif await self._told():
                 self._next = self._clock.monotonic() + TELL_S
@@ -77,6 +79,7 @@ class SkipRecorder(Actor[None]):
     async def _roll_back_last_life(self) -> None:
         """Of this process, or of this actor: whoever holds the Prewrite learns that it is over."""
         start_ts = self._skipping.telling_at
+        self._routes.close(start_ts)
         for node in self._pumps.pumps:
             self._delivery.follow_up(self._finish(start_ts, node))
         await self._skipping.end_telling(told=False)
@@ -88,25 +91,39 @@ class SkipRecorder(Actor[None]):
         if skipped is None:
             return False
         try:
-            commit_ts = await self._write(start_ts, skipped)
+            ending = await self._write(start_ts, skipped)
         except TidelogError:
             left = self._routes.close(start_ts)
             for node in left.tried if left is not None else ():
                 self._delivery.follow_up(self._finish(start_ts, node))
             await self._skipping.end_telling(told=False)
             raise
-        await self._skipping.end_telling(told=True)
-        log.warning("told what was skipped", skipped=str(skipped), commit_ts=commit_ts)
+        await self._commit(ending)
         return True
 
-    async def _write(self, start_ts: int, skipped: Skipped) -> int:
+    async def _write(self, start_ts: int, skipped: Skipped) -> Ending:
+        """The first phase. Returns what the second one is to do."""
         binlog = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_key=to_key(skipped))
         await self._prewrites.write_within(binlog.SerializeToString(), start_ts, WRITE_S)
         commit_ts = await self._oracle.fresh(start_ts)
         route = self._routes.close(start_ts)
         assert route is not None
-        await self._delivery.acked(self._finish(start_ts, route.pump, commit_ts, route.others()))
-        return commit_ts
+        return Ending(route.pump, commit_ts, route.others())
+
+    async def _commit(self, ending: Ending) -> None:
+        """From now on there is no other end. An instance that is started again sends the Commit
+        again: a Rollback might come before it, or reach a copy while it is not acked."""
+        skipping = self._skipping
+        skipping.ending = ending
+        try:
+            await self._delivery.acked(self._finish(skipping.telling_at, *ending))
+        except TidelogError:
+            await skipping.end_telling(told=False)
+            raise
+        log.warning(
+            "told what was skipped", skipped=str(skipping.telling), commit_ts=ending.commit_ts
+        )
+        await skipping.end_telling(told=True)
 
     def _finish(
         self, start_ts: int, node: str, commit_ts: int = 0, others: list[str] | None = None
