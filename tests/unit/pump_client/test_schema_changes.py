@@ -14,12 +14,12 @@ from tests.unit.pump_client.dying import after, before
 from tests.unit.pump_client.shop import CREATE_SHOP
 from tests.unit.pump_client.shore import Shore
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.oracle import RegistryOracle
 from tidelog.pump_client import DdlResult, Writer
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.ddl.errors import DdlRefused
 from tidelog.pump_client.decisions.journal import Journal
 from tidelog.pump_client.schema_changer import SchemaChanger
+from tidelog.pump_client.two_phase import Upstream
 from tidelog.sim import World, run
 
 CREATE = "create table shop.t (id bigint primary key, a varchar(9), b int)"
@@ -148,7 +148,8 @@ POINTS: dict[str, Callable[..., None]] = {
     "after the job": partial(after, owner=EmbeddedHistory, name="append", when=bool),
     "before the Prewrite": partial(before, owner=PumpClient, when=lambda b: b.tp == 0),
     "after the Prewrite": partial(after, owner=PumpClient, when=lambda b: b.tp == 0),
-    "with a commit_ts": partial(after, owner=RegistryOracle, name="fresh", when=bool),
+    # The Pumps ask the same oracle, so its own call would be anybody's.
+    "with a commit_ts": partial(after, owner=Upstream, name="_patiently", when=bool),
     "before the decision": partial(before, owner=Journal, name="append", when=bool),
     "after the decision": partial(after, owner=Journal, name="append", when=bool),
     "before the Commit": partial(before, owner=PumpClient, when=lambda b: b.tp == 1),

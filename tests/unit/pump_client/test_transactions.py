@@ -13,11 +13,11 @@ import pytest
 from tests.unit.pump_client.dying import after, before
 from tests.unit.pump_client.shop import ADD_PRICE, CREATE_ITEM, CREATE_SHOP
 from tests.unit.pump_client.shore import Shore
-from tidelog.oracle import RegistryOracle
 from tidelog.pump_client import RolledBack, SchemaChanged, TransactionEnded, Writer
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.journal import Journal
 from tidelog.pump_client.tables.errors import NoSuchTable
+from tidelog.pump_client.two_phase import Upstream
 from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType, Commit, Prewrite, Rollback
 
@@ -151,7 +151,8 @@ def is_a(kind: BinlogType.ValueType) -> Callable[[Binlog], bool]:
 POINTS: dict[str, tuple[Callable[..., None], bool]] = {
     "before its Prewrite": (partial(before, owner=PumpClient, when=is_a(Prewrite)), False),
     "after its Prewrite": (partial(after, owner=PumpClient, when=is_a(Prewrite)), False),
-    "with a commit_ts": (partial(after, owner=RegistryOracle, name="fresh", when=bool), False),
+    # The Pumps ask the same oracle, so its own call would be anybody's.
+    "with a commit_ts": (partial(after, owner=Upstream, name="_patiently", when=bool), False),
     "before it is recorded": (partial(before, owner=Journal, name="append", when=bool), False),
     "recorded": (partial(after, owner=Journal, name="append", when=bool), True),
     "before its Commit": (partial(before, owner=PumpClient, when=is_a(Commit)), True),
