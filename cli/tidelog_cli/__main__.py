@@ -9,9 +9,11 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from tidelog_cli.app import app
+from tidelog_cli.completion import rejoin
 
 
 def main() -> None:
+    rejoin(os.environ)
     app()
 
 

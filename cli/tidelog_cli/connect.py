@@ -12,6 +12,7 @@ from tidelog.messages import Empty, Nodes, NodeStatus
 from tidelog.ports import Bus
 from tidelog.real.bus import NatsBus
 from tidelog_cli.state_file import TopologyState
+from tidelog_cli.terminal import patience
 
 TIMEOUT_S = 5.0
 CONNECT_S = 3.0
@@ -22,7 +23,8 @@ CONNECT_S = 3.0
 async def connected(state: TopologyState) -> AsyncIterator[NatsBus]:
     """The bus of the topology. Raises Unavailable if its NATS server does not answer."""
     try:
-        bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=CONNECT_S)
+        with patience(f"NATS at {redacted_url(state.nats)}"):
+            bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=CONNECT_S)
     except Unavailable as error:
         raise Unavailable(
             f"no topology runs at {redacted_url(state.nats)}: its NATS server does not answer",
@@ -46,6 +48,12 @@ async def nodes(bus: Bus, cluster: str) -> Nodes:
             hint="is it being started again, or is it another --cluster?",
         ) from error
     return messages.decode_reply(answer.data, Nodes)
+
+
+async def nodes_soon(bus: Bus, cluster: str) -> Nodes:
+    """As `nodes`, for a person who waits for the answer."""
+    with patience(f"the registry of cluster {cluster!r}"):
+        return await nodes(bus, cluster)
 
 
 def of_kind(found: Nodes, kind: str) -> list[NodeStatus]:

@@ -11,7 +11,7 @@ from tidelog.errors import BadInput, Refused, Unavailable
 from tidelog.messages import DRAINER, PUMP, Consumer, Nodes, SafePoint, SafePointRequest
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Forgotten
-from tidelog_cli.connect import TIMEOUT_S, nodes, of_kind
+from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
 
 
 class ForgottenFeed(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ async def forget(
     agree. Raises Refused while it is read."""
     if not feed:
         raise BadInput("a feed without a name is not kept", hint="name the one that status shows")
-    known = await nodes(bus, cluster)
+    known = await nodes_soon(bus, cluster)
     refuse_if_read(known, feed)
     confirm(f"Forget feed {feed!r}? What it has not read may then be deleted.")
     pumps: dict[str, int] = {}

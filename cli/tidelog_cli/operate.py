@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from tidelog import messages, subjects
 from tidelog.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Unavailable
 from tidelog.messages import (
+    KINDS,
     OFFLINE,
     ONLINE,
     PAUSED,
@@ -20,12 +22,14 @@ from tidelog.messages import (
     StateRequest,
 )
 from tidelog.ports import Bus
-from tidelog_cli.connect import TIMEOUT_S, nodes
+from tidelog_cli.connect import TIMEOUT_S, nodes, nodes_soon
 from tidelog_cli.node_table import printable
+from tidelog_cli.terminal import patience
 
 PAUSE, RESUME, TAKE_OFFLINE = "pause", "resume", "offline"
 GOALS = {PAUSE: PAUSED, RESUME: ONLINE, TAKE_OFFLINE: OFFLINE}
 POLL_S = 0.2
+LISTED = "`tidelog nodes --all` lists them"
 FORGOTTEN_S = 8.0
 """Absent for longer than a lease, a reader is really gone, and no registry is just starting."""
 
@@ -49,16 +53,23 @@ class Wish(msgspec.Struct, frozen=True):
 
 def choose(found: Nodes, wish: Wish) -> NodeStatus:
     """Whom it is about. Raises NotFound, BadInput (several have that name)."""
+    if wish.kind not in ("", *KINDS):
+        raise BadInput(f"nothing is of kind {wish.kind!r}", hint=f"one of {', '.join(KINDS)}")
     named = [n for n in found.nodes if n.nodeId == wish.node]
     chosen = [n for n in named if wish.kind in ("", n.kind)]
     if not chosen:
         kinds = ", ".join(n.kind for n in named)
-        near = f"{wish.node!r} is a {kinds}" if named else "`tidelog nodes --all` lists them"
+        near = f"{wish.node!r} is a {kinds}" if named else _nearest(found, wish.node)
         raise NotFound(f"no {wish.kind or 'node'} {wish.node!r} is registered", hint=near)
     if len(chosen) > 1:
         kinds = " or ".join(sorted(n.kind for n in chosen))
         raise BadInput(f"several nodes are called {wish.node!r}", hint=f"--kind {kinds}")
     return chosen[0]
+
+
+def _nearest(found: Nodes, name: str) -> str:
+    near = difflib.get_close_matches(name, [n.nodeId for n in found.nodes], n=1)
+    return f"{near[0]!r}, perhaps; {LISTED}" if near else LISTED
 
 
 def has_come_true(node: NodeStatus, action: str) -> bool:
@@ -85,7 +96,7 @@ async def ask(
 ) -> StateReply:
     """Ask the registry. `confirm` gets what may be lost and a question, and raises if nobody
     agrees. Raises NotFound, BadInput, what the registry refuses with, Unavailable."""
-    node = choose(await nodes(bus, cluster), wish)
+    node = choose(await nodes_soon(bus, cluster), wish)
     request = StateRequest(wish.node, wish.action, wish.accept_loss, kind=node.kind)
     if wish.accept_loss:
         rehearsed = await _request(bus, cluster, msgspec.structs.replace(request, dry_run=True))
@@ -97,7 +108,8 @@ async def ask(
 async def _request(bus: Bus, cluster: str, request: StateRequest) -> StateReply:
     subject = subjects.registry(cluster, "state")
     try:
-        answer = await bus.request(subject, messages.encode(request), timeout_s=TIMEOUT_S)
+        with patience(f"the registry of cluster {cluster!r}"):
+            answer = await bus.request(subject, messages.encode(request), timeout_s=TIMEOUT_S)
     except Unavailable as error:
         raise Unavailable(
             f"the registry of cluster {cluster!r} does not answer: {error.message}",

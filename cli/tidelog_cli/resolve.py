@@ -11,7 +11,7 @@ from tidelog import messages, subjects
 from tidelog.errors import BadInput, Refused, TidelogError, Unavailable
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Inspected
-from tidelog_cli.connect import TIMEOUT_S, nodes, of_kind
+from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
 
 OPEN, UNPAIRED = "open", "unpaired"
 ROLLBACK, COMMIT, ACCEPT = "rollback", "commit", "accept"
@@ -42,7 +42,7 @@ async def ask(bus: Bus, cluster: str, node: str, request: ControlRequest) -> Ins
 
 async def look(bus: Bus, cluster: str, start_ts: int) -> tuple[dict[str, Inspected], list[str]]:
     """What each Pump says of a transaction, and which of them do not answer."""
-    pumps = of_kind(await nodes(bus, cluster), messages.PUMP)
+    pumps = of_kind(await nodes_soon(bus, cluster), messages.PUMP)
     names = [p.nodeId for p in pumps if p.isAlive or p.state != messages.OFFLINE]
 
     async def one(node: str) -> Inspected | None:

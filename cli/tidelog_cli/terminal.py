@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,9 @@ from tidelog.errors import BadInput, Refused, TidelogError, exit_code
 
 PIPED_WIDTH = 200
 """Of a table that goes into a file or another program, unless COLUMNS says another."""
+
+SILENT_S = 1.5
+"""Who waits longer for an answer is told whose."""
 
 console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH)
 errors = Console(stderr=True)
@@ -66,6 +70,17 @@ def fail(error: BaseException) -> None:
 def say(line: Text) -> None:
     """A line on standard error, never wrapped: it may be grepped for, or hold a path to copy."""
     errors.print(line, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def patience(whom: str) -> Iterator[None]:
+    """Around a wait for an answer: a long one is not silent."""
+    line = Text(f"waiting for {whom}", "dim")
+    timer = asyncio.get_running_loop().call_later(SILENT_S, say, line)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def until_signal(stop: asyncio.Event) -> None:

@@ -16,11 +16,11 @@ from rich.text import Text
 
 from tidelog import messages, subjects
 from tidelog.errors import TidelogError, UnparsablePayload
-from tidelog.messages import Nodes, NodeStatus
+from tidelog.messages import CLOSING, OFFLINE, Nodes, NodeStatus
 from tidelog.node_form import is_unreachable
 from tidelog.ports import Clock, Request
 from tidelog.real.bus import NatsBus
-from tidelog_cli.connect import nodes
+from tidelog_cli.connect import nodes, nodes_soon
 from tidelog_cli.node_table import colour, printable
 
 CHANGED, SEEN, MISSED = "changed", "seen", "missed"
@@ -100,9 +100,10 @@ async def follow(
     stop: asyncio.Event,
     begins: Callable[[Nodes], None],
     show: Callable[[Line], None],
+    waits: Callable[[str], None],
 ) -> None:
     """Until `stop`, whatever happens to NATS and the registry. `begins` gets the nodes as they are
-    at first: from then on nothing is missed unsaid."""
+    at first: from then on nothing is missed unsaid. `waits` is told why it can't begin yet."""
     watch = Watch()
     queue: asyncio.Queue[Told] = asyncio.Queue(QUEUE)
 
@@ -118,7 +119,7 @@ async def follow(
 
     await bus.serve(subjects.registry_events(cluster), heard)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_look(bus, cluster, queue)), group.create_task(end())]
+        tasks = [group.create_task(_look(bus, cluster, queue, waits)), group.create_task(end())]
         while not isinstance(told := await queue.get(), Ended):
             if isinstance(told, Nodes) and not watch.began:
                 begins(told)
@@ -128,21 +129,25 @@ async def follow(
             task.cancel()
 
 
-async def _look(bus: NatsBus, cluster: str, queue: asyncio.Queue[Told]) -> None:
+async def _look(
+    bus: NatsBus, cluster: str, queue: asyncio.Queue[Told], waits: Callable[[str], None]
+) -> None:
     """Each second; and tell when there were no ears, or nobody who spoke."""
-    connections, silent = bus.reconnects, ""
+    connections, silent, ask = bus.reconnects, "", nodes_soon
     while True:
         if bus.reconnects != connections:
             connections = bus.reconnects
             await queue.put(Deaf("the connection to NATS was lost"))
         try:
-            found = await nodes(bus, cluster)
+            found = await ask(bus, cluster)
         except TidelogError as error:
+            if ask is nodes_soon and not silent:
+                waits(error.message)
             silent = error.message
         else:
             if silent:
                 await queue.put(Deaf(silent))
-            silent = ""
+            silent, ask = "", nodes
             await queue.put(found)
         await asyncio.sleep(LOOK_S)
 
@@ -169,5 +174,7 @@ def as_text(line: Line) -> Text:
     if line.event == SEEN:
         text.append("  (seen: no event told of it)")
     for what, said in sorted(node.detail.items()):
+        if what in (CLOSING, OFFLINE) and what != node.state:
+            continue  # its last word came before this state
         text.append(f"  {printable(what)}: {printable(said)}", "red" if what == "error" else "")
     return text

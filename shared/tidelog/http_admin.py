@@ -63,7 +63,7 @@ class HttpAdmin:
             "/status": self._show,
         }
         app.add_routes([web.get(path, handler) for path, handler in own.items()])
-        app.router.add_route("*", "/{path:.*}", self._other)
+        app.router.add_route("*", r"/{path:[\s\S]*}", self._other)
         self._own = frozenset(own)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await self._runner.setup()

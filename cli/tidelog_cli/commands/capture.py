@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tidelog_cli import capture, state_file
-from tidelog_cli.connect import connected, nodes, pump_addresses
+from tidelog_cli.connect import connected, nodes_soon, pump_addresses
 from tidelog_cli.terminal import Cluster, Dir, Json, Nats, console, emit, errors, run
 
 app = typer.Typer(help="Recorded streams of binlogs.", no_args_is_help=True)
@@ -63,4 +63,4 @@ async def _grpc_addresses(directory: Path | None, nats: str, cluster: str) -> li
     if state.pumps:
         return [pump.grpc for pump in state.pumps]
     async with connected(state) as bus:
-        return pump_addresses(await nodes(bus, cluster))
+        return pump_addresses(await nodes_soon(bus, cluster))

@@ -11,7 +11,7 @@ import typer
 from tidelog.messages import APPLIER, DRAINER, KINDS, OFFLINE, PUMP
 from tidelog.node_form import node_forms
 from tidelog_cli import state_file
-from tidelog_cli.connect import connected, nodes
+from tidelog_cli.connect import connected, nodes_soon
 from tidelog_cli.node_notes import notes
 from tidelog_cli.node_table import FIELDS, NodeTable
 from tidelog_cli.terminal import Cluster, Dir, Json, Nats, console, emit, run
@@ -53,7 +53,7 @@ async def show(
 ) -> int:
     state = state_file.find(directory, nats, cluster, "")
     async with connected(state) as bus:
-        found = await nodes(bus, state.cluster)
+        found = await nodes_soon(bus, state.cluster)
     forms = node_forms(found, kind)
     if as_json:
         emit(forms)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from tidelog.messages import KINDS
 from tidelog_cli import operate, state_file
 from tidelog_cli.completion import node_names
 from tidelog_cli.connect import connected
@@ -27,7 +28,13 @@ from tidelog_cli.terminal import (
 )
 
 Node = Annotated[str, typer.Argument(help="The node.", autocompletion=node_names)]
-Kind = Annotated[str, typer.Option(help="pump, drainer or applier, where several have that name.")]
+Kind = Annotated[
+    str,
+    typer.Option(
+        help="pump, drainer or applier, where several have that name.",
+        autocompletion=lambda: list(KINDS),
+    ),
+]
 Timeout = Annotated[float, typer.Option(min=0.0, help="Seconds to wait until it has come true.")]
 
 

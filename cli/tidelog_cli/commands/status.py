@@ -10,7 +10,7 @@ import typer
 from rich.live import Live
 
 from tidelog_cli import state_file, status
-from tidelog_cli.connect import connected, nodes
+from tidelog_cli.connect import connected, nodes_soon
 from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run, until_signal
 
 WATCH_S = 1.0
@@ -31,7 +31,7 @@ def status_command(
         async with connected(state) as bus:
 
             async def look() -> status.Report:
-                return status.report(await nodes(bus, state.cluster), state.feed)
+                return status.report(await nodes_soon(bus, state.cluster), state.feed)
 
             if as_json:
                 emit(await look())

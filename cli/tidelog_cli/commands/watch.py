@@ -30,12 +30,15 @@ def watch_command(
         else:
             console.print(watch.as_text(line), highlight=False, soft_wrap=True)
 
+    def waits(why: str) -> None:
+        say(Text(f"not yet: {why}", "yellow"))
+
     async def work() -> int:
         state = state_file.find(directory, nats, cluster, "")
         async with connected(state) as bus:
             stop = asyncio.Event()
             until_signal(stop)
-            await watch.follow(bus, state.cluster, RealClock(), stop, begins, show)
+            await watch.follow(bus, state.cluster, RealClock(), stop, begins, show, waits)
         return 0
 
     run(work())

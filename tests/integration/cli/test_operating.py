@@ -224,6 +224,55 @@ def test_names_are_completed_from_the_running_topology(running: Running, tmp_pat
     assert completed(tmp_path / "none", "pu") == []
 
 
+def test_bash_itself_completes_names_behind_a_url(running: Running) -> None:
+    """It breaks words at each colon."""
+    script = """
+        source <(tidelog --show-completion bash)
+        COMP_WORDS=(tidelog pause --nats nats : //HOST : PORT pu)
+        COMP_CWORD=8
+        _tidelog_completion tidelog
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    host, _, port = running.nats.removeprefix("nats://").partition(":")
+    done = subprocess.run(
+        ["bash", "-c", script.replace("HOST", host).replace("PORT", port)],
+        env=os.environ | {"PATH": f"{Path(TIDELOG[0]).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr) == (["pump-1", "pump-2"], "")
+
+
+def test_who_waits_for_a_registry_is_told(running: Running, tmp_path: Path) -> None:
+    """One that hangs, and one that is not there."""
+    pid = running.pid("registry")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = running.command("nodes")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert done.returncode == EXIT_UNAVAILABLE
+    assert done.stderr.startswith("waiting for the registry of cluster 'default'\n")
+    said = tmp_path / "said"
+    with said.open("w") as err:
+        process = subprocess.Popen(
+            [*TIDELOG, "watch", "--nats", running.nats, "--cluster", "none"], stderr=err
+        )
+    try:
+        until(lambda: "not yet: the registry of cluster 'none' does not" in said.read_text(), "why")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert said.read_text().count("\n") == 1
+    until(
+        lambda: all(form["isAlive"] for form in listed(running).values()), "all to be heard again"
+    )
+
+
 def test_a_pump_is_let_go_and_the_rest_goes_on(tmp_path: Path) -> None:
     directory, database = tmp_path / "top", f"sqlite:///{tmp_path / 'down.db'}"
     with up(directory, database, *options(tmp_path, 2)) as running:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, build, drainer, nodes, pump
+from tidelog import subjects
 from tidelog.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Refused, Unavailable
 from tidelog.messages import (
     CLOSING,
@@ -20,7 +21,7 @@ from tidelog.messages import (
     Nodes,
     NodeStatus,
 )
-from tidelog.ports import Bus
+from tidelog.ports import Bus, Request
 from tidelog.sim.world import World, run
 from tidelog_cli import operate
 from tidelog_cli.operate import Operated, Wish, choose, has_come_true, progress
@@ -204,6 +205,31 @@ def test_several_of_one_name_are_told_apart_by_kind() -> None:
         choose(both, Wish("x", "pause", "applier"))
     assert "'x' is a pump, drainer" in raised.value.hint
     assert choose(both, Wish("y", "pause")).nodeId == "y"
+    with pytest.raises(BadInput, match="nothing is of kind 'pumps'"):
+        choose(both, Wish("x", "pause", "pumps"))
+
+
+def test_a_name_that_is_nearly_right_is_shown() -> None:
+    found = Nodes([NodeStatus("pump-1"), NodeStatus("drainer", kind=DRAINER)])
+    with pytest.raises(NotFound) as raised:
+        choose(found, Wish("pump1", "pause"))
+    assert raised.value.hint.startswith("'pump-1', perhaps; ")
+    with pytest.raises(NotFound) as raised:
+        choose(found, Wish("zzz", "pause"))
+    assert raised.value.hint == "`tidelog nodes --all` lists them"
+
+
+def test_a_registry_that_is_slow_to_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main(world: World) -> None:
+        async def sleeps(_request: Request) -> None:
+            """As one that is stopped."""
+
+        await world.ports().bus.serve(subjects.registry(CLUSTER, "nodes"), sleeps)
+        with pytest.raises(Unavailable):
+            await operate.ask(world.ports("cli").bus, CLUSTER, Wish("p1", "pause"), agrees)
+
+    run(main, 1)
+    assert capsys.readouterr().err == f"waiting for the registry of cluster '{CLUSTER}'\n"
 
 
 def test_the_registry_goes_by_the_kind_too() -> None:

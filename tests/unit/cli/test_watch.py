@@ -82,6 +82,9 @@ def test_a_line_for_a_person() -> None:
     assert as_text(line).plain == (
         "11:06:40  drainer d\\x1b  online, unreachable  error: two\\nlines"
     )
+    gone = NodeStatus("p2", state=OFFLINE, detail={"closing": "waits for readers to pass 7"})
+    (line,) = watch.take(gone, AT)
+    assert as_text(line).plain == "11:06:40  pump p2  offline"
     watch.take(Nodes([pump(PAUSED)]), AT)
     (line,) = watch.take(Nodes([pump(PAUSED)]), AT)
     assert as_text(line).plain == (

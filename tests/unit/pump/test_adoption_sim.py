@@ -6,13 +6,17 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.unit.pump.rig import CLUSTER, Client, commit, prewrite, ts_now
 from tests.unit.pump.shared_disk import SLOTS, Pumps
 from tidelog import messages, subjects
+from tidelog.errors import DirectoryLocked
 from tidelog.messages import OFFLINE, ONLINE, Consumer, Nodes, NodeStatus, SafePointRequest
 from tidelog.sim import Node, World, run
 from tidelog_pump.metrics import OWN
+from tidelog_pump.service import adopt
+from tidelog_pump.slots.claim import Slot
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
@@ -189,6 +193,26 @@ def test_a_slow_disk_makes_no_new_slot_of_one_that_is_being_given_back() -> None
 
     for seed in (9, 10, 11):
         run(main, seed)
+
+
+def test_the_lock_of_an_adopted_slot_is_held_until_its_files_are_closed() -> None:
+    async def main(world: World) -> None:
+        cluster = Cluster(world)
+        ports = world.ports("machine")
+        disk = ports.disk
+        disk.mkdir("slot-1")
+        lock = disk.lock("slot-1/.lock")
+        slot = Slot("slot-1", lock, ports.within("slot-1"), ports, adopted=True)
+        tree, let_go = adopt(cluster.config, slot)
+        ended = asyncio.Event()
+        ended.set()
+        await tree.run(ended)
+        with pytest.raises(DirectoryLocked):
+            disk.lock("slot-1/.lock")
+        let_go()
+        disk.lock("slot-1/.lock")
+
+    run(main, 13)
 
 
 def test_gauges_tell_of_the_process_own_pump_only() -> None:

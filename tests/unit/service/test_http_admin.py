@@ -87,6 +87,7 @@ def test_a_route_answers_and_what_is_not_there_is_told() -> None:
 
     async def scenario(ask: Ask) -> None:
         assert await ask("GET", "/debug/binlog/7%2F8") == (200, {"ts": "7/8"}, "")
+        assert await ask("GET", "/debug/binlog/7%0A8") == (200, {"ts": "7\n8"}, "")
         assert await ask("POST", "/debug/gc/trigger") == (202, {"deleted": [2**63]}, "")
         status, body, allow = await ask("GET", "/debug/gc/trigger")
         assert (status, allow) == (405, "POST")

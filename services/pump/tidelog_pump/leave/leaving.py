@@ -50,7 +50,9 @@ class Leaving:
             self._sealed = True
             # A Commit without a Prewrite here may have come in between.
             now = await self._ask_sorter()
-        return now, OFFLINE, {"closing": f"waits for readers to pass {now.max_commit_ts}"}
+        last = now.max_commit_ts
+        waits = f"readers to pass {last}" if last else "the registry: it holds nothing to read"
+        return now, OFFLINE, {"closing": f"waits for {waits}"}
 
     async def _tell_writer(self, state: str, *, sealed: bool = False) -> None:
         await self._writer.ask(lambda reply: SetState(state, reply, sealed))
