@@ -75,7 +75,6 @@ class Collector(Actor[CollectorMail]):
         self._consulted = -IDLE_S
         self._added_upto = ("", 0)
         self._idle_since = 0.0
-        self._duplicates_counted = 0
 
     async def on_start(self) -> None:
         subject = subjects.drainer(self._config.cluster, self._config.node, "pump-online")
@@ -87,11 +86,10 @@ class Collector(Actor[CollectorMail]):
             match message:
                 case Pulled():
                     self._absorb(message)
-                case PumpJoins():
-                    earlier = self._joining.pop(message.node, None)
-                    if earlier is not None:
-                        earlier.reply.fail(Unavailable(f"{message.node} was asked for again"))
-                    self._joining[message.node] = message
+                case PumpJoins(node):
+                    if node in self._joining:
+                        self._joining[node].reply.fail(Unavailable(f"{node} asked again"))
+                    self._joining[node] = message
                 case Leave(reply):
                     self._leave()
                     reply.set(None)
@@ -223,13 +221,12 @@ class Collector(Actor[CollectorMail]):
             self._feed_stopped = str(error)
             await self._admit()
             return
-        start = begin.commit_ts
-        sources = self._sources.begin(start, ours=begin.ours)
-        self._merger = Merger(start)
-        for node, after_ts in sources.items():
+        known = self._sources.begin(begin.commit_ts, ours=begin.ours)
+        self._merger = Merger(begin.commit_ts)
+        for node, after_ts in known.items():
             self._add(node, after_ts)
         await self._admit()
-        log.info("merge begins", after_ts=start, feed=self._config.feed)
+        log.info("merge begins", after_ts=begin.commit_ts, feed=self._config.feed)
         while True:
             try:
                 emitted = await self._emit()
@@ -258,9 +255,9 @@ class Collector(Actor[CollectorMail]):
         upto = min(upto, merger.horizon())
         if upto <= merger.emitted:
             return False
+        duplicates = merger.duplicates
         txns = merger.take(upto)
-        DUPLICATES.labels(self._config.feed).inc(merger.duplicates - self._duplicates_counted)
-        self._duplicates_counted = merger.duplicates
+        DUPLICATES.labels(self._config.feed).inc(merger.duplicates - duplicates)
         self._refill()
         size = sum(len(txn[2]) for txn in txns)
         await self._publisher.ask(lambda reply: Merged(txns, upto, size, reply))

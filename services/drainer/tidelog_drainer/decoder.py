@@ -159,6 +159,8 @@ class Decoder:
         except DecodeError as error:
             raise Undecodable(commit_ts, "its bytes are no binlog") from error
         if skipped is not None:
+            if value.mutations:
+                raise Undecodable(commit_ts, "it records what was skipped, and has rows itself")
             size = len(binlog.prewrite_key)  # about what it takes in a marker
             return RowTxn(commit_ts, start_ts, [], 0, size, skipped=skipped)
         return self._rows(commit_ts, start_ts, value)

@@ -116,12 +116,10 @@ class Publisher(Actor[PublisherMail]):
     def _answer(self) -> None:
         """A collector begins behind everything that an earlier one handed over; after a typed
         stop none begins any more, and each is told so."""
-        while self._askers and (self._stopped is not None or self._start is not None):
-            asker = self._askers.pop(0)
-            if self._stopped is not None:
-                asker.reply.fail(self._stopped)
-            elif self._start is not None:
-                asker.reply.set(Begin(self._accepted, self._start.ours))
+        while self._askers and self._stopped is not None:
+            self._askers.pop().reply.fail(self._stopped)
+        while self._askers and self._start is not None:
+            self._askers.pop().reply.set(Begin(self._accepted, self._start.ours))
         while self._credits and self._queued_bytes < QUEUE_BYTES and not self._error:
             self._credits.popleft().set(None)
 
@@ -211,9 +209,8 @@ class Publisher(Actor[PublisherMail]):
         if self._in_flight or self._held:
             await self._wake.wait()
             return
-        left = self._watermark_due() - self._now()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, left)):
+            async with asyncio.timeout(max(0.0, self._watermark_due() - self._now())):
                 await self._wake.wait()
 
     def _watermark_due(self) -> float:
@@ -303,12 +300,11 @@ class Publisher(Actor[PublisherMail]):
             try:
                 await self._store.look()
                 await self._store.publish(batch.structures)
+                return
             except (Unavailable, StreamMissing) as error:
                 self._store.waiting = f"{self._store.bucket_name}: {error}"
                 await self._store.pause(failures)
                 failures += 1
-                continue
-            break
 
     def _sent(self, batch: Batch) -> None:
         self._store.waiting = ""

@@ -12,7 +12,7 @@ from tidelog.skipped import KEY, Skipped, from_key, joined, to_key
 from tidelog_drainer.batcher import MARKER_BYTES, Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decoder import Decoder, RowTxn, Undecodable
-from tidelog_proto.binlog_pb2 import Binlog
+from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 
 RECORD = Skipped("shop", "NoPump: none is online", 20, 90, 7, 1)
 
@@ -71,6 +71,18 @@ def test_other_markers_are_as_before() -> None:
 def test_a_damaged_record_stops_the_feed() -> None:
     with pytest.raises(Undecodable, match="101"):
         decoder().decode(txn(KEY + b"{"))
+
+
+def test_a_record_that_comes_with_rows_stops_the_feed_rather_than_lose_them() -> None:
+    value = PrewriteValue(schema_version=1, mutations=[TableMutation(table_id=1)])
+    binlog = Binlog(
+        start_ts=100,
+        commit_ts=101,
+        prewrite_key=to_key(RECORD),
+        prewrite_value=value.SerializeToString(),
+    )
+    with pytest.raises(Undecodable, match="has rows itself"):
+        decoder().decode((101, 100, binlog.SerializeToString()))
 
 
 def test_a_rows_key_is_none() -> None:
