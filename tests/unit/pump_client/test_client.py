@@ -177,6 +177,23 @@ def test_a_silent_pump_costs_one_try_and_then_gets_a_rollback_after_the_commit()
     play(body, "p1", "p2")
 
 
+def test_a_pump_that_has_left_needs_no_rollback_and_holds_no_flush_up() -> None:
+    """Seed 78: a Pump was tried with a Prewrite, then went offline; its Rollback was tried again
+    for ten minutes."""
+
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        silent = cluster.pumps["p1"]
+        silent.judge = lambda _: "silent"
+        await client.write(prewrite(2))
+        assert client.pump_of(2) == "p2"
+        silent.judge = lambda _: NotOnline("this Pump is offline and has nothing open")
+        await client.write(commit(2))
+        assert await client.flush(5)
+        assert silent.of(2) == ["Prewrite"], "it took no Rollback"
+
+    play(body, "p1", "p2")
+
+
 def test_writers_queued_at_a_silent_pump_go_elsewhere_together() -> None:
     async def body(client: PumpClient, cluster: FakeCluster) -> None:
         cluster.pumps["p1"].judge = lambda _: "lost"

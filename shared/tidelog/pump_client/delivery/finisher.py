@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from tidelog.actor import Actor, Ref
-from tidelog.errors import ActorStopped, BadInput, InvariantBroken, TidelogError
+from tidelog.errors import ActorStopped, BadInput, InvariantBroken, NotOnline, TidelogError
 from tidelog.ports import Clock
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
 from tidelog.pump_client.delivery.send import Send
@@ -90,7 +90,9 @@ class Delivery:
         return None
 
     def _settled(self, item: Finish, _: None, error: Exception | None) -> None:
-        if error is None:
+        if error is None or (isinstance(error, NotOnline) and _is_rollback(item)):
+            # A Pump refuses an end only when it has left, with nothing open: there is nothing left
+            # to roll back.
             self._abandon(item)
             self._left(item, None)
         elif (
@@ -119,6 +121,10 @@ class Delivery:
         self._backlog.leave(item)
         if item.done is not None:
             item.done(error)
+
+
+def _is_rollback(item: Finish) -> bool:
+    return Binlog.FromString(item.payload).tp == Rollback
 
 
 def answered(item: Finish) -> asyncio.Future[None]:
