@@ -96,6 +96,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
     reached: str = ""
     """What this node has reached since it was told `pausing` or `closing`: `paused` or `offline`;
     the agent makes it the status' state."""
+    sources: list[str] = []
+    """Drainer: the Pumps that it reads, and waits for."""
 
 
 class Consumer(msgspec.Struct, frozen=True):

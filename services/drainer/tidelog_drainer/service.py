@@ -41,6 +41,11 @@ def complaints(actors: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {who: str(what) for who, what in found.items() if what}
 
 
+def sources(actors: dict[str, dict[str, Any]]) -> list[str]:
+    """The Pumps that the merge waits for."""
+    return sorted(actors.get("collector", {}).get("sources", {}))
+
+
 def build(config: DrainerConfig, ports: Ports) -> Supervisor:
     """publisher <- collector (<- its cursors). A lost tail of the stream restarts both, so that
     the merge begins again at the stream's position. It registers when it can take notifications."""
@@ -57,6 +62,8 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
         with contextlib.suppress(TidelogError):
             known = await publisher.ask(AskPublished)
         reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if known.quiet else ""
+        said = tree.status()
+        reads = told not in (CLOSING, OFFLINE)
         return Heartbeat(
             NodeStatus(
                 nodeId=config.node,
@@ -66,9 +73,10 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
                 maxCommitTS=known.commit_ts,
                 feed=config.feed,
                 http=config.http_addr,
-                detail=complaints(tree.status()) | ({"error": known.error} if known.error else {}),
+                detail=complaints(said) | ({"error": known.error} if known.error else {}),
             ),
             reached=reached,
+            sources=sources(said) if reads else [],
         )
 
     async def on_state(state: str, safe_point: int) -> None:

@@ -43,6 +43,8 @@ from tidelog_registry.trust import Trust
 MAX_NODES = 1024
 GONE_S = 600.0
 """A reader that is offline, or silent for this long, is forgotten."""
+HOLDS_DATA = 1
+"""The least that is known of a Pump's timestamps, if it may have written: it is no failed join."""
 
 Behind = Callable[[int], Sequence[str]]
 
@@ -140,6 +142,18 @@ class Cluster:
             state = follows(key[0], state, ordered("returns", node.order.action))
         self._enter(key, node, state, effects, ordered_anew=ordered_anew)
         return node.state, effects
+
+    def recall(self, pumps: Sequence[str], now: float) -> list[Effect]:
+        """A Drainer waits for these. One that nobody else tells of was forgotten with the bucket
+        while it was away: it is on its way in, so that an operator sees it and can let it go. (Not
+        online: back, it serves only when its entry is durable and every Drainer was asked, I4.)"""
+        effects: list[Effect] = []
+        for name in pumps if self.trust.settled(now) else ():
+            if (PUMP, name) not in self.nodes and len(self.nodes) < MAX_NODES:
+                node = recalled(Member(name, JOINING, high_ts=HOLDS_DATA), now + NODE_LEASE_S)
+                self.nodes[PUMP, name] = node
+                effects += [Write(node.member()), Changed(node.shown())]
+        return effects
 
     @staticmethod
     def _unregistered(node: Node, status: NodeStatus) -> bool:

@@ -183,6 +183,7 @@ class Directory(Actor[DirectoryMail]):
         if state != OFFLINE or status.kind == PUMP or not status.isAlive:
             self._kept.announced(message.body)
         self._run(effects)
+        self._run(self._cluster.recall(message.body.sources, self._now()))
         if state is None:
             message.reply.set(Beat(known=False))
         else:
