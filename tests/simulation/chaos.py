@@ -108,7 +108,8 @@ class Chaos:
         return True
 
     def _victim(self, kind: str) -> Node | None:
-        nodes = [node for node in self._cluster.of_kind(kind) if node.running]
+        frozen = self._cluster.operator.frozen
+        nodes = [n for n in self._cluster.of_kind(kind) if n.running and n not in frozen]
         return self._rng.choice(nodes) if nodes else None
 
     def cut(self, node: Node) -> None:
@@ -200,6 +201,8 @@ class Chaos:
         for node in self._full:
             node.disk.full = False
         for node in self._cluster.services:
+            if node in self._cluster.operator.gone:
+                continue
             node.disk.clear_faults()
             for stored in node.indexes.values():
                 stored.slow = False

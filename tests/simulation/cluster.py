@@ -18,6 +18,7 @@ from tests.simulation.auditor import AuditorConfig, build_auditor
 from tests.simulation.chaos import Chaos
 from tests.simulation.contents import name_differences
 from tests.simulation.copy_watch import CopyWatch
+from tests.simulation.operator import Operator
 from tests.simulation.plan import Plan, draw
 from tidelog.ddl_history import open_history
 from tidelog.errors import TidelogError
@@ -52,6 +53,8 @@ class History:
     findings: Findings = field(default_factory=Findings)
     transactions: int = 0
     faults: int = 0
+    events_done: dict[str, int] = field(default_factory=dict)
+    """What operators did, and what was frozen or wiped, by the plan's names."""
     restarts: int = 0
     virtual_s: float = 0.0
     steps: int = 0
@@ -104,6 +107,7 @@ class Cluster:
             self.ledger.add,
         )
         self.chaos = Chaos(self)
+        self.operator = Operator(self, CLUSTER)
         world.trace.watchers.append(CopyWatch("workload", self.findings).watch)
 
     def _node(self, name: str) -> Node:
@@ -153,17 +157,19 @@ class Cluster:
         running = world.loop.create_task(self._load(stop), name="workload")
         chaos = world.loop.create_task(self.chaos.run(), name="chaos")
         joins = world.loop.create_task(self.chaos.join_late(), name="late joins")
+        operating = world.loop.create_task(self.operator.run(), name="operator")
         try:
             await self._safety(running)
+            self.operator.no_more = True
             chaos.cancel()
             joins.cancel()
             await asyncio.wait([chaos, joins])
             self.chaos.heal()
             workload.end()
-            await self._liveness(running)
+            await self._liveness(running, operating)
         finally:
-            chaos.cancel()
-            joins.cancel()
+            for task in (chaos, joins, operating):
+                task.cancel()
             stop.set()
         if not self.findings.other:
             await asyncio.wait([running])
@@ -186,21 +192,28 @@ class Cluster:
         while not (finished.is_set() or running.done() or self.world.loop.time() > deadline):
             await self.world.sleep(0.05)
 
-    async def _liveness(self, running: asyncio.Task[None]) -> None:
-        """All that was committed is in the stream and downstream within `liveness_s`."""
+    async def _liveness(self, running: asyncio.Task[None], *others: asyncio.Task[None]) -> None:
+        """All that was committed is in the stream and downstream within `liveness_s`, and every
+        order is obeyed."""
+
+        def over() -> bool:
+            return all(task.done() for task in others) and self._all_arrived()
+
         try:
             await self.world.until(
-                lambda: running.done() or self._all_arrived(), self.plan.liveness_s, "everything"
+                lambda: running.done() or over(), self.plan.liveness_s, "everything"
             )
         except TimeoutError as error:
             self.arrived = False
             self.findings.other.append(f"no liveness: {self._progress()}\n{error}")
-        if running.done():
-            running.result()
+        for task in (running, *others):
+            if task.done():
+                task.result()
 
     async def _statuses(self) -> None:
         """The status bucket tells of every node, whatever became of it before."""
-        wanted = {node.name for node in [*self.pumps, self.drainer, self.applier]} - self.given_up
+        nodes = [*self.pumps, self.drainer, self.applier]
+        wanted = {node.name for node in nodes if node not in self.operator.gone} - self.given_up
         told: set[str] = set()
         bus, until_s = self.world.ports("reader").bus, self.world.loop.time() + STATUS_TTL_S
         while not wanted <= told and self.world.loop.time() < until_s:
@@ -210,23 +223,27 @@ class Cluster:
         if not wanted <= told:
             self.findings.other.append(f"no status of {', '.join(sorted(wanted - told))}")
 
-    def _all_arrived(self) -> bool:
-        last = self.ledger.last_commit_ts
+    def read_ts(self) -> int:
+        """Up to where every reader of the stream has it for good."""
         checkpoint = self.database.checkpoint
         applied = checkpoint.commit_ts if checkpoint is not None else 0
-        return (
-            self.workload.finished.is_set()
-            and self.checker.position >= last
-            and applied >= last
-            and not self.workload.client.status()["unacked"]
-        )
+        return min(self.checker.position, applied)
+
+    def _all_arrived(self) -> bool:
+        finished, last = self.workload.finished.is_set(), self.ledger.last_commit_ts
+        return finished and self.read_ts() >= last and not self._unacked()
+
+    def _unacked(self) -> int:
+        """Not what a Pump that is gone for good would have to ack: its client tries for minutes."""
+        backlog, gone = self.workload.client._backlog, {node.name for node in self.operator.gone}
+        return backlog.open - sum(item.node in gone for _, _, item in backlog._waiting)
 
     def _progress(self) -> str:
         checkpoint = self.database.checkpoint
         return (
             f"committed up to {self.ledger.last_commit_ts}, stream {self.checker.position},"
             f" checkpoint {checkpoint}, load {self.workload.counts},"
-            f" client {self.workload.client.status()}\n"
+            f" client {self.workload.client.status()}, under way {self.operator.status()}\n"
             + "\n".join(f"  {node.name}: {node.status()}" for node in self.services)
         )
 
@@ -293,6 +310,7 @@ def play(
     for world, cluster in worlds:
         history.transactions = len(cluster.ledger.committed)
         history.faults = cluster.chaos.faults
+        history.events_done = cluster.operator.counts
         history.restarts = sum(node.starts for node in cluster.services)
         for node in cluster.services:
             for failure in node.failures:

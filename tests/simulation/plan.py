@@ -26,6 +26,16 @@ ACTIONS = (
     "slow index",
     "status lost",
 )
+EVENTS = (
+    "pause pump",
+    "pause drainer",
+    "offline",
+    "accept loss",
+    "freeze drainer",
+    "freeze registry",
+    "registry wiped",
+)
+"""What `operator.py` does beside the faults."""
 OF_ITS_OWN = ("slow index", "status lost")
 """Drawn from a source of its own each, so that the other faults' seeds stay what they were."""
 
@@ -71,7 +81,8 @@ class Plan:
     gc_s: float = 0.0
     gc_interval_s: float = 0.0
     """The Pumps' retention and how often they collect; 0 = as by default, longer than any run."""
-
+    events: tuple[tuple[str, float], ...] = ()
+    """Of EVENTS, and how long after the load's first transaction each begins."""
     liveness_s: float = 60.0
     """Within what all that was committed has to arrive once nothing goes wrong any more."""
 
@@ -84,7 +95,7 @@ class Plan:
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
             f" {self.database}, {self.index_buffer} bytes for the index and {self.slow_write_s} s,"
             f" gc of {self.gc_s} s each {self.gc_interval_s} s, segments of {self.segment_bytes}"
-            f" bytes, a fault each {self.pause_s:.2f} s of {mix}"
+            f" bytes, {self.events}, a fault each {self.pause_s:.2f} s of {mix}"
         )
 
 
@@ -137,7 +148,23 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
         plan = _with_slow_indexes(plan)
     if not calm and "status lost" in allowed:
         plan = _with_status_lost(plan)
-    return _with_gc(plan)
+    plan = _with_gc(plan)
+    return plan if calm else _with_events(plan)
+
+
+def _with_events(plan: Plan) -> Plan:
+    """In half of the seeds, of a source of its own, under a load that lasts long enough."""
+    rng = random.Random(f"plan/{plan.seed}/operator")
+    if rng.random() < 0.5:
+        return plan
+    rate = min(plan.rate, 20.0)
+    lasts_s = plan.transactions / rate
+    begin = {event: rng.random() * 0.7 * lasts_s for event in EVENTS}
+    if plan.late_s:
+        # Just before a Pump joins, which the Drainer then hears of by source 0 alone.
+        begin["freeze drainer"] = max(0.0, min(plan.late_s) - 0.2)
+    events = rng.sample(EVENTS, rng.choice((1, 1, 2)))
+    return replace(plan, rate=rate, events=tuple((event, begin[event]) for event in events))
 
 
 def _with_gc(plan: Plan) -> Plan:

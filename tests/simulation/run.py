@@ -1,6 +1,7 @@
 """Many histories: `python -m tests.simulation.run --seeds 0:500 --jobs 2`.
 
-Prints one line of totals and exits 1 unless it is clean. `--trace` prints a seed's port events.
+Prints the totals and exits 1 unless it is clean, and every event of the plans came about.
+`--trace` prints a seed's port events.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from collections.abc import Iterator
 import structlog
 
 from tests.simulation.cluster import History, play
-from tests.simulation.plan import draw
+from tests.simulation.plan import EVENTS, draw
 
 KINDS = ("loss", "duplicate", "out-of-order", "gap", "rule")
+ENOUGH = 200
+"""Histories among which every event of the plans must have happened."""
 
 
 def quiet() -> None:
@@ -56,7 +59,7 @@ def main(argv: list[str]) -> int:
         done = [_show(seed, options.trace, options.logs) for seed in options.seeds]
     else:
         done = list(_report(histories(options.seeds, options.jobs)))
-    return _totals(done, time.monotonic() - started)
+    return totals(done, time.monotonic() - started)
 
 
 def _report(found: Iterator[History]) -> Iterator[History]:
@@ -81,18 +84,25 @@ def _show(seed: int, trace: bool, logs: bool) -> History:
     return history
 
 
-def _totals(done: list[History], seconds: float) -> int:
+def totals(done: list[History], seconds: float) -> int:
+    """Print what came out. The exit code: 1 if something went wrong, or what should have happened
+    did not."""
     kinds = [h.findings.kinds() for h in done]
     counts = ", ".join(f"{sum(len(k[kind]) for k in kinds)} {kind}" for kind in KINDS)
     transactions, faults = sum(h.transactions for h in done), sum(h.faults for h in done)
     print(f"{len(done)} histories, {transactions} transactions, {faults} faults, {counts}")
+    happened = {event: sum(h.events_done.get(event, 0) for h in done) for event in EVENTS}
+    print(", ".join(f"{times} {event}" for event, times in happened.items()))
+    never = [event for event, times in happened.items() if not times]
+    if never and len(done) >= ENOUGH:
+        print(f"NEVER HAPPENED: {', '.join(never)}: these histories prove nothing of it")
     bad = sorted(h.seed for h in done if not h.findings.clean)
     virtual = sum(h.virtual_s for h in done)
     print(
         f"{len(done) / seconds:.2f} histories/s, {virtual:.0f} virtual s,"
         f" {sum(h.restarts for h in done)} process starts, {len(bad)} seeds failed {bad[:20]}"
     )
-    return 1 if bad or not transactions else 0
+    return 1 if bad or not transactions or (never and len(done) >= ENOUGH) else 0
 
 
 if __name__ == "__main__":

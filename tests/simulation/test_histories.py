@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.planted.schedules import calm
-from tests.simulation.cluster import Cluster, play
-from tests.simulation.plan import ACTIONS, draw
-from tests.simulation.run import quiet
+from tests.simulation.cluster import Cluster, History, play
+from tests.simulation.plan import ACTIONS, EVENTS, draw
+from tests.simulation.run import ENOUGH, quiet, totals
 from tidelog.changes import Event
 from tidelog.sim import World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker, compare_contents
@@ -75,6 +75,22 @@ def test_seeds_cover_every_kind_of_fault_and_topology() -> None:
     assert {plan.follow for plan in plans} == {True, False}
     assert {plan.away for plan in plans if plan.late_s} == {"", "kill", "cut"}
     assert 10 < sum(bool(plan.late_s) for plan in plans) < 30
+    assert {event for plan in plans for event, _ in plan.events} == set(EVENTS)
+
+
+def _many(happened: dict[str, int]) -> list[History]:
+    return [History(n, transactions=1, events_done=happened) for n in range(ENOUGH)]
+
+
+def test_histories_in_which_an_event_never_happened_prove_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    every = dict.fromkeys(EVENTS, 1)
+    assert totals(_many(every), 1.0) == 0
+    assert f"{ENOUGH} freeze registry" in capsys.readouterr().out
+    assert totals(_many(every | {"accept loss": 0}), 1.0) == 1
+    assert "NEVER HAPPENED: accept loss" in capsys.readouterr().out
+    assert totals(_many({})[1:], 1.0) == 0, "too few to tell"
 
 
 def test_pumps_purge_what_was_read_in_a_part_of_the_histories() -> None:

@@ -8,21 +8,21 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.planted.schedules import calm
+from tests.simulation.chaos import MEMBERS_STREAM
 from tests.simulation.cluster import CLUSTER, FEED, MAX_STEPS, Cluster
+from tests.simulation.orders import Orders
 from tests.simulation.run import quiet
-from tidelog import messages, subjects
+from tidelog import subjects
 from tidelog.messages import (
     CLOSING,
     JOINING,
     OFFLINE,
     ONLINE,
     PAUSED,
-    Nodes,
-    StateReply,
-    StateRequest,
 )
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
+from tidelog_registry.members import COPY as MEMBERS_COPY
 
 Act = Callable[["Rig"], Awaitable[None]]
 
@@ -39,7 +39,8 @@ class Rig:
         self.world = world
         plan = calm(1, pumps=2, late=1, transactions=400, rate=40.0, clients=8)
         self.cluster = Cluster(world, plan)
-        self.bus = world.ports("operator").bus
+        orders = Orders(world, CLUSTER)
+        self.operate, self.nodes = orders.operate, orders.nodes
 
     async def live(self, act: Act) -> None:
         cluster, stop = self.cluster, asyncio.Event()
@@ -57,16 +58,6 @@ class Rig:
         await asyncio.wait([running])
         await cluster._verdict()
         assert cluster.findings.clean, cluster.findings.text(1)
-
-    async def nodes(self) -> Nodes:
-        subject = subjects.registry(CLUSTER, "nodes")
-        answer = await self.bus.request(subject, b"{}", timeout_s=3.0)
-        return messages.decode_reply(answer.data, Nodes)
-
-    async def operate(self, node: str, action: str, *, accept_loss: bool = False) -> StateReply:
-        body = messages.encode(StateRequest(node, action, accept_loss))
-        answer = await self.bus.request(subjects.registry(CLUSTER, "state"), body, timeout_s=3.0)
-        return messages.decode_reply(answer.data, StateReply)
 
     async def until_state(self, node: str, state: str, within_s: float = 30.0) -> None:
         deadline = self.world.loop.time() + within_s
@@ -216,5 +207,31 @@ def test_a_pump_that_waits_for_a_reader_leaves_when_an_operator_takes_that_out()
         await rig.operate("auditor", "offline")
         await rig.until_state("pump-1", OFFLINE)
         rig.cluster.auditor.restart()
+
+    play(act)
+
+
+def test_a_pump_that_only_the_drainer_remembers_can_be_let_go() -> None:
+    """Seed 464: it was drained and died for good; then the membership was lost, bucket and copy.
+    The merge waited for it, and no registry knew whom an operator meant."""
+
+    async def act(rig: Rig) -> None:
+        cluster, pump = rig.cluster, rig.cluster.pumps[0]
+        await rig.operate("pump-1", "pause")
+        await rig.until_state("pump-1", PAUSED)
+        await rig.world.sleep(5)
+        pump.kill()
+        cluster.operator.gone.add(pump)
+        cluster.registry.kill(restart_after_s=1.0)
+        rig.world.nats.delete(MEMBERS_STREAM)
+        cluster.registry.disk.lose(MEMBERS_COPY)
+        await rig.world.sleep(20)
+        before = rig.applied_ts()
+        nodes = {status.nodeId: status for status in (await rig.nodes()).nodes}
+        assert "pump-1" in nodes["drainer"].detail
+        assert (nodes["pump-1"].state, nodes["pump-1"].isAlive) == (JOINING, False)
+        answer = await rig.operate("pump-1", "offline", accept_loss=True)
+        assert any("may be lost" in line for line in answer.may_lose)
+        await rig.world.until(lambda: rig.applied_ts() > before, 10, "the merge goes on")
 
     play(act)

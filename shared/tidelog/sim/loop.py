@@ -28,6 +28,7 @@ STEP_S = 1e-6
 """What one callback costs on the virtual clock, so that a busy loop can't stop time."""
 THREAD_DELAY_S = 0.002
 HOLD_S = 0.05
+ALL_TASKS = "*"
 DRAIN_ROUNDS = 200
 
 
@@ -240,11 +241,18 @@ class SimLoop(asyncio.BaseEventLoop):
         until = self._now + seconds
         self._stalled[node, task] = max(until, self._stalled.get((node, task), 0.0))
 
+    def freeze(self, node: str, seconds: float) -> None:
+        """From now on no task of that node's process takes a step for a while: as a machine that
+        is suspended. What comes in waits."""
+        self.stall(node, ALL_TASKS, seconds)
+
     def _held(self, handle: Any) -> bool:
         task = getattr(handle._callback, "__self__", None)
         if not isinstance(task, SimTask) or task.life is None or not task.life.alive:
             return False
-        seconds = self._stalled.get((task.life.name, task.get_name()), 0.0) - self._now
+        node, stalled = task.life.name, self._stalled
+        until = max(stalled.get((node, task.get_name()), 0.0), stalled.get((node, ALL_TASKS), 0.0))
+        seconds = until - self._now
         if seconds <= 0:
             if not self.hold_chance or self._rng.random() >= self.hold_chance:
                 return False

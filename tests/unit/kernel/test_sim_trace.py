@@ -83,6 +83,22 @@ def test_a_stalled_task_takes_no_step_while_others_go_on(killed: bool) -> None:
     assert late["slow"] < 0.01 if killed else 0.9 < late["slow"] < 1.01
 
 
+def test_a_frozen_process_takes_no_step_and_then_goes_on() -> None:
+    async def main(world: World) -> tuple[dict[str, float], dict[str, float]]:
+        frozen, other = world.node("n"), world.node("m")
+        for node in (frozen, other):
+            node.start(Two, None)
+        await world.sleep(0.1)
+        world.loop.freeze("n", 1.0)
+        await world.sleep(2.0)
+        assert (frozen.starts, frozen.running) == (1, True)
+        return frozen.service.late_s, other.service.late_s
+
+    late, others = run(main, 3)
+    assert all(0.9 < seconds < 1.01 for seconds in late.values())
+    assert max(others.values()) < 0.01
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_disk_that_keeps_nothing_unsynced_loses_all_of_it(seed: int) -> None:
     async def main(world: World) -> None:

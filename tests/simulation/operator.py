@@ -1,0 +1,249 @@
+"""What people do to a cluster in the middle of a history's faults, and what freezes or wipes it.
+
+Each event of the plan comes once, by the registry's own orders where it is one. What was begun is
+carried to its end, in the liveness phase at the latest: an order that is not obeyed then is a
+finding. `counts` says what came to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import json
+
+from tests.simulation.chaos import MEMBERS_STREAM
+from tests.simulation.orders import Orders
+from tidelog.errors import TidelogError
+from tidelog.messages import OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
+from tidelog.sim import Node
+from tidelog.sim.life import Life
+from tidelog_drainer.sources import SOURCES_FILE, Kept
+from tidelog_registry.members import COPY as MEMBERS_COPY
+from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
+from tidelog_registry.tenure import LEASE_S
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+LOOK_S = 0.1
+AGAIN_S = 2.0
+"""An order that got no effect is given again: the registry may have been down, or lost it."""
+
+
+class Operator:
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._world = cluster.world
+        self._rng: random.Random = cluster.world.random("operator")
+        self._in_hand: set[Node] = set()
+        self._doing: dict[str, str] = {}
+        self._orders: Orders
+        self.no_more = False
+        """The load is through: nothing new is begun."""
+        self.gone: set[Node] = set()
+        """Machines that nobody starts again, or only the event that has them in hand."""
+        self.frozen: set[Node] = set()
+        """Left alone by the other faults, that would end them."""
+        self.counts: dict[str, int] = {}
+
+    def status(self) -> dict[str, str]:
+        """What is under way, and what it waits for."""
+        return dict(self._doing)
+
+    async def run(self) -> None:
+        """Until all is done that was begun."""
+        if not self._cluster.plan.events:
+            return
+        self._orders = Orders(self._world, self._name)
+        counts = self._cluster.workload.counts
+        while not (counts.started or self.no_more):
+            await self._world.sleep(LOOK_S)
+        async with asyncio.TaskGroup() as events:
+            for event, after_s in self._cluster.plan.events:
+                events.create_task(self._come(event, after_s), name=event)
+
+    async def _come(self, event: str, after_s: float) -> None:
+        await self._world.sleep(after_s)
+        if self.no_more:
+            return
+        match event:
+            case "pause pump":
+                done = await self._with_pump(event, self._pause, leaves=False)
+            case "pause drainer":
+                done = await self._pause(self._cluster.drainer)
+            case "offline":
+                done = await self._with_pump(event, self._take_offline, leaves=True)
+            case "accept loss":
+                done = await self._with_pump(event, self._give_up, leaves=True)
+            case "freeze drainer":
+                done = await self._freeze(self._cluster.drainer, READER_LEASE_S)
+            case "freeze registry":
+                done = await self._freeze(self._cluster.registry, LEASE_S)
+            case "registry wiped":
+                done = await self._wipe()
+            case other:
+                raise LookupError(f"no such event: {other}")
+        self._doing.pop(event, None)
+        if done:
+            self.counts[event] = self.counts.get(event, 0) + 1
+
+    # The events: each says whether it came to its end ---------------------------------------
+
+    async def _with_pump(
+        self, event: str, act: Callable[[Node], Awaitable[bool]], *, leaves: bool
+    ) -> bool:
+        """On a Pump that no other event has in hand; one that leaves is never the last."""
+        while not self.no_more:
+            free = [
+                node
+                for node in self._cluster.pumps
+                if node.running and node not in self._in_hand and node not in self.gone
+            ]
+            if len(free) > leaves:
+                pump = self._rng.choice(free)
+                self._in_hand.add(pump)
+                done = await act(pump)
+                self._in_hand.discard(pump)
+                return done
+            self._doing[event] = "waits for a Pump that may be taken"
+            await self._world.sleep(LOOK_S)
+        return False
+
+    async def _pause(self, node: Node) -> bool:
+        await self._until(node, "pause", PAUSED)
+        await self._world.sleep(self._rng.random() * self._rng.choice((0.5, 6.0)))
+        await self._until(node, "resume", ONLINE)
+        return True
+
+    async def _take_offline(self, pump: Node) -> bool:
+        """Drained and passed by all. Then its machine is taken away, or left as it is."""
+        await self._until(pump, "offline", OFFLINE)
+        if self._rng.random() < 0.5:
+            self._take_away(pump)
+            await self._stays_out(pump)
+        return True
+
+    async def _give_up(self, pump: Node) -> bool:
+        """It dies for good in a moment when nothing on it is unread, so nothing may be missed."""
+        await self._until(pump, "pause", PAUSED)
+        while not self._all_read(pump):
+            self._doing["accept loss"] = f"waits until {pump.name} holds nothing unread"
+            await self._world.sleep(LOOK_S)
+        self._take_away(pump)
+        await self._until(pump, "offline", OFFLINE, accept_loss=True)
+        await self._stays_out(pump)
+        return True
+
+    async def _freeze(self, node: Node, lease_s: float) -> bool:
+        """No step of its process for longer than a lease; then it goes on as if nothing was."""
+        while not node.running:
+            await self._world.sleep(LOOK_S)
+        seconds, starts = lease_s + 0.5 + self._rng.random() * 3, node.starts
+        self._world.loop.freeze(node.name, seconds)
+        self.frozen.add(node)
+        await self._world.sleep(seconds)
+        self.frozen.discard(node)
+        return node.running and node.starts == starts
+
+    async def _wipe(self) -> bool:
+        """The registry loses the membership, bucket and copy, while a Pump is away that holds what
+        was acked and not read. The Drainer knows of that Pump: else nobody could (ADR 6)."""
+        while (pump := self._with_unread()) is None:
+            if self.no_more:
+                return False
+            await self._world.sleep(LOOK_S)
+        cluster, rng = self._cluster, self._rng
+        self._take_away(pump)
+        cluster.registry.kill(restart_after_s=rng.random() * 3)
+        self._world.nats.delete(MEMBERS_STREAM)
+        cluster.registry.disk.lose(MEMBERS_COPY)
+        if rng.random() < 0.5:
+            cluster.drainer.kill(restart_after_s=rng.random() * 3)
+        self._doing["registry wiped"] = f"{pump.name} is away"
+        await self._world.sleep(NODE_LEASE_S + rng.random() * 6)
+        self.gone.discard(pump)
+        pump.restart()
+        return True
+
+    # What they need -------------------------------------------------------------------------
+
+    async def _until(
+        self, node: Node, action: str, state: str, *, accept_loss: bool = False
+    ) -> None:
+        """Give the order, again where it had no effect, until the registry shows that state."""
+        what = f"{action} {node.name}"
+        again = 0.0
+        while True:
+            try:
+                if self._world.loop.time() >= again:
+                    again = self._world.loop.time() + AGAIN_S
+                    await self._orders.operate(node.name, action, accept_loss=accept_loss)
+                found = await self._orders.of(node.name)
+            except TidelogError as error:
+                self._doing[what] = str(error)
+            else:
+                self._doing[what] = f"is {found.state}: {found.detail}" if found else "not known"
+                if found is not None and found.state == state and _ordered(found, action):
+                    del self._doing[what]
+                    return
+            await self._world.sleep(LOOK_S)
+
+    def _take_away(self, node: Node) -> None:
+        self.gone.add(node)
+        node.kill()
+
+    async def _stays_out(self, pump: Node) -> None:
+        """Its tombstone may be lost with the membership before the Drainer has met it, which then
+        brings that Pump back: it has to be let go once more."""
+        while not self.no_more or pump.name in self._remembered():
+            await self._world.sleep(AGAIN_S)
+            if pump.name in self._remembered():
+                await self._until(pump, "offline", OFFLINE, accept_loss=True)
+
+    def _remembered(self) -> Container[str]:
+        """The Pumps that the Drainer knows of, whatever becomes of its process."""
+        disk = self._cluster.drainer.disk.mount(Life("operator"))
+        kept = disk.read_file(SOURCES_FILE) if disk.exists(SOURCES_FILE) else b"{}"
+        return json.decode(kept, type=Kept).pumps
+
+    def _all_read(self, pump: Node) -> bool:
+        """Nothing is open there, it takes nothing new, and everybody has read what it has."""
+        quiet = pump.running and _state(pump) in (PAUSING, PAUSED)
+        open_, last = _held(pump)
+        return quiet and not open_ and last <= self._cluster.read_ts()
+
+    def _with_unread(self) -> Node | None:
+        """A Pump whose loss of memory would show, and that the Drainer's disk tells of."""
+        remembered = self._remembered()
+        for pump in self._cluster.pumps:
+            if pump.running and pump not in self._in_hand and pump.name in remembered:
+                open_, last = _held(pump)
+                if open_ or last > self._cluster.read_ts():
+                    return pump
+        return None
+
+
+def _ordered(found: NodeStatus, action: str) -> bool:
+    """Is it so by that order? A Pump that stops is shown as paused, too. (One that left, and told
+    a registry that had lost its memory so, has no order any more.)"""
+    return found.order.action == action or found.state == OFFLINE
+
+
+def _said(node: Node) -> Mapping[str, Mapping[str, Any]]:
+    said = node.status()
+    return said if isinstance(said, dict) else {}
+
+
+def _state(node: Node) -> str:
+    """What the node itself takes its state for; "" while it starts."""
+    return str(_said(node).get("membership", {}).get("state", ""))
+
+
+def _held(pump: Node) -> tuple[int, int]:
+    """Open Prewrites, and the largest commit_ts. One that starts says neither."""
+    sorter = _said(pump).get("sorter", {})
+    return sorter.get("open", 0), sorter.get("max_commit_ts", 0)
