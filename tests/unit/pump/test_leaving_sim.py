@@ -16,7 +16,7 @@ from tests.unit.pump.rig import (
     rollback,
     ts_now,
 )
-from tests.unit.registry.test_cluster_sim import entries, operate, until_state
+from tests.unit.registry.rig import entries, operate, until_state
 from tidelog import messages, subjects
 from tidelog.messages import (
     CLOSING,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, build, drainer, nodes, pump
+from tests.unit.registry.rig import CONFIG, entries, join, operate, play, until_state
 from tidelog import messages, subjects
-from tidelog.errors import BadInput, Refused, TidelogError
+from tidelog.errors import BadInput, Refused
 from tidelog.kv import Bucket
 from tidelog.membership import Announce, Member
 from tidelog.messages import (
@@ -18,50 +17,17 @@ from tidelog.messages import (
     ONLINE,
     PAUSED,
     Consumer,
-    NodeStatus,
     SafePoint,
     SafePointRequest,
-    StateReply,
-    StateRequest,
 )
 from tidelog.ports import Bus
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
 from tidelog_registry import service
-from tidelog_registry.config import RegistryConfig
-
-CONFIG = RegistryConfig(cluster=CLUSTER)
-
-
-async def entries(bus: Bus) -> dict[str, Member]:
-    found, _ = await Bucket(bus, subjects.members_bucket(CLUSTER)).entries()
-    return {k: msgspec.json.decode(e.value, type=Member) for k, e in found.items()}
-
-
-async def operate(bus: Bus, node: str, action: str, *, accept_loss: bool = False) -> NodeStatus:
-    body = messages.encode(StateRequest(node, action, accept_loss))
-    answer = await bus.request(subjects.registry(CLUSTER, "state"), body, timeout_s=3.0)
-    return messages.decode_reply(answer.data, StateReply).status
-
-
-async def until_state(world: World, bus: Bus, node: str, state: str, within_s: float = 10) -> None:
-    deadline = world.loop.time() + within_s
-    while True:
-        try:
-            found = {s.nodeId: s.state for s in (await nodes(bus)).nodes}
-        except TidelogError:
-            found = {}
-        if found.get(node) == state:
-            return
-        if world.loop.time() > deadline:
-            raise TimeoutError(f"{node} is {found.get(node)}, not {state}: {found}")
-        await asyncio.sleep(0.05)
 
 
 def test_a_pump_is_online_only_after_every_living_drainer_took_it_as_a_source() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         d = drainer("d1")
         d.deaf = True
         world.node("d1").start(build, d)
@@ -78,7 +44,7 @@ def test_a_pump_is_online_only_after_every_living_drainer_took_it_as_a_source() 
         assert p.told[0][0] == ONLINE
         assert (await entries(bus))["p1"].state == ONLINE
 
-    run(main)
+    play(main)
 
 
 def test_a_drainer_whose_lease_ran_out_is_not_waited_for() -> None:
@@ -97,9 +63,7 @@ def test_a_drainer_whose_lease_ran_out_is_not_waited_for() -> None:
 
 
 def test_a_restarted_pump_needs_no_new_join_and_leaves_its_entry_as_it_was() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p, d = pump("p1"), drainer("d1")
         world.node("p1").start(build, p)
         await world.until(lambda: bool(p.told), 5, "online")
@@ -114,13 +78,11 @@ def test_a_restarted_pump_needs_no_new_join_and_leaves_its_entry_as_it_was() -> 
         assert await entries(bus) == before
         assert d.added == []
 
-    run(main)
+    play(main)
 
 
 def test_a_failed_join_is_tombstoned_but_not_if_the_pump_brought_data() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         d = drainer("d1")
         d.deaf = True
         world.node("d1").start(build, d)
@@ -135,7 +97,7 @@ def test_a_failed_join_is_tombstoned_but_not_if_the_pump_brought_data() -> None:
         assert found["new"].state == OFFLINE
         assert found["old"].state == found["restarted"].state == JOINING
 
-    run(main)
+    play(main)
 
 
 def test_one_found_as_joining_that_now_tells_of_binlogs_is_not_taken_for_new() -> None:
@@ -162,12 +124,8 @@ def test_one_found_as_joining_that_now_tells_of_binlogs_is_not_taken_for_new() -
 
 
 def test_a_clean_stop_pauses_and_a_lease_that_ran_out_is_only_a_mark() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
-        for script in (pump("p1"), pump("p2")):
-            world.node(script.node).start(build, script)
-            await until_state(world, bus, script.node, ONLINE)
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, pump("p1"), pump("p2"))
         await world.node("p1").stop()
         world.node("p2").kill()
         await until_state(world, bus, "p1", PAUSED)
@@ -177,16 +135,13 @@ def test_a_clean_stop_pauses_and_a_lease_that_ran_out_is_only_a_mark() -> None:
         world.node("p1").restart()
         await until_state(world, bus, "p1", ONLINE)
 
-    run(main)
+    play(main)
 
 
 def test_operators_pause_resume_and_take_offline() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p = pump("p1")
-        world.node("p1").start(build, p)
-        await until_state(world, bus, "p1", ONLINE)
+        await join(world, p)
         await operate(bus, "p1", "pause")
         await until_state(world, bus, "p1", PAUSED)
         await operate(bus, "p1", "resume")
@@ -205,13 +160,11 @@ def test_operators_pause_resume_and_take_offline() -> None:
         with pytest.raises(Refused):
             await operate(bus, "p1", "resume")
 
-    run(main)
+    play(main)
 
 
 def test_a_pump_goes_offline_only_after_every_consumer_passed_its_last_commit() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p, d = pump("p1"), drainer("d1")
         p.max_commit_ts = p.high_ts = 100
         d.resolved_ts = 50
@@ -232,7 +185,7 @@ def test_a_pump_goes_offline_only_after_every_consumer_passed_its_last_commit() 
         d.resolved_ts = 120
         await until_state(world, bus, "p1", OFFLINE)
 
-    run(main)
+    play(main)
 
 
 def test_the_safe_point_waits_for_every_consumer_until_it_is_removed() -> None:
@@ -275,9 +228,7 @@ def test_the_safe_point_waits_for_every_consumer_until_it_is_removed() -> None:
 def test_a_deleted_store_is_filled_again_within_a_lease(
     registry_dies: bool, pump_down: bool
 ) -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         scripts = [pump("p1"), pump("p2"), drainer("d1")]
         for script in scripts:
             world.node(script.node).start(build, script)
@@ -306,21 +257,17 @@ def test_a_deleted_store_is_filled_again_within_a_lease(
         assert (await nodes(bus)).settled
         await world.until(lambda: bool(late.told), 6, "the late Pump goes online")
 
-    run(main)
+    play(main)
 
 
 def test_a_rolled_back_bucket_is_made_anew_so_that_readers_notice() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
+    async def main(world: World, bus: Bus) -> None:
         bucket = Bucket(bus, subjects.members_bucket(CLUSTER))
-        world.node("r").start(service.build, CONFIG)
         p1 = pump("p1")
-        world.node("p1").start(build, p1)
-        await until_state(world, bus, "p1", ONLINE)
+        await join(world, p1)
         old, created = world.nats.copy_store(), (await bucket.state())
         p2 = pump("p2")
-        world.node("p2").start(build, p2)
-        await until_state(world, bus, "p2", ONLINE)
+        await join(world, p2)
         world.nats.roll_back(old)
         await world.sleep(3)
         now = await bucket.state()
@@ -329,17 +276,13 @@ def test_a_rolled_back_bucket_is_made_anew_so_that_readers_notice() -> None:
         assert now.created != created.created
         assert {k: m.state for k, m in (await entries(bus)).items()} == {"p1": ONLINE, "p2": ONLINE}
 
-    run(main)
+    play(main)
 
 
 def test_everything_lost_is_rebuilt_from_what_the_nodes_announce() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p, d = pump("p1"), drainer("d1")
-        for script in (p, d):
-            world.node(script.node).start(build, script)
-            await until_state(world, bus, script.node, ONLINE)
+        await join(world, p, d)
         world.node("r").kill()
         world.nats.delete_store()
         told = len(p.told)
@@ -349,7 +292,7 @@ def test_everything_lost_is_rebuilt_from_what_the_nodes_announce() -> None:
         assert JOINING not in [state for state, _ in p.told[told:]], "it was online all the time"
         assert {s.nodeId for s in (await nodes(bus)).nodes if s.isAlive} == {"p1", "d1"}
 
-    run(main)
+    play(main)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -375,9 +318,7 @@ def test_joins_come_through_a_lossy_network_and_a_dying_registry(seed: int) -> N
 
 
 def test_nobody_takes_the_name_that_stands_for_a_feeds_drainers() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         d = drainer("d1")
         d.resolved_ts, d.consumers = 900, [Consumer("drainer", "f", 100)]
         world.node("d1").start(build, d)
@@ -389,4 +330,4 @@ def test_nobody_takes_the_name_that_stands_for_a_feeds_drainers() -> None:
             messages.decode_reply(answer.data, SafePoint)
         assert (await nodes(bus)).consumers == [Consumer("drainer", "f", 900)]
 
-    run(main)
+    play(main)

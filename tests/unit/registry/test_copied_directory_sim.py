@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.registry.happens_before import Takings
 from tests.unit.registry.nodes import CLUSTER
+from tests.unit.registry.rig import given_within
 from tests.unit.registry.test_lease_sim import ask, config, leads, starve
-from tests.unit.registry.test_tso_sim import given_within
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Ports
 from tidelog.sim import Node, World, run

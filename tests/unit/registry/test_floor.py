@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, build, drainer, pump
-from tests.unit.registry.test_cluster_sim import CONFIG, until_state
-from tests.unit.registry.test_tso_sim import given_within
+from tests.unit.registry.rig import CONFIG, given_within, until_state
 from tidelog import messages, subjects
 from tidelog.messages import (
     APPLIER,

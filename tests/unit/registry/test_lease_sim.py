@@ -10,8 +10,7 @@ import pytest
 
 from tests.unit.registry.happens_before import Takings
 from tests.unit.registry.nodes import CLUSTER, build, nodes, pump
-from tests.unit.registry.test_cluster_sim import CONFIG, entries, until_state
-from tests.unit.registry.test_tso_sim import given_within
+from tests.unit.registry.rig import CONFIG, entries, given_within, until_state
 from tidelog import messages, subjects
 from tidelog.errors import Conflict, Unavailable
 from tidelog.kv import Bucket

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, Script, build, drainer, nodes, pump
-from tests.unit.registry.test_cluster_sim import CONFIG, entries, operate, until_state
+from tests.unit.registry.rig import CONFIG, entries, join, operate, play, until_state
 from tidelog import messages, subjects
 from tidelog.messages import (
     APPLIER,
@@ -76,12 +76,9 @@ LOSSES = [
 @pytest.mark.parametrize("lost", LOSSES)
 @pytest.mark.parametrize("kind", ["pump", "drainer"])
 def test_a_pause_holds_until_resume(kind: str, lost: str) -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         script = pump("n", log_ts=5) if kind == "pump" else drainer("n")
-        world.node("n").start(build, script)
-        await until_state(world, bus, "n", ONLINE, 20)
+        await join(world, script)
         assert (await operate(bus, "n", "pause")).state == PAUSING
         await until_state(world, bus, "n", PAUSED)
         script.told.clear()
@@ -95,7 +92,7 @@ def test_a_pause_holds_until_resume(kind: str, lost: str) -> None:
         await until_state(world, bus, "n", ONLINE)
         assert {state for state, _ in script.told} <= {ONLINE, messages.JOINING}
 
-    run(main)
+    play(main)
 
 
 @pytest.mark.parametrize("lost", ["registry", "node and registry", "registry's directory"])
@@ -106,13 +103,10 @@ def test_an_order_that_was_answered_outlives_the_registry(
 ) -> None:
     """It dies in the same instant: the node has not heard of the order."""
 
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         script = pump("n") if kind == "pump" else READERS[kind]("n")
         script.max_commit_ts = script.log_ts = script.high_ts = 5 if kind == "pump" else 0
-        world.node("n").start(build, script)
-        await until_state(world, bus, "n", ONLINE, 20)
+        await join(world, script)
         if action == "resume":
             await operate(bus, "n", "pause")
             await until_state(world, bus, "n", PAUSED)
@@ -131,16 +125,12 @@ def test_an_order_that_was_answered_outlives_the_registry(
             script.reached = OFFLINE
             await until_state(world, bus, "n", OFFLINE, 20)
 
-    run(main)
+    play(main)
 
 
 def test_a_clean_stop_is_no_operators_pause() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
-        for script in (pump("p1"), pump("p2")):
-            world.node(script.node).start(build, script)
-            await until_state(world, bus, script.node, ONLINE)
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, pump("p1"), pump("p2"))
         await operate(bus, "p1", "pause")
         await until_state(world, bus, "p1", PAUSED)
         for node in ("p1", "p2"):
@@ -151,16 +141,13 @@ def test_a_clean_stop_is_no_operators_pause() -> None:
         await world.sleep(5)
         await until_state(world, bus, "p1", PAUSED)
 
-    run(main)
+    play(main)
 
 
 def test_what_is_asked_of_a_pump_that_is_away_waits_for_it() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p = pump("p1", log_ts=5)
-        world.node("p1").start(build, p)
-        await until_state(world, bus, "p1", ONLINE)
+        await join(world, p)
         world.node("p1").kill()
         assert (await operate(bus, "p1", "pause")).state == PAUSING
         world.node("r").kill()
@@ -175,14 +162,12 @@ def test_what_is_asked_of_a_pump_that_is_away_waits_for_it() -> None:
         await world.until(lambda: bool(p.told), 5, "it is told")
         assert {state for state, _ in p.told} == {ONLINE}
 
-    run(main)
+    play(main)
 
 
 @pytest.mark.parametrize("lost", LOSSES)
 def test_a_closing_pump_goes_on_closing_and_one_that_left_stays_away(lost: str) -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p, d = pump("p1"), drainer("d1")
         p.max_commit_ts = p.high_ts = 100
         d.resolved_ts = 50
@@ -212,18 +197,15 @@ def test_a_closing_pump_goes_on_closing_and_one_that_left_stays_away(lost: str) 
         assert (await entries(bus))["p1"].state == OFFLINE
         assert (await node_status(bus, "p1")).isAlive
 
-    run(main)
+    play(main)
 
 
 def test_a_pump_that_left_comes_back_as_a_new_one() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p, d = pump("p1"), drainer("d1")
         world.node("d1").start(build, d)
         await world.until(lambda: bool(d.told), 5, "the Drainer registers")
-        world.node("p1").start(build, p)
-        await until_state(world, bus, "p1", ONLINE)
+        await join(world, p)
         for number in (1, 2):
             p.reached = OFFLINE
             await operate(bus, "p1", "offline")
@@ -236,18 +218,15 @@ def test_a_pump_that_left_comes_back_as_a_new_one() -> None:
             await world.until(lambda: p.told[-1][0] == ONLINE, 5, "it is told")
             assert read_order(world.node("p1").ports().disk).standing.action == ""
 
-    run(main)
+    play(main)
 
 
 @pytest.mark.parametrize("kind", ["drainer", "applier"])
 def test_a_reader_taken_offline_is_waited_for_no_more(kind: str) -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         script = applier("n") if kind == "applier" else drainer("n")
         script.resolved_ts = 50
-        world.node("n").start(build, script)
-        await until_state(world, bus, "n", ONLINE, 20)
+        await join(world, script)
         await world.sleep(7)
         assert (await nodes(bus)).safe_point == 50
         await operate(bus, "n", "offline")
@@ -266,17 +245,14 @@ def test_a_reader_taken_offline_is_waited_for_no_more(kind: str) -> None:
         await world.sleep(3)
         assert (await nodes(bus)).safe_point == 50, "started again, it is a new one"
 
-    run(main)
+    play(main)
 
 
 def test_a_drainer_that_is_gone_for_good_is_removed_at_once_and_its_feed_kept() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         d = drainer("d1")
         d.resolved_ts = 50
-        world.node("d1").start(build, d)
-        await until_state(world, bus, "d1", ONLINE, 20)
+        await join(world, d)
         await world.sleep(3)
         world.node("d1").kill()
         await world.sleep(6)
@@ -286,13 +262,11 @@ def test_a_drainer_that_is_gone_for_good_is_removed_at_once_and_its_feed_kept() 
         await world.sleep(5)
         assert (await nodes(bus)).safe_point == 50
 
-    run(main)
+    play(main)
 
 
 def test_an_accepted_loss_is_recorded_and_the_pump_that_comes_back_after_all_joins_anew() -> None:
-    async def main(world: World) -> None:
-        bus = world.ports().bus
-        world.node("r").start(service.build, CONFIG)
+    async def main(world: World, bus: Bus) -> None:
         p, d = pump("p1"), drainer("d1")
         p.max_commit_ts = p.high_ts = 100
         d.resolved_ts = 60
@@ -318,7 +292,7 @@ def test_an_accepted_loss_is_recorded_and_the_pump_that_comes_back_after_all_joi
         await until_state(world, bus, "p1", ONLINE, 20)
         assert d.added == ["p1"]
 
-    run(main)
+    play(main)
 
 
 def test_a_pump_waits_for_a_registry_that_is_away_says_so_and_joins_then() -> None:

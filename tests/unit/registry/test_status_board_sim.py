@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, Script, build, drainer, pump
-from tests.unit.registry.test_cluster_sim import CONFIG, until_state
+from tests.unit.registry.rig import CONFIG, until_state
 from tidelog import subjects
 from tidelog.errors import StreamMissing
 from tidelog.membership import HEARTBEAT_S

@@ -7,29 +7,15 @@ import asyncio
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, build, pump
-from tests.unit.registry.test_cluster_sim import CONFIG, operate, until_state
+from tests.unit.registry.rig import CONFIG, given_within, operate, until_state
 from tidelog import messages, subjects
 from tidelog.errors import BadInput, TidelogError, Unavailable
 from tidelog.messages import ONLINE, TsoReply, TsoRequest
 from tidelog.oracle import RegistryOracle
-from tidelog.ports import Bus
 from tidelog.sim import World, run
 from tidelog.timestamps import compose, physical_ms
 from tidelog_registry import service
 from tidelog_registry.tenure import AnotherRegistry
-
-
-async def given_within(world: World, bus: Bus, within_s: float) -> int:
-    """The first timestamp; asks until one comes."""
-    oracle = RegistryOracle(bus, CLUSTER)
-    deadline = world.loop.time() + within_s
-    while True:
-        try:
-            return await oracle.fresh()
-        except TidelogError:
-            if world.loop.time() > deadline:
-                raise
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("seed", range(8))
