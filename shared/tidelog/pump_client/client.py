@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from tidelog.actor import first_error
+from google.protobuf.message import DecodeError
+
 from tidelog.errors import BadInput, DeadlineExceeded, Overloaded, UnparsablePayload
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus, Clock, Disk, Oracle, Rng
@@ -23,6 +25,7 @@ from tidelog.pump_client.routing.directory import Directory
 from tidelog.pump_client.routing.pump_list import Pump, PumpList
 from tidelog.pump_client.routing.routes import Routes
 from tidelog.pump_client.routing.strategy import make_strategy
+from tidelog.pump_client.running import running
 from tidelog.pump_client.skipping import Skipping
 from tidelog.supervisor import Supervisor
 from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
@@ -109,8 +112,7 @@ class PumpClient:
         )
         self._skipping = Skipping(name, disk) if ignore_error else None
         self._oracle = oracle or RegistryOracle(bus, cluster)
-        self._stop = asyncio.Event()
-        self._group = asyncio.TaskGroup()
+        self._life = AsyncExitStack()
 
     # ---- life
 
@@ -127,8 +129,7 @@ class PumpClient:
     async def __aenter__(self) -> Self:
         supervisor = Supervisor("pump-client")
         self.supervise(supervisor)
-        await self._group.__aenter__()
-        self._group.create_task(supervisor.run(self._stop), name="pump-client")
+        await self._life.enter_async_context(running(supervisor))
         return self
 
     async def __aexit__(
@@ -142,11 +143,7 @@ class PumpClient:
             if error is None:
                 await self.flush(CLOSE_S)
         finally:
-            self._stop.set()
-            try:
-                await self._group.__aexit__(kind, error, trace)
-            except BaseExceptionGroup as group:
-                raise first_error(group) from group
+            await self._life.__aexit__(kind, error, trace)
 
     # ---- writing
 
@@ -337,5 +334,5 @@ class PumpClient:
 def _parse(payload: bytes) -> Binlog:
     try:
         return Binlog.FromString(payload)
-    except Exception as error:
+    except DecodeError as error:
         raise UnparsablePayload(f"{len(payload)} bytes are no Binlog") from error

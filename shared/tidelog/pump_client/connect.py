@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tidelog.pump_client.client import PumpClient
-from tidelog.pump_client.writer import Writer
+from tidelog.pump_client.writer import COMMIT_TIMEOUT_S, Writer
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
 from tidelog.real.disk import RealDisk
@@ -25,6 +25,7 @@ async def connect(
     labels: Mapping[str, str] | None = None,
     transport: str = "nats",
     timeout_s: float | None = 30.0,
+    commit_timeout_s: float = COMMIT_TIMEOUT_S,
 ) -> AsyncIterator[Writer]:
     """Write to the Pumps of a cluster:
 
@@ -37,6 +38,7 @@ async def connect(
     Without one, a writer that dies between a Prewrite and its Commit leaves a transaction that
     only an operator can decide (`tidelog resolve`), and the stream waits for that. `strategy`,
     `labels` and `transport`: see PumpClient. `timeout_s`: how long to wait for NATS, None for ever.
+    `commit_timeout_s`: see Writer.
 
     Raises Unavailable, ForeignDirectory (another process has the directory), Corrupt.
     """
@@ -54,7 +56,9 @@ async def connect(
             labels=labels,
             transport=transport,
         )
-        async with Writer(client, bus, clock, rng, disk, cluster=cluster) as writer:
+        async with Writer(
+            client, bus, clock, rng, disk, cluster=cluster, commit_timeout_s=commit_timeout_s
+        ) as writer:
             yield writer
     finally:
         await bus.close()

@@ -32,8 +32,8 @@ class NoPump(Refused):
 
 
 class NotPrewritten(BadInput):
-    """A Commit or Rollback of a transaction whose Prewrite this client did not write, or was not
-    acked: there is no Pump to send it to."""
+    """A Commit of a transaction whose Prewrite this client did not write, or that was not acked:
+    there is no Pump to send it to."""
 
     default_hint = "the Pump that holds the Prewrite asks `txnstatus` what became of it"
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.errors import BadInput, Conflict, Refused, Unavailable
+from tidelog.errors import BadInput, Conflict, Corrupt, Refused, Unavailable
 from tidelog.ports import Disk
 from tidelog.pump_client.ddl.parse import parse
 from tidelog.pump_client.ddl.plan import plan
@@ -44,7 +44,10 @@ class Pending(msgspec.Struct):
 
 
 class SchemaChanger:
-    """One schema change at a time. What is under way is in the state directory first."""
+    """One schema change at a time. What is under way is in the state directory first.
+
+    `pinned`: the start_ts that the file names, 0 = none. Whoever reads it, the next `run` or a next
+    life, asks what became of that pair; so its decision must not be forgotten."""
 
     def __init__(self, upstream: Upstream, history: EmbeddedHistory, disk: Disk | None) -> None:
         self._upstream = upstream
@@ -52,12 +55,27 @@ class SchemaChanger:
         self._disk = disk
         self._turn = asyncio.Lock()
         self._pending: Pending | None = None
+        self.pinned = 0
+
+    def load(self) -> None:
+        """What an earlier life began; before decisions are read. Raises Corrupt."""
+        if self._disk is None or not self._disk.exists(PENDING_PATH):
+            return
+        data = self._disk.read_file(PENDING_PATH)
+        if not data:
+            return
+        try:
+            self._pending = msgspec.json.decode(data, type=Pending)
+        except msgspec.DecodeError as error:
+            raise Corrupt(
+                f"{PENDING_PATH} can't be read: {error}",
+                hint="it names a schema change whose place in the stream may be missing: see "
+                "whether readers have the last one, then move the file away",
+            ) from error
+        self.pinned = self._pending.start_ts
 
     async def resume(self) -> None:
-        """Finish what an earlier life began; waits for registry and Pumps."""
-        if self._disk is not None and self._disk.exists(PENDING_PATH):
-            data = self._disk.read_file(PENDING_PATH)
-            self._pending = msgspec.json.decode(data, type=Pending) if data else None
+        """Finish it; waits for registry and Pumps."""
         async with self._turn:
             await self._finish_earlier()
 
@@ -141,3 +159,4 @@ class SchemaChanger:
         if self._disk is not None:
             data = b"" if pending is None else msgspec.json.encode(pending)
             await self._disk.write_file(PENDING_PATH, data)
+        self.pinned = 0 if pending is None else pending.start_ts

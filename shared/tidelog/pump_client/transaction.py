@@ -55,7 +55,8 @@ class Transaction:
         self.commit_ts = 0
 
     async def __aenter__(self) -> Self:
-        """Raises Unavailable when the registry doesn't answer."""
+        """Raises Unavailable when the registry doesn't answer; Overloaded when too many are
+        open."""
         if self.start_ts:
             raise TransactionEnded("a transaction is entered once", hint="make another")
         self._catalog = await self._upstream.catalog()
@@ -73,13 +74,14 @@ class Transaction:
     ) -> None:
         """Commit, or roll back after an exception.
 
-        Raises a definite error when it was rolled back: `NoPump`, `SchemaChanged` (run it again),
-        `RolledBack`, `Unavailable` of the oracle; `OutcomeUnknown` of the Prewrite means the same
-        here. Raises `CommitUnknown` when it may be committed.
+        Raises a definite error when it was rolled back: `NoPump`, `SchemaChanged`, `Overloaded`
+        (run it again), `RolledBack`, `Unavailable` of the oracle; `OutcomeUnknown` of the Prewrite
+        means the same here. Raises `CommitUnknown` when it may be committed. Cancelled, it may be
+        either.
         """
         self._is_open = False
         if error is not None or not self._mutations:
-            await self._upstream.end(self.start_ts)
+            self._upstream.end(self.start_ts)
             return
         self.commit_ts = await self._commit()
 
@@ -133,7 +135,7 @@ class Transaction:
         try:
             self._check_schema()
         except SchemaChanged:
-            await self._upstream.end(self.start_ts)
+            self._upstream.end(self.start_ts)
             raise
         value = PrewriteValue(
             schema_version=self._catalog.version, mutations=list(self._mutations.values())

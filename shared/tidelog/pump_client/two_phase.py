@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from tidelog.actor import Ref
-from tidelog.errors import ActorStopped, InvariantBroken, TidelogError, Unavailable
+from tidelog.actor import Ref, Reply
+from tidelog.errors import ActorStopped, InvariantBroken, Overloaded, TidelogError, Unavailable
 from tidelog.ports import Clock, Oracle, Verdict
 from tidelog.pump_client.client import PumpClient
-from tidelog.pump_client.decisions.coordinator import (
-    Begin,
-    CoordinatorMessage,
-    Decide,
-    End,
-    Keeper,
-    LookUp,
-)
-from tidelog.pump_client.decisions.decisions import COMMITTED, ROLLED_BACK
+from tidelog.pump_client.decisions.coordinator import CoordinatorMessage, Decide, Keeper, LookUp
+from tidelog.pump_client.decisions.decisions import COMMITTED, ROLLED_BACK, Decisions
 from tidelog.pump_client.decisions.owner import prewrite_key
 from tidelog.pump_client.errors import CommitUnknown, RolledBack
 from tidelog.pump_client.schema_reader import Refresh
@@ -42,6 +35,7 @@ class Upstream:
     clock: Clock
     oracle: Oracle
     coordinator: Ref[CoordinatorMessage]
+    decisions: Decisions
     schema: Ref[Refresh]
     room: asyncio.Semaphore
     keeper: Keeper
@@ -52,15 +46,14 @@ class Upstream:
         return await self.schema.ask(Refresh)
 
     async def begin(self) -> int:
-        """A start_ts, which the coordinator knows to be open. Raises Unavailable."""
+        """A start_ts, known to be open from now on. Raises Unavailable, Overloaded."""
         start_ts = await self.oracle.fresh(0)
-        await self.coordinator.tell(Begin(start_ts))
+        self.decisions.begin(start_ts)
         return start_ts
 
-    async def end(self, start_ts: int) -> None:
-        """Without a decision to commit. A coordinator that is started again knows of none."""
-        with suppress(ActorStopped):
-            await self.coordinator.tell(End(start_ts))
+    def end(self, start_ts: int) -> None:
+        """Without a decision to commit."""
+        self.decisions.end(start_ts)
 
     async def became_of(self, start_ts: int) -> int:
         """The commit_ts of a transaction of this client, or 0: then it was rolled back, for good
@@ -80,57 +73,96 @@ class Upstream:
         durable and the Commit on its way. `may_commit` is asked after commit_ts is known, and
         raises to refuse.
 
-        Raises RolledBack or what a Pump, the oracle or `may_commit` said: rolled back for good.
-        Raises CommitUnknown, which alone isn't.
+        Raises RolledBack, Overloaded, or what a Pump, the oracle or `may_commit` said: rolled back
+        for good. Raises CommitUnknown, which alone isn't. Cancelled, it is rolled back unless the
+        coordinator had been asked for the decision.
         """
         prewrite.tp = Prewrite
         prewrite.prewrite_key = prewrite_key(self.keeper.owner)
         try:
             await self.client.write(prewrite)
-            commit_ts = await self._patiently(lambda: self.oracle.fresh(prewrite.start_ts))
+            deadline = self.clock.monotonic() + self.commit_timeout_s
+            ask = partial(self.oracle.fresh, prewrite.start_ts)
+            commit_ts = await self._patiently(ask, deadline)
             if commit_ts <= prewrite.start_ts:
                 raise InvariantBroken(f"the oracle gave {commit_ts} after {prewrite.start_ts}")
             if may_commit is not None:
-                await self._patiently(may_commit)
-            await self.room.acquire()
+                await self._patiently(may_commit, deadline)
+            decision = await self._ask_for_decision(_commit(prewrite, commit_ts), deadline)
         except TidelogError:
             await self._roll_back(prewrite)
             raise
         except BaseException:
             # Cancelled: nobody may wait now. The Pump asks, and is told of a rollback.
-            with suppress(ActorStopped):
-                self.coordinator.try_tell(End(prewrite.start_ts))
+            self.end(prewrite.start_ts)
             self.client.forget(prewrite.start_ts)
             raise
-        if not await self._decide(prewrite, commit_ts):
+        try:
+            decided = await decision
+        except ActorStopped as error:
+            raise CommitUnknown(
+                f"the decision on {prewrite.start_ts} may be recorded and may not: {error}"
+            ) from error
+        if not decided:
             await self._roll_back(prewrite)
             raise RolledBack(f"a Pump had the transaction {prewrite.start_ts} rolled back")
         return commit_ts
 
-    async def _decide(self, prewrite: Binlog, commit_ts: int) -> bool:
-        binlog = _finish(prewrite)
-        binlog.tp, binlog.commit_ts = Commit, commit_ts
-        binlog.ddl_query = prewrite.ddl_query
-        binlog.ddl_job_id = prewrite.ddl_job_id
-        binlog.ddl_schema_state = prewrite.ddl_schema_state
+    async def _ask_for_decision(self, commit: Binlog, deadline: float) -> asyncio.Future[bool]:
+        """Returns once the coordinator has the question, and a place of `room` with it. Whatever
+        becomes of that, and of the asker, the place is free again with any answer but True.
+
+        Raises Overloaded or ActorStopped, or is cancelled: it was not asked."""
+        await self._enter(deadline)
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def settle(decided: bool | None, error: Exception | None) -> None:
+            if not decided:
+                self.room.release()
+                self.end(commit.start_ts)
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(bool(decided))
+            else:
+                answer.set_exception(error)
+
         try:
-            return await self.coordinator.ask(lambda reply: Decide(binlog, reply))
-        except ActorStopped as error:
-            self.room.release()  # no Commit is on its way
-            raise CommitUnknown(
-                f"the decision on {prewrite.start_ts} may be recorded and may not: {error}"
-            ) from error
+            reply: Reply[bool] = self.coordinator.reply(settle)
+        except ActorStopped:
+            self.room.release()
+            raise
+        try:
+            await self.coordinator.tell(Decide(commit, reply))
+        except BaseException:
+            answer.cancel()
+            reply.fail(ActorStopped("it was not asked"))
+            raise
+        return answer
+
+    async def _enter(self, deadline: float) -> None:
+        """Take a place of `room`. Raises Overloaded."""
+        try:
+            async with asyncio.timeout(deadline - self.clock.monotonic()):
+                await self.room.acquire()
+        except TimeoutError:
+            raise Overloaded(
+                "no room for another Commit: those before it wait for their Pumps",
+                hint="it was rolled back; run it again when `tidelog status` shows the Pumps well",
+            ) from None
 
     async def _roll_back(self, prewrite: Binlog) -> None:
-        """First for good, then told: a Pump that isn't reached asks."""
-        await self.end(prewrite.start_ts)
+        """First for good, then told: a Pump that isn't reached, or that no way is free to, asks."""
+        self.end(prewrite.start_ts)
         binlog = _finish(prewrite)
         binlog.tp = Rollback
-        await self.client.write(binlog)
+        try:
+            await self.client.write(binlog, deadline_s=self.commit_timeout_s)
+        except Overloaded:
+            self.client.forget(prewrite.start_ts)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again while nobody can be asked, for `commit_timeout_s`."""
-        deadline = self.clock.monotonic() + self.commit_timeout_s
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], deadline: float) -> T:
+        """Ask again while nobody can be asked."""
         while True:
             try:
                 return await ask()
@@ -138,6 +170,15 @@ class Upstream:
                 if self.clock.monotonic() >= deadline:
                     raise
             await self.clock.sleep(RETRY_S)
+
+
+def _commit(prewrite: Binlog, commit_ts: int) -> Binlog:
+    binlog = _finish(prewrite)
+    binlog.tp, binlog.commit_ts = Commit, commit_ts
+    binlog.ddl_query = prewrite.ddl_query
+    binlog.ddl_job_id = prewrite.ddl_job_id
+    binlog.ddl_schema_state = prewrite.ddl_schema_state
+    return binlog
 
 
 def _finish(prewrite: Binlog) -> Binlog:

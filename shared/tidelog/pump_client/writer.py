@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from tidelog.actor import first_error
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.errors import ActorStopped
 from tidelog.oracle import RegistryOracle
-from tidelog.ports import Bus, Clock, Disk, Lock, Rng
+from tidelog.ports import Bus, Clock, Disk, Rng
 from tidelog.pump_client.client import CLOSE_S, PumpClient
 from tidelog.pump_client.decisions.coordinator import Coordinator, Drain, Keeper
+from tidelog.pump_client.decisions.decisions import Decisions
 from tidelog.pump_client.decisions.journal import Journal, Memory
+from tidelog.pump_client.running import running
 from tidelog.pump_client.schema_changer import DdlResult, SchemaChanger
 from tidelog.pump_client.schema_reader import SchemaReader
 from tidelog.pump_client.transaction import Transaction
@@ -32,7 +34,8 @@ class Writer:
     `client` writes the binlogs; it must not be entered by itself, and not go on without Pumps
     (`ignore_error`): what it skips would look committed. `disk` is the state directory,
     in which decisions survive this process; None: they don't. `commit_timeout_s`: how long a
-    transaction whose Prewrite is acked may wait for the registry before it is rolled back.
+    transaction whose Prewrite is acked may wait for the registry, and for room, before it is rolled
+    back.
     """
 
     def __init__(
@@ -48,13 +51,12 @@ class Writer:
     ) -> None:
         self.client = client
         self._disk = disk
-        self._lock: Lock | None = None
-        self._stop = asyncio.Event()
+        self._life = AsyncExitStack()
         self._ready = asyncio.Event()
-        self._group = asyncio.TaskGroup()
         self._supervisor = Supervisor("writer")
         keeper: Keeper = Memory(rng.token()) if disk is None else Journal(disk, rng.token())
         room = asyncio.Semaphore(MAX_COMMITS)
+        decisions = Decisions(lambda: self._changer.pinned)
         history = EmbeddedHistory(bus, cluster)
         self._upstream = Upstream(
             client=client,
@@ -64,9 +66,17 @@ class Writer:
             coordinator=self._supervisor.actor(
                 "coordinator",
                 lambda: Coordinator(
-                    client, bus, clock, keeper, cluster=cluster, room=room, ready=self._ready
+                    client,
+                    bus,
+                    clock,
+                    keeper,
+                    decisions,
+                    cluster=cluster,
+                    room=room,
+                    ready=self._ready,
                 ),
             ),
+            decisions=decisions,
             room=room,
             keeper=keeper,
             commit_timeout_s=commit_timeout_s,
@@ -80,16 +90,14 @@ class Writer:
 
         Raises ForeignDirectory when another process uses the state directory, Corrupt when what
         is in it can't be read."""
-        if self._disk is not None:
-            self._lock = self._disk.lock(LOCK_PATH)
-        await self._group.__aenter__()
-        self._group.create_task(self._supervisor.run(self._stop), name="writer")
-        try:
+        async with AsyncExitStack() as life:
+            if self._disk is not None:
+                life.callback(self._disk.lock(LOCK_PATH).release)
+            self._changer.load()
+            await life.enter_async_context(running(self._supervisor))
             await self._ready.wait()
             await self._changer.resume()
-        except BaseException as error:
-            await self._end(error)
-            raise
+            self._life = life.pop_all()
         return self
 
     async def __aexit__(
@@ -103,17 +111,7 @@ class Writer:
             if error is None:
                 await self.flush(CLOSE_S)
         finally:
-            await self._end(error)
-
-    async def _end(self, error: BaseException | None) -> None:
-        self._stop.set()
-        try:
-            await self._group.__aexit__(type(error) if error else None, error, None)
-        except BaseExceptionGroup as group:
-            raise first_error(group) from group
-        finally:
-            if self._lock is not None:
-                self._lock.release()
+            await self._life.__aexit__(kind, error, trace)
 
     def transaction(self) -> Transaction:
         """`async with client.transaction() as txn:` …"""

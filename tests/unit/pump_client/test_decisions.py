@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.errors import Corrupt
+from tidelog.errors import Corrupt, Overloaded
 from tidelog.ports import Disk, Verdict
 from tidelog.pump_client.decisions import decisions as room
 from tidelog.pump_client.decisions.decisions import KEEP_S, Decision, Decisions
@@ -56,6 +56,55 @@ def test_an_acked_decision_is_kept_for_the_pumps_time_out() -> None:
     assert ask(known, 5) == Verdict("committed", 9)
     known.forget(100.0 + KEEP_S)
     assert len(known) == 0
+
+
+def test_what_is_pinned_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MAX_ACKED", 2)
+    monkeypatch.setattr(room, "MAX_UNACKED", 2)
+    pinned = 5
+    known = Decisions(lambda: pinned)
+    for start_ts in (5, 10, 20, 30):
+        known.recorded(Decision(start_ts, start_ts + 1))
+    assert (known.floor, ask(known, 5)) == (20, Verdict("committed", 6)), "too many unacked"
+    for start_ts in (5, 30):
+        known.acked(start_ts, 100.0)
+    known.recorded(Decision(40, 41))
+    known.acked(40, 100.0)
+    assert (len(known), ask(known, 5)) == (2, Verdict("committed", 6)), "too many acked"
+    known.forget(100.0 + KEEP_S)
+    assert (len(known), ask(known, 5)) == (1, Verdict("committed", 6)), "too long ago"
+    pinned = 0
+    known.forget(100.0 + 2 * KEEP_S)
+    assert len(known) == 0
+
+
+def test_what_is_open_outlives_the_coordinator() -> None:
+    """But for what was being recorded: the file tells of that."""
+    known = Decisions()
+    for start_ts in (5, 10, 20):
+        known.begin(start_ts)
+    for start_ts in (10, 20):
+        assert known.decide(start_ts)
+        known.end(start_ts)
+        assert ask(known, start_ts, force=True) == UNDECIDED, "it may be in the file"
+    known.load([Decision(10, 11)], 0)
+    assert [ask(known, start_ts) for start_ts in (5, 10, 20)] == [
+        UNDECIDED,
+        Verdict("committed", 11),
+        ROLLED_BACK,
+    ]
+    assert known.decide(5)
+
+
+def test_open_transactions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MAX_OPEN", 2)
+    known = Decisions()
+    known.begin(1)
+    known.begin(2)
+    with pytest.raises(Overloaded):
+        known.begin(3)
+    known.end(1)
+    known.begin(3)
 
 
 def test_below_what_was_dropped_unacked_nothing_is_presumed(

@@ -17,6 +17,7 @@ from tidelog.ddl_history import EmbeddedHistory
 from tidelog.pump_client import DdlResult, Writer
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.ddl.errors import DdlRefused
+from tidelog.pump_client.decisions.decisions import KEEP_S
 from tidelog.pump_client.decisions.journal import Journal
 from tidelog.pump_client.schema_changer import SchemaChanger
 from tidelog.pump_client.two_phase import Upstream
@@ -139,6 +140,57 @@ def test_a_job_that_somebody_else_had_kept_meanwhile_is_planned_for(
         await shore.read_until(lambda: bool(shore.queries()))
         kept = [(j.id, j.schema_id, j.version) async for p in shore.history.jobs(0) for j in p]
         assert kept == [(900, 901, 1), (902, 903, 2)]
+
+    run(main)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("pause_s", [5, 3 * KEEP_S])
+def test_one_cancelled_while_its_decision_is_recorded_is_told_once(
+    pause_s: float, dies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much later the next `ddl` or the next life asks what became of it, and however few
+    decisions are kept."""
+    monkeypatch.setattr("tidelog.pump_client.decisions.coordinator.SPARE_RECORDS", -1)
+    append, cut, done = Journal.append, list[asyncio.Task[DdlResult]](), asyncio.Event()
+
+    async def cancelled(self: Any, decisions: Any) -> None:
+        while cut:
+            cut.pop().cancel()
+        await append(self, decisions)
+
+    async def main(world: World) -> None:
+        async def first(client: Writer) -> None:
+            await client.ddl("create database shop")
+            assert await client.flush(10)
+            monkeypatch.setattr(Journal, "append", cancelled)
+            task = asyncio.ensure_future(client.ddl("create table shop.a (id int)"))
+            cut.append(task)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.sleep(pause_s)
+            async with client.transaction() as txn:
+                txn.insert("shop.a", {"id": 1})
+            assert await client.flush(10)
+            if dies:
+                monkeypatch.setattr("tidelog.pump_client.decisions.decisions.MAX_UNACKED", 1)
+                node.kill()
+            await second(client)
+
+        async def second(client: Writer) -> None:
+            await client.ddl("create table shop.b (id int)")
+            done.set()
+
+        shore = Shore(world)
+        node = shore.start("app", first)
+        if dies:
+            await shore.world.until(lambda: node.kills == 1, pause_s + 60)
+            shore.start("app", second)
+        await shore.read_until(
+            lambda: done.is_set() and any("shop.b" in query for query in shore.queries()),
+            pause_s + 120,
+        )
+        assert [query.split()[2] for query in shore.queries()] == ["shop;", "shop.a", "shop.b"]
 
     run(main)
 

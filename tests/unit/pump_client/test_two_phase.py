@@ -1,16 +1,19 @@
-"""A transaction that ends while the coordinator is between two of its lives."""
+"""A transaction that ends while the coordinator is dead, or so busy that its mailbox is full."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from tidelog.actor import Actor, Cell, Ref
+from tidelog.errors import Overloaded
 from tidelog.pump_client import CommitUnknown, NoPump
 from tidelog.pump_client.client import PumpClient
-from tidelog.pump_client.decisions.coordinator import CoordinatorMessage
+from tidelog.pump_client.decisions.coordinator import CoordinatorMessage, Decide, Question
+from tidelog.pump_client.decisions.decisions import Decisions
 from tidelog.pump_client.decisions.journal import Memory
 from tidelog.pump_client.two_phase import Upstream
 from tidelog.real.clock import RealClock
@@ -27,7 +30,7 @@ class Pumps:
         self.reachable = asyncio.Event()
         self.asked = asyncio.Event()
 
-    async def write(self, binlog: Binlog) -> None:
+    async def write(self, binlog: Binlog, *, deadline_s: float | None = None) -> None:
         self.asked.set()
         await self.reachable.wait()
         if binlog.tp == Prewrite and self.refusal is not None:
@@ -50,16 +53,37 @@ class Crashes(Actor[CoordinatorMessage]):
         raise RuntimeError("made up")
 
 
-def upstream(pumps: Pumps, coordinator: Ref[CoordinatorMessage], room: int = 1) -> Upstream:
+class Busy(Actor[CoordinatorMessage]):
+    """Takes one message, and crashes with it when told to; another one fills its mailbox."""
+
+    max_count = batch_count = 1
+
+    def __init__(self) -> None:
+        self.taken: list[CoordinatorMessage] = []
+        self.crash = asyncio.Event()
+
+    async def on_batch(self, batch: list[CoordinatorMessage]) -> None:
+        self.taken += batch
+        await self.crash.wait()
+        raise RuntimeError("made up")
+
+
+def upstream(
+    pumps: Pumps,
+    coordinator: Ref[CoordinatorMessage],
+    room: int = 1,
+    commit_timeout_s: float = 60,
+) -> Upstream:
     return Upstream(
         client=cast(PumpClient, pumps),
         clock=RealClock(),
         oracle=cast(Any, Ten()),
         coordinator=coordinator,
+        decisions=Decisions(),
         schema=Ref("schema"),
         room=asyncio.Semaphore(room),
         keeper=Memory("me"),
-        commit_timeout_s=60,
+        commit_timeout_s=commit_timeout_s,
     )
 
 
@@ -106,5 +130,90 @@ def test_decisions_that_a_crash_cut_take_no_room_for_ever() -> None:
                     await made.commit(Binlog(start_ts=start_ts))
             with pytest.raises(RuntimeError, match="made up"):
                 await life
+
+    asyncio.run(main())
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 (any condition of one loop)
+            await asyncio.sleep(0)
+
+
+def test_a_transaction_waits_for_room_until_its_deadline() -> None:
+    """And is rolled back then, which its Pump is told."""
+
+    async def main() -> None:
+        pumps = Pumps()
+        pumps.reachable.set()
+        made = upstream(pumps, Ref("coordinator"), room=0, commit_timeout_s=0.01)
+        start_ts = await made.begin()
+        async with asyncio.timeout(30):
+            with pytest.raises(Overloaded, match="tidelog status"):
+                await made.commit(Binlog(start_ts=start_ts))
+        assert [binlog.tp for binlog in pumps.taken] == [Prewrite, Rollback]
+        assert made.decisions.status()["open"] == 0
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_transaction_ends_while_the_coordinator_is_busy() -> None:
+    """Before its Prewrite is acked, and while it waits to ask for the decision: nothing of it is
+    left, neither open, which would hold up every reader, nor in the room for Commits."""
+
+    async def main() -> None:
+        coordinator: Ref[CoordinatorMessage] = Ref("coordinator")
+        busy = Busy()
+        cell = Cell(coordinator, busy)
+        life = asyncio.ensure_future(cell.run())
+        await cell.started.wait()
+        await coordinator.tell(Question(cast(Any, None)))
+        await soon(lambda: len(busy.taken) == 1)
+        await coordinator.tell(Question(cast(Any, None)))
+        assert not coordinator.try_tell(Question(cast(Any, None)))
+        for reachable in (False, True):
+            pumps = Pumps()
+            made = upstream(pumps, coordinator, room=1)
+            start_ts = await made.begin()
+            assert made.decisions.status()["open"] == 1
+            work = asyncio.ensure_future(made.commit(Binlog(start_ts=start_ts)))
+            await pumps.asked.wait()
+            if reachable:
+                pumps.reachable.set()
+                await soon(made.room.locked)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            assert made.decisions.status()["open"] == 0
+            assert not made.room.locked()
+            assert pumps.forgotten == [start_ts]
+        busy.crash.set()
+        with pytest.raises(RuntimeError, match="made up"):
+            await life
+
+    asyncio.run(main())
+
+
+def test_whoever_asked_for_a_decision_and_went_away_leaves_no_place_taken() -> None:
+    async def main() -> None:
+        pumps = Pumps()
+        pumps.reachable.set()
+        coordinator: Ref[CoordinatorMessage] = Ref("coordinator")
+        busy = Busy()
+        cell = Cell(coordinator, busy)
+        life = asyncio.ensure_future(cell.run())
+        await cell.started.wait()
+        made = upstream(pumps, coordinator, room=1)
+        work = asyncio.ensure_future(made.commit(Binlog(start_ts=await made.begin())))
+        await soon(lambda: any(isinstance(one, Decide) for one in busy.taken))
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert made.room.locked(), "it may be decided yet"
+        busy.crash.set()
+        with pytest.raises(RuntimeError, match="made up"):
+            await life
+        assert not made.room.locked()
+        assert made.decisions.status()["open"] == 0
 
     asyncio.run(main())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 import structlog
 
 from tidelog.actor import Actor, Reply
-from tidelog.errors import TidelogError, UnparsablePayload
+from tidelog.errors import ActorStopped, TidelogError, UnparsablePayload
 from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode, encode, encode_error
 from tidelog.ports import Bus, Clock, Request, Subscription, Verdict
 from tidelog.pump_client.client import PumpClient
@@ -41,31 +42,13 @@ class Keeper(Protocol):
     def records(self) -> int: ...
 
 
-class Begin(msgspec.Struct, frozen=True):
-    """A transaction got its start_ts. Told before its Prewrite is sent, so before any question."""
-
-    start_ts: int
-
-
 class Decide(msgspec.Struct, frozen=True):
     """Commit it. Answered with True when that is durable and its Commit is on its way; with False
     when it was rolled back before. No answer (ActorStopped): the outcome is unknown until the next
-    life. The asker holds one of the coordinator's `room`."""
+    life. A place of the coordinator's `room` comes with it, and stays here with the answer True."""
 
     commit: Binlog
     reply: Reply[bool]
-
-
-class Acked(msgspec.Struct, frozen=True):
-    """A Pump has the Commit."""
-
-    start_ts: int
-
-
-class End(msgspec.Struct, frozen=True):
-    """A transaction ended without a decision to commit."""
-
-    start_ts: int
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -85,7 +68,7 @@ class LookUp(msgspec.Struct, frozen=True):
     reply: Reply[Verdict]
 
 
-CoordinatorMessage = Begin | Decide | Acked | End | Question | Drain | LookUp
+CoordinatorMessage = Decide | Question | Drain | LookUp
 
 
 class Coordinator(Actor[CoordinatorMessage]):
@@ -97,6 +80,7 @@ class Coordinator(Actor[CoordinatorMessage]):
         bus: Bus,
         clock: Clock,
         keeper: Keeper,
+        decisions: Decisions,
         *,
         cluster: str,
         room: asyncio.Semaphore,
@@ -109,17 +93,14 @@ class Coordinator(Actor[CoordinatorMessage]):
         self._subject = txnstatus(cluster)
         self._room = room
         self._ready = ready
-        self._decisions: Decisions
+        self._decisions = decisions
         self._served: Subscription | None = None
         self._answered = 0
         self._delivering = 0
         self._draining: list[Reply[None]] = []
 
     async def on_start(self) -> None:
-        kept = await self._keeper.open()
-        self._decisions = Decisions(self._keeper.floor)
-        for decision in kept:
-            self._decisions.recorded(decision)
+        self._decisions.load(await self._keeper.open(), self._keeper.floor)
         while self._served is None:
             try:
                 self._served = await self._bus.serve(self._subject, self._receive)
@@ -133,31 +114,27 @@ class Coordinator(Actor[CoordinatorMessage]):
         self._keeper.close()
 
     async def _receive(self, request: Request) -> None:
-        await self.self_ref.tell(Question(request))
+        """A question that finds no room, or nobody, is asked again."""
+        with suppress(ActorStopped):
+            self.self_ref.try_tell(Question(request))
 
     async def on_batch(self, batch: list[CoordinatorMessage]) -> None:
         """One fdatasync for all decisions of the batch."""
         decided: list[Decide] = []
         for message in batch:
             match message:
-                case Begin(start_ts):
-                    self._decisions.begin(start_ts)
                 case Decide(commit, reply):
                     if self._decisions.decide(commit.start_ts):
                         decided.append(message)
                     else:
-                        self._room.release()
                         reply.set(False)
-                case Acked(start_ts):
-                    self._decisions.acked(start_ts, self._clock.monotonic())
-                case End(start_ts):
-                    self._decisions.end(start_ts)
                 case Question(request):
                     self._answer(request)
                 case Drain(reply):
                     self._draining.append(reply)
                 case LookUp(start_ts, reply):
                     found = self._decisions.verdict(start_ts, is_ours=True, force=True)
+                    # A decision that was asked about was pinned, so not dropped below the floor.
                     reply.set(found or Verdict(ROLLED_BACK))
         if decided:
             await self._record(decided)
@@ -174,20 +151,23 @@ class Coordinator(Actor[CoordinatorMessage]):
         for decision, message in zip(decisions, decided, strict=True):
             self._decisions.recorded(decision)
             self._delivering += 1
-            self.spawn(self._deliver(message.commit), "commit")
+            delivery = self.spawn(self._deliver(message.commit), "commit")
+            delivery.add_done_callback(self._delivered)
             message.reply.set(True)
 
     async def _deliver(self, commit: Binlog) -> None:
         """Until a Pump has it, or the client gave it up: then that Pump asks, however late."""
         try:
             await self._client.write(commit, wait=True)
-            await self.self_ref.tell(Acked(commit.start_ts))
+            self._decisions.acked(commit.start_ts, self._clock.monotonic())
         except TidelogError as error:
             log.warning("a Commit was not acked", start_ts=commit.start_ts, reason=str(error))
-        finally:
-            self._room.release()
-            self._delivering -= 1
-            self._drain()
+
+    def _delivered(self, _: asyncio.Task[None]) -> None:
+        """Also of one that was cancelled before its first step."""
+        self._room.release()
+        self._delivering -= 1
+        self._drain()
 
     def _drain(self) -> None:
         if self._delivering == 0:

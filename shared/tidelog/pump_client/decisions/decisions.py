@@ -1,18 +1,21 @@
-"""The coordinator's memory: open transactions, and decisions to commit. Pure."""
+"""What a client knows of its transactions: the open ones, and decisions to commit. Pure."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
+from tidelog.errors import Overloaded
 from tidelog.ports import Verdict
 
 UNDECIDED, COMMITTED, ROLLED_BACK = "undecided", "committed", "rolled_back"
 KEEP_S: Final = 600.0
 """A decision whose Commit was acked stays as long as a Pump may still have a question about it on
 its way: its transaction timeout (design section 7), much longer than any request takes."""
+MAX_OPEN: Final = 1 << 18
 MAX_UNACKED: Final = 1 << 18
 MAX_ACKED: Final = 1 << 17
 
@@ -26,18 +29,38 @@ class Decisions:
     """Bounded. What was acked is forgotten after KEEP_S, or when there is too much of it: then only
     abandoned copies of a Prewrite can be asked about, and those are rolled back. Of what was never
     acked the oldest goes when there is too much; from there down nothing is known any more
-    (`floor`), and nothing is presumed."""
+    (`floor`), and nothing is presumed. `pinned` is a start_ts that its client itself will ask
+    about, however late: it is never forgotten.
 
-    def __init__(self, floor: int = 0) -> None:
-        self.floor = floor
+    The client's transactions and its coordinator share one: to begin and to end are calls, not
+    messages, so they neither wait nor get lost. What is open outlives the coordinator."""
+
+    def __init__(self, pinned: Callable[[], int] = lambda: 0) -> None:
+        self.floor = 0
+        self._pinned = pinned
         self._open: dict[int, bool] = {}
         """By start_ts: is its decision being recorded?"""
         self._unacked: OrderedDict[int, int] = OrderedDict()
         self._acked: OrderedDict[int, tuple[int, float]] = OrderedDict()
 
+    def load(self, decisions: Sequence[Decision], floor: int) -> None:
+        """A life of the coordinator begins with what was kept; that says, too, what became of those
+        that were being recorded when the last one ended."""
+        self.floor = floor
+        self._open = {
+            start_ts: False for start_ts, is_recorded in self._open.items() if not is_recorded
+        }
+        self._unacked.clear()
+        self._acked.clear()
+        for decision in decisions:
+            self.recorded(decision)
+
     # ---- one transaction's life
 
     def begin(self, start_ts: int) -> None:
+        """Before its Prewrite is sent, so before any question. Raises Overloaded."""
+        if len(self._open) >= MAX_OPEN:
+            raise Overloaded(f"{MAX_OPEN} transactions are open", hint="end some of them first")
         self._open[start_ts] = False
 
     def decide(self, start_ts: int) -> bool:
@@ -52,6 +75,8 @@ class Decisions:
         self._open.pop(decision.start_ts, None)
         self._unacked[decision.start_ts] = decision.commit_ts
         if len(self._unacked) > MAX_UNACKED:
+            if next(iter(self._unacked)) == self._pinned():
+                self._unacked.move_to_end(self._pinned())
             oldest, _ = self._unacked.popitem(last=False)
             self.floor = max(self.floor, oldest)
 
@@ -60,20 +85,28 @@ class Decisions:
         commit_ts = self._unacked.pop(start_ts, 0)
         if commit_ts:
             self._acked[start_ts] = (commit_ts, now)
-        if len(self._acked) > MAX_ACKED:
-            self._acked.popitem(last=False)
+        while len(self._acked) > MAX_ACKED:
+            self._forget_oldest(now)
 
     def end(self, start_ts: int) -> None:
-        """It ended without a decision to commit, and never gets one."""
-        self._open.pop(start_ts, None)
+        """It ended without a decision to commit, and never gets one. (Nothing happens to one whose
+        decision is being recorded.)"""
+        if not self._open.get(start_ts):
+            self._open.pop(start_ts, None)
 
     def forget(self, now: float) -> None:
         """Drop what was acked long ago."""
         while self._acked:
-            start_ts, (_, at) = next(iter(self._acked.items()))
+            _, at = next(iter(self._acked.values()))
             if at + KEEP_S > now:
                 break
-            del self._acked[start_ts]
+            self._forget_oldest(now)
+
+    def _forget_oldest(self, now: float) -> None:
+        """The pinned one is the newest again."""
+        start_ts, (commit_ts, _) = self._acked.popitem(last=False)
+        if start_ts == self._pinned():
+            self._acked[start_ts] = (commit_ts, now)
 
     # ---- questions
 
