@@ -135,7 +135,8 @@ class Upstream:
         try:
             await self.coordinator.tell(Decide(commit, reply))
         except BaseException:
-            answer.cancel()
+            if not answer.cancel():
+                answer.exception()  # it stopped meanwhile, as is raised here
             reply.fail(ActorStopped("it was not asked"))
             raise
         return answer

@@ -201,7 +201,7 @@ POINTS: dict[str, Callable[..., None]] = {
     "before the Prewrite": partial(before, owner=PumpClient, when=lambda b: b.tp == 0),
     "after the Prewrite": partial(after, owner=PumpClient, when=lambda b: b.tp == 0),
     # The Pumps ask the same oracle, so its own call would be anybody's.
-    "with a commit_ts": partial(after, owner=Upstream, name="_patiently", when=bool),
+    "with a commit_ts": partial(before, owner=Upstream, name="_enter", when=bool),
     "before the decision": partial(before, owner=Journal, name="append", when=bool),
     "after the decision": partial(after, owner=Journal, name="append", when=bool),
     "before the Commit": partial(before, owner=PumpClient, when=lambda b: b.tp == 1),

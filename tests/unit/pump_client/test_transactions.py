@@ -152,7 +152,7 @@ POINTS: dict[str, tuple[Callable[..., None], bool]] = {
     "before its Prewrite": (partial(before, owner=PumpClient, when=is_a(Prewrite)), False),
     "after its Prewrite": (partial(after, owner=PumpClient, when=is_a(Prewrite)), False),
     # The Pumps ask the same oracle, so its own call would be anybody's.
-    "with a commit_ts": (partial(after, owner=Upstream, name="_patiently", when=bool), False),
+    "with a commit_ts": (partial(before, owner=Upstream, name="_enter", when=bool), False),
     "before it is recorded": (partial(before, owner=Journal, name="append", when=bool), False),
     "recorded": (partial(after, owner=Journal, name="append", when=bool), True),
     "before its Commit": (partial(before, owner=PumpClient, when=is_a(Commit)), True),

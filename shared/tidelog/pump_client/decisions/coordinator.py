@@ -94,23 +94,30 @@ class Coordinator(Actor[CoordinatorMessage]):
         self._room = room
         self._ready = ready
         self._decisions = decisions
-        self._served: Subscription | None = None
         self._answered = 0
         self._delivering = 0
         self._draining: list[Reply[None]] = []
 
     async def on_start(self) -> None:
         self._decisions.load(await self._keeper.open(), self._keeper.floor)
-        while self._served is None:
-            try:
-                self._served = await self._bus.serve(self._subject, self._receive)
-            except TidelogError:
-                await self._clock.sleep(RETRY_S)
+        self.spawn(self._close_at_end(await self._serve()), "subscription")
         self._ready.set()
 
+    async def _serve(self) -> Subscription:
+        while True:
+            try:
+                return await self._bus.serve(self._subject, self._receive)
+            except TidelogError:
+                await self._clock.sleep(RETRY_S)
+
+    async def _close_at_end(self, served: Subscription) -> None:
+        """Whatever ends this life, a crash too: else the next one would get each question twice."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await served.close()
+
     async def on_stop(self) -> None:
-        if self._served is not None:
-            await self._served.close()
         self._keeper.close()
 
     async def _receive(self, request: Request) -> None:
