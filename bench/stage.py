@@ -26,8 +26,9 @@ from tidelog.messages import ONLINE
 from tidelog.real.bus import NatsBus
 from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog.real.processes import RealProcesses
+from tidelog_cli.child import Child, Service
 from tidelog_cli.state_file import PumpAt
-from tidelog_cli.topology import Child, Options, Service, plan
+from tidelog_cli.topology import Options, plan
 
 OUT = Path(__file__).parent / "out"
 READY_S = 60.0

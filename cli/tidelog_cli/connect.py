@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tidelog import messages, subjects
+from tidelog import ask_registry, messages
 from tidelog.config import redacted_url
 from tidelog.errors import Unavailable
-from tidelog.messages import Empty, Nodes, NodeStatus
+from tidelog.messages import Nodes, NodeStatus
 from tidelog.ports import Bus
 from tidelog.real.bus import NatsBus
 from tidelog_cli.state_file import TopologyState
@@ -38,16 +38,7 @@ async def connected(state: TopologyState) -> AsyncIterator[NatsBus]:
 
 async def nodes(bus: Bus, cluster: str) -> Nodes:
     """Everything the registry knows. Raises Unavailable."""
-    try:
-        answer = await bus.request(
-            subjects.registry(cluster, "nodes"), messages.encode(Empty()), timeout_s=TIMEOUT_S
-        )
-    except Unavailable as error:
-        raise Unavailable(
-            f"the registry of cluster {cluster!r} does not answer: {error.message}",
-            hint="is it being started again, or is it another --cluster?",
-        ) from error
-    return messages.decode_reply(answer.data, Nodes)
+    return await ask_registry.nodes(bus, cluster, timeout_s=TIMEOUT_S)
 
 
 async def nodes_soon(bus: Bus, cluster: str) -> Nodes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tidelog import messages, subjects
+from tidelog import ask_registry, messages, subjects
 from tidelog.errors import BadInput, Refused, Unavailable
 from tidelog.messages import DRAINER, PUMP, Consumer, Nodes, SafePoint, SafePointRequest
 from tidelog.ports import Bus
@@ -65,7 +65,5 @@ async def forget(
         names = ", ".join(sorted(known.feeds)) or "none"
         raise BadInput(f"nobody knows a feed {feed!r}", hint=there or f"known are: {names}")
     request = SafePointRequest(Consumer("", feed, 0), remove=True)
-    subject = subjects.registry(cluster, "safepoint")
-    answer = await bus.request(subject, messages.encode(request), timeout_s=TIMEOUT_S)
-    now = messages.decode_reply(answer.data, SafePoint)
+    now = await ask_registry.ask(bus, cluster, "safepoint", request, SafePoint, timeout_s=TIMEOUT_S)
     return ForgottenFeed(feed, pumps, silent, now.safe_point)

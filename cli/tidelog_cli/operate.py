@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tidelog import messages, subjects
+from tidelog import ask_registry
 from tidelog.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Unavailable
 from tidelog.messages import (
     KINDS,
@@ -106,16 +106,10 @@ async def ask(
 
 
 async def _request(bus: Bus, cluster: str, request: StateRequest) -> StateReply:
-    subject = subjects.registry(cluster, "state")
-    try:
-        with patience(f"the registry of cluster {cluster!r}"):
-            answer = await bus.request(subject, messages.encode(request), timeout_s=TIMEOUT_S)
-    except Unavailable as error:
-        raise Unavailable(
-            f"the registry of cluster {cluster!r} does not answer: {error.message}",
-            hint="ask again: that changes nothing that was done already",
-        ) from error
-    return messages.decode_reply(answer.data, StateReply)
+    with patience(f"the registry of cluster {cluster!r}"):
+        return await ask_registry.ask(
+            bus, cluster, "state", request, StateReply, timeout_s=TIMEOUT_S
+        )
 
 
 async def come_true(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
@@ -20,11 +19,9 @@ from tidelog import messages
 from tidelog.errors import TidelogError, Unavailable
 from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
 from tidelog.ports import Bus
+from tidelog_cli.child import Child
 from tidelog_cli.connect import connected, nodes
 from tidelog_cli.state_file import TopologyState
-
-if TYPE_CHECKING:
-    from tidelog_cli.topology import Child
 
 POLL_S = 0.05
 LOOK_S = 1.0

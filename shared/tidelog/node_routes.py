@@ -3,28 +3,15 @@ original's paths (original.md A.3, A.5). Nothing is decided here: the registry i
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
-
-from tidelog import subjects
-from tidelog.errors import NotFound, Refused, Unavailable
-from tidelog.messages import (
-    KINDS,
-    Empty,
-    ErrorReply,
-    Nodes,
-    StateReply,
-    StateRequest,
-    decode_reply,
-    encode,
-)
+from tidelog import ask_registry
+from tidelog.errors import NotFound, Refused
+from tidelog.messages import KINDS, ErrorReply, StateReply, StateRequest
 from tidelog.node_form import node_forms
 from tidelog.ports import Bus
 from tidelog.routes import Answer, Handler
 from tidelog.supervisor import Supervisor
-
-S = TypeVar("S", bound=msgspec.Struct)
 
 REGISTRY_S = 5.0
 ACTIONS = {"pause": "pause", "resume": "resume", "offline": "offline", "close": "offline"}
@@ -46,7 +33,9 @@ def _operate(bus: Bus, cluster: str) -> Handler:
             raise NotFound(f"nothing is called {given['action'][:40]!r}", hint=f"one of {known}")
         wish = StateRequest(given["node"], ACTIONS[given["action"]])
         try:
-            return await _ask(bus, cluster, "state", wish, StateReply)
+            return await ask_registry.ask(
+                bus, cluster, "state", wish, StateReply, timeout_s=REGISTRY_S
+            )
         except Refused as error:
             # By the node's state, not by ours: asking again at once changes nothing.
             return Answer(409, ErrorReply(type(error).__name__, error.message, error.hint))
@@ -56,19 +45,7 @@ def _operate(bus: Bus, cluster: str) -> Handler:
 
 def _list(bus: Bus, cluster: str, kind: str) -> Handler:
     async def handle(_given: dict[str, str]) -> Any:
-        found = await _ask(bus, cluster, "nodes", Empty(), Nodes)
+        found = await ask_registry.nodes(bus, cluster, timeout_s=REGISTRY_S)
         return {f"{kind or 'node'}s": node_forms(found, kind)}
 
     return handle
-
-
-async def _ask(bus: Bus, cluster: str, verb: str, body: msgspec.Struct, kind: type[S]) -> S:
-    subject = subjects.registry(cluster, verb)
-    try:
-        answer = await bus.request(subject, encode(body), timeout_s=REGISTRY_S)
-    except Unavailable as error:
-        raise Unavailable(
-            f"the registry of cluster {cluster!r} does not answer: {error.message}",
-            hint="ask again: that changes nothing that was done already",
-        ) from error
-    return decode_reply(answer.data, kind)

@@ -11,10 +11,10 @@ import contextlib
 import msgspec
 import structlog
 
-from tidelog import changes, messages, subjects
+from tidelog import ask_registry, changes, subjects
 from tidelog.changes import DdlMessage, Marker, Watermark
 from tidelog.errors import PositionUnknown, StreamMissing, Unavailable
-from tidelog.messages import DRAINER_CONSUMER, PUMP, Empty, Nodes
+from tidelog.messages import DRAINER_CONSUMER, PUMP, Nodes
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Message, Ports, StreamConfig, StreamState
 from tidelog_drainer.batcher import H_EARLY
@@ -225,12 +225,10 @@ async def _now(config: DrainerConfig, ports: Ports, nodes: Nodes) -> int:
 
 async def _settled_nodes(config: DrainerConfig, ports: Ports) -> Nodes:
     """What the registry knows, once it has heard everybody."""
-    subject = subjects.registry(config.cluster, "nodes")
     waiting = False
     while True:
         try:
-            answer = await ports.bus.request(subject, messages.encode(Empty()), timeout_s=ASK_S)
-            nodes = messages.decode_reply(answer.data, Nodes)
+            nodes = await ask_registry.nodes(ports.bus, config.cluster, timeout_s=ASK_S)
             if nodes.settled:
                 return nodes
         except Unavailable as error:

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from tidelog import messages, subjects
+from tidelog import ask_registry, messages
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import BadInput, NotFound, TidelogError
-from tidelog.messages import Empty, Nodes
 from tidelog.node_form import Form, node_forms
 from tidelog.ports import Bus, IndexStore
 from tidelog.routes import Handler
@@ -85,12 +84,7 @@ class HttpEdge(Actor[HttpMessage]):
     async def _readers(self) -> Readers:
         feeds: dict[str, int] = await self._puller.ask(ReadFeeds)
         try:
-            answer = await self._bus.request(
-                subjects.registry(self._cluster, "nodes"),
-                messages.encode(Empty()),
-                timeout_s=REGISTRY_TIMEOUT_S,
-            )
-            known = messages.decode_reply(answer.data, Nodes)
+            known = await ask_registry.nodes(self._bus, self._cluster, timeout_s=REGISTRY_TIMEOUT_S)
         except TidelogError as error:
             return Readers(feeds, error=f"the registry can't be asked: {error}")
         drainers = node_forms(known, messages.DRAINER)

@@ -20,10 +20,10 @@ from functools import partial
 import msgspec
 import structlog
 
-from tidelog import subjects
+from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, BadInput, DiskFull, TidelogError, Unavailable
-from tidelog.messages import PUMP, Empty, Nodes, decode_reply, encode
+from tidelog.messages import PUMP, Nodes, decode_reply, encode
 from tidelog.ports import Bus, Clock, Disk, IndexStore
 from tidelog.pump_control import ControlRequest, WhoHas
 from tidelog.timestamps import TS_MAX
@@ -271,10 +271,9 @@ class Verifier(Actor[VerifierMessage]):
         """Of at most a second ago; None if the registry does not answer, or is not settled."""
         now = self._clock.monotonic()
         if self._nodes is None or now - self._nodes[0] > NODES_S:
-            subject = subjects.registry(self._cluster, "nodes")
             try:
-                answer = await self._bus.request(subject, encode(Empty()), timeout_s=ASK_S)
-                self._nodes = (now, decode_reply(answer.data, Nodes))
+                nodes = await ask_registry.nodes(self._bus, self._cluster, timeout_s=ASK_S)
+                self._nodes = (now, nodes)
             except TidelogError as error:
                 log.info("the registry does not say which Pumps there are", error=str(error))
                 return None

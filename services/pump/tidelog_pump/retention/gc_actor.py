@@ -17,10 +17,9 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from tidelog import subjects
+from tidelog import ask_registry
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, Fatal, TidelogError
-from tidelog.messages import Empty, Nodes, decode_reply, encode
 from tidelog.ports import IndexStore, Ports
 from tidelog.timestamps import TS_MAX, compose, physical_ms
 from tidelog_pump import metrics
@@ -117,7 +116,7 @@ class Gc(Actor[GcMessage]):
     ) -> None:
         self._clock = ports.clock
         self._bus = ports.bus
-        self._nodes = subjects.registry(cluster, "nodes")
+        self._cluster = cluster
         self._segments = segments
         self._store = store
         self._purge = purge
@@ -240,8 +239,7 @@ class Gc(Actor[GcMessage]):
 
     async def _readers(self) -> _Readers:
         try:
-            answer = await self._bus.request(self._nodes, encode(Empty()), timeout_s=ASK_S)
-            nodes = decode_reply(answer.data, Nodes)
+            nodes = await ask_registry.nodes(self._bus, self._cluster, timeout_s=ASK_S)
         except TidelogError as error:
             log.info("the safe point is not known", reason=str(error))
             return _Readers(0, _named(await self._puller.ask(ReadFeeds)))

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from tidelog import subjects
+from tidelog import ask_registry
 from tidelog.actor import Actor, Nothing
 from tidelog.errors import DirectoryLocked, TidelogError
-from tidelog.messages import OFFLINE, Empty, Nodes, StateRequest, decode_reply, encode
+from tidelog.messages import OFFLINE, Nodes, StateReply, StateRequest
 from tidelog.ports import Lock
 from tidelog.supervisor import Stuck, Supervisor
 from tidelog_pump.identity import NODE_FILE, NodeRecord
@@ -196,10 +196,8 @@ class Adopter(Actor[Nothing]):
             return name  # its Pump says what is wrong with it
 
     async def _ask_nodes(self) -> Nodes | None:
-        subject = subjects.registry(self._cluster, "nodes")
         try:
-            answer = await self._ports.bus.request(subject, encode(Empty()), timeout_s=ASK_S)
-            return decode_reply(answer.data, Nodes)
+            return await ask_registry.nodes(self._ports.bus, self._cluster, timeout_s=ASK_S)
         except TidelogError as error:
             log.info("the registry does not say which Pumps are offline", reason=str(error))
             return None
@@ -287,12 +285,10 @@ class Adopter(Actor[Nothing]):
         self._step = step(nodes, node, epoch)
         if self._step is Step.LEAVE:
             try:
-                answer = await self._ports.bus.request(
-                    subjects.registry(self._cluster, "state"),
-                    encode(StateRequest(node, "offline")),
-                    timeout_s=ASK_S,
+                wish = StateRequest(node, "offline")
+                await ask_registry.ask(
+                    self._ports.bus, self._cluster, "state", wish, StateReply, timeout_s=ASK_S
                 )
-                decode_reply(answer.data, Empty)
             except TidelogError as error:
                 log.info("not offline yet", node=node, reason=str(error))
 
