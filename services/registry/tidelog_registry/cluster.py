@@ -218,7 +218,9 @@ class Cluster:
     def _hear(
         self, key: Key, node: Node, status: NodeStatus, now: float, effects: list[Effect]
     ) -> None:
-        returned = node.heard and not node.reachable
+        # Who writes to a Pump by gRPC must hear of its new address (a restart changes no state).
+        moved = node.status.host != status.host
+        returned = node.heard and (moved or not node.reachable)
         node.status, node.heard, node.reachable = status, True, True
         node.heard_at, node.lease_until = now, now + lease_s(key[0])
         if returned and status.isAlive:

@@ -218,6 +218,9 @@ class Directory(Actor[DirectoryMail]):
         for line in answer.may_lose if not wish.dry_run else ():
             log.error("an operator accepts a loss", pump=wish.node, what=line)
         written = [effect.member for effect in effects if isinstance(effect, Write)]
+        if not written and not wish.dry_run:
+            # Asked again while the entry is being written: no sooner answered than who asked first.
+            written = [member for member, _, _ in self._operating if member.node == wish.node]
         if written:
             self._operating.append((written[-1], answer, message.reply))
         elif wish.dry_run or answer.status.kind == PUMP:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, Script, build, drainer, nodes, pump
 from tests.unit.registry.rig import CONFIG, entries, join, operate, play, until_state
 from tidelog import messages, subjects
+from tidelog.kv import Bucket
 from tidelog.messages import (
     APPLIER,
     CLOSING,
@@ -124,6 +128,27 @@ def test_an_order_that_was_answered_outlives_the_registry(
         if action == "offline":
             script.reached = OFFLINE
             await until_state(world, bus, "n", OFFLINE, 20)
+
+    play(main)
+
+
+def test_who_asks_again_is_answered_no_sooner_than_the_order_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first question ran into its timeout, say, while the store was slow."""
+    put = Bucket.put
+
+    async def slow(bucket: Bucket, *args: Any, **options: Any) -> int:
+        await asyncio.sleep(1.5)
+        return await put(bucket, *args, **options)
+
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, pump("n", log_ts=5))
+        monkeypatch.setattr(Bucket, "put", slow)
+        first, again = (asyncio.ensure_future(operate(bus, "n", "pause")) for _ in range(2))
+        await asyncio.wait([first, again], return_when=asyncio.FIRST_COMPLETED)
+        assert (await entries(bus))["n"].order.action == "pause"
+        assert [(await asked).state for asked in (first, again)] == [PAUSING, PAUSING]
 
     play(main)
 

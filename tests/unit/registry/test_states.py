@@ -277,6 +277,21 @@ def test_an_accepted_loss_names_what_may_be_lost_and_can_be_tried_dry() -> None:
     assert "above 60 may be lost" in published.detail["lost"]
 
 
+def test_a_restart_at_another_address_is_told_though_the_state_stays() -> None:
+    """A client that writes by gRPC would else go on to the old one until it asks by itself."""
+    scene = Scene(PUMP, ONLINE)
+    at = msgspec.structs.replace(status(PUMP), host="10.0.0.1:8250")
+    assert [e.status.host for e in told(scene, at)] == ["10.0.0.1:8250"]
+    assert not told(scene, at)
+    assert [e.status.host for e in told(scene, status(PUMP))] == [""]
+
+
+def told(scene: Scene, said: NodeStatus) -> list[Changed]:
+    _, effects = scene.cluster.register(said, scene.now)
+    assert scene.state == ONLINE
+    return [effect for effect in effects if isinstance(effect, Changed)]
+
+
 def test_a_closing_pump_says_for_whom_it_waits() -> None:
     scene = Scene(PUMP, CLOSING)
     scene.drained_with_a_reader_behind()
