@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +64,26 @@ def test_the_server_keeps_port_and_store_over_restarts(tmp_path: Path) -> None:
         await server.stop()
         await server.stop()
         assert server.pid == 0
+
+    asyncio.run(run())
+
+
+def test_the_server_syncs_each_write_on_localhost_only(tmp_path: Path) -> None:
+    """By what it says itself: an answer to a publish is worth what its disk has."""
+
+    async def run() -> None:
+        server = EmbeddedNats(tmp_path / "nats")
+        await server.start()
+
+        def told(page: str) -> dict[str, Any]:
+            with urllib.request.urlopen(f"{server.monitoring_url}/{page}", timeout=20) as answer:
+                return dict(json.load(answer))
+
+        config = (await asyncio.to_thread(told, "jsz?config=true"))["config"]
+        assert config["sync_always"] is True
+        assert config["store_dir"].startswith(str(tmp_path))
+        assert (await asyncio.to_thread(told, "varz"))["host"] == "127.0.0.1"
+        await server.stop()
 
     asyncio.run(run())
 

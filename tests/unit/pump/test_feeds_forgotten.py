@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
+from tests.unit.pump.gc_rig import Load, status
 from tests.unit.pump.rig import CLUSTER, CONFIG, NODE, start
-from tests.unit.pump.test_gc_sim import Load, status
 from tidelog.errors import BadInput, Refused
 from tidelog.messages import DRAINER, OFFLINE, Consumer, Nodes, NodeStatus, SafePointRequest
 from tidelog.sim import World, run

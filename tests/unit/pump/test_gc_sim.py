@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import pytest
 
+from tests.unit.pump.gc_rig import (
+    ON_DEMAND,
+    QUICK,
+    Drainer,
+    Load,
+    purged,
+    restart_without_index,
+    segments,
+    status,
+)
 from tests.unit.pump.rig import (
     CONFIG,
     NODE,
-    Client,
     commit,
     prewrite,
     rollback,
@@ -20,79 +29,11 @@ from tests.unit.pump.rig import (
 )
 from tidelog import failpoints
 from tidelog.errors import TidelogError
-from tidelog.messages import Consumer, TxnStatusReply
+from tidelog.messages import Consumer
 from tidelog.sim import World, run
 from tidelog.sim.disk import DiskFaults
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_pump.config import StorageConfig
-from tidelog_pump.retention import gc_actor
-
-QUICK = msgspec.structs.replace(
-    CONFIG, segment_bytes=2 << 10, gc="20s", gc_hard_cap="1h", gc_interval="5s"
-)
-ON_DEMAND = msgspec.structs.replace(QUICK, gc_interval="1h")
-
-
-class Load:
-    """Transactions one after the other, and what has become of them."""
-
-    def __init__(self, world: World, client: Client) -> None:
-        self._world = world
-        self._client = client
-        self.committed: list[int] = []
-
-    async def run(self, seconds: float, *, pause_s: float = 0.2) -> None:
-        until = self._world.loop.time() + seconds
-        while self._world.loop.time() < until:
-            await self.one()
-            await asyncio.sleep(pause_s)
-
-    async def one(self, rows: bytes = b"rows" * 50) -> int:
-        """Its commit_ts."""
-        start_ts = ts_now(self._world)
-        await self._client.done(prewrite(start_ts, rows), commit(start_ts, start_ts + 1))
-        self.committed.append(start_ts + 1)
-        return start_ts + 1
-
-
-class Drainer:
-    """Pulls as a feed does, for ever."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.position = 0
-        self.got: list[int] = []
-
-    async def run(self) -> None:
-        while True:
-            frame = await self._client.pull(self.position, wait_ms=500)
-            assert not frame.code, f"{frame.code}: {frame.message}"
-            self.got += [txn.commit_ts for txn in frame.txns]
-            self.position = frame.resolved_ts
-
-
-def segments(world: World) -> list[str]:
-    disk = world.node(NODE).ports().disk
-    return [name for name in disk.listdir("value") if name.endswith(".vlog")]
-
-
-def status(world: World, actor: str) -> dict[str, Any]:
-    found: Any = world.node(NODE).status()
-    return dict(found[actor])
-
-
-async def restart_without_index(world: World, client: Client) -> None:
-    node = world.node(NODE)
-    await node.stop()
-    node.indexes.clear()
-    node.restart()
-    await client.until_online()
-
-
-async def purged(client: Client, after_ts: int) -> str:
-    frame = await client.pull(after_ts, wait_ms=0)
-    assert frame.code == "Purged", frame
-    return frame.message
 
 
 def test_it_collects_under_load_and_a_drainer_that_keeps_up_gets_everything() -> None:
@@ -253,129 +194,6 @@ def test_an_open_prewrite_and_the_rows_of_a_later_commit_stay() -> None:
     run(main, 3)
 
 
-@pytest.mark.parametrize("page", [1, 2, 1024])
-def test_the_hard_cap_takes_it_and_says_what_was_lost_to_whom(
-    monkeypatch: pytest.MonkeyPatch, page: int
-) -> None:
-    monkeypatch.setattr(gc_actor, "PAGE", page)
-
-    async def main(world: World) -> None:
-        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="1m", txn_timeout_s=1e6)
-        registry, client = await start(world, config)
-        load = Load(world, client)
-        await load.run(5)
-        stuck = ts_now(world)
-        await client.done(prewrite(stuck))
-        registry.safe_point = load.committed[3]
-        registry.consumers = [Consumer("a1", "main", load.committed[3])]
-        await load.run(5)
-        await asyncio.sleep(15)
-        answer = await client.control("gc")
-        assert (answer["purge_ts"], answer["lost"]) == (0, [])
-        beats = len(registry.beats)
-        await world.until(lambda: len(registry.beats) > beats + 1, 10)
-        assert "consumer a1 of feed main has read" in registry.beats[-1].status.detail["retention"]
-        await asyncio.sleep(45)
-        answer = await client.control("gc")
-        lost = [ts for ts in load.committed[4:] if ts <= answer["purge_ts"]]
-        assert lost
-        assert f"{len(lost)} transactions that consumer a1 of feed main" in " ".join(answer["lost"])
-        assert f"1 open Prewrites, start_ts {stuck}" in answer["lost"]
-        beats = len(registry.beats)
-        await world.until(lambda: len(registry.beats) > beats + 1, 10)
-        assert "1 open Prewrites" in registry.beats[-1].status.detail["retention"]
-        await purged(client, load.committed[3])
-        node = world.node(NODE)
-        await node.stop()
-        node.restart()
-        await client.until_online()
-        assert status(world, "gc")["lost"] == answer["lost"]
-
-    run(main, 4)
-
-
-@pytest.mark.parametrize("after", ["nothing", "a restart", "an index built again"])
-def test_an_open_prewrite_that_the_hard_cap_took_holds_nobody_any_more(after: str) -> None:
-    async def main(world: World) -> None:
-        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="40s", txn_timeout_s=1e6)
-        registry, client = await start(world, config)
-        registry.safe_point, registry.pumps = TS_MAX, [NODE]
-        load = Load(world, client)
-        await load.run(2)
-        silent, late = ts_now(world, 100), ts_now(world, 101)
-        await client.done(prewrite(silent), prewrite(late))
-        await load.run(15)
-        await asyncio.sleep(60)
-        await load.run(5)
-        point = (await client.control("gc"))["purge_ts"]
-
-        async def again() -> None:
-            if after == "an index built again":
-                await restart_without_index(world, client)
-            elif after == "a restart":
-                world.node(NODE).kill()
-                world.node(NODE).restart()
-                await client.until_online()
-            assert status(world, "sorter")["open"] == status(world, "indexer")["open"] == 0
-            for start_ts in (silent, late):
-                assert (await client.control("inspect", start_ts))["state"] == "lost"
-
-        await again()
-        refused = await client.control("resolve", silent)
-        assert (refused["code"], refused["message"][-4:]) == ("Refused", "lost")
-        assert (await client.control("who-has", silent))["answer"] == "purged"
-        # Its Commit comes after all: taken, counted, shown; and no reader meets it.
-        end = ts_now(world)
-        await client.done(commit(late, end), commit(late, end))
-        await client.until_state(late, "lost")
-        await world.until(lambda: status(world, "indexer")["purged_commits"] == 1, 5)
-        newest = await load.one()
-        for _ in range(2):
-            found = await client.pull_up_to(newest, point)
-            assert [t.commit_ts for t in found] == [ts for ts in load.committed if ts > point]
-            await again()
-            assert (await client.control("inspect", late))["commit_ts"] == end
-            assert not status(world, "indexer")["unpaired_commits"]
-        # The other one's rows come once more: then it is a transaction like all others.
-        begin = ts_now(world)
-        await client.done(prewrite(silent))
-        await client.done(commit(silent, begin + 5))
-        found = await client.pull_up_to(begin + 5, newest)
-        assert [t.start_ts for t in found] == [silent]
-
-    run(main, 9)
-
-
-@pytest.mark.parametrize("index_lost", [False, True])
-def test_a_crash_before_an_open_prewrite_is_closed_as_lost(*, index_lost: bool) -> None:
-    async def main(world: World) -> None:
-        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="40s")
-        registry, client = await start(world, config)
-        registry.safe_point = TS_MAX
-        load = Load(world, client)
-        stuck = ts_now(world, 100)
-        await client.done(prewrite(stuck))
-        await load.run(15)
-        node = world.node(NODE)
-        failpoints.arm("pump.gc.before_removal", lambda: node.kill(restart_after_s=0.5))
-        # The first run is a minute after the start.
-        await world.until(lambda: node.kills == 1, 60)
-        if index_lost:
-            node.indexes.clear()
-        await client.until_online()
-        assert (await client.control("inspect", stuck))["state"] == "lost"
-        await client.done(commit(stuck, ts_now(world)))
-        newest = await load.one()
-        found = await client.pull_up_to(newest, status(world, "gc")["gc_ts"])
-        assert newest in [t.commit_ts for t in found]
-        assert stuck not in [t.start_ts for t in found]
-
-    try:
-        run(main, 10)
-    finally:
-        failpoints.disarm_all()
-
-
 def test_it_makes_room_for_prewrites_again() -> None:
     async def main(world: World) -> None:
         storage = StorageConfig(stop_write_at_available_space=20 << 10)
@@ -399,50 +217,6 @@ def test_it_makes_room_for_prewrites_again() -> None:
         await load.one(b"r" * 900)
 
     run(main, 5)
-
-
-def test_what_a_writer_still_sends_of_a_purged_transaction_opens_nothing() -> None:
-    async def main(world: World) -> None:
-        registry, client = await start(world, ON_DEMAND)
-        registry.safe_point = TS_MAX
-        load = Load(world, client)
-        await client.pull(0, wait_ms=0)
-        first = await load.one()
-        await load.run(10)
-        await client.pull(load.committed[-1], wait_ms=0)
-        await asyncio.sleep(25)
-        answer = await client.control("gc")
-        assert answer["purge_ts"] > first
-        # Remembered for ten minutes, though its segment is gone.
-        await client.done(prewrite(first - 1), commit(first - 1, first))
-        assert status(world, "indexer")["open"] == 0
-        await asyncio.sleep(700)
-        await load.run(10)
-        await client.pull(load.committed[-1], wait_ms=0)
-        await asyncio.sleep(25)
-        await client.control("gc")
-        await client.until_state(first - 1, "unknown")
-        # Forgotten by then. Its Commit is no loss, and ends whatever else comes of it.
-        await restart_without_index(world, client)
-        await client.done(commit(first - 1, first), prewrite(first - 1))
-        await client.until_state(first - 1, "committed")
-        assert status(world, "indexer")["unpaired"] == status(world, "indexer")["open"] == 0
-        # Without that it is opened, and the upstream says what became of it.
-        second = load.committed[1]
-        registry.verdicts[second - 1] = TxnStatusReply("committed", second)
-        await client.done(prewrite(second - 1))
-        await world.until(lambda: status(world, "sorter")["open"] == 0, 20)
-        registry.pumps = [NODE]
-        await world.until(lambda: bool(status(world, "verifier")["unverified"]), 10)
-        await asyncio.sleep(5)
-        # Nobody can say any more that it was never here: no reader is stopped for it.
-        assert not (await client.pull(load.committed[-1], wait_ms=0)).code
-        await load.run(10)
-        await asyncio.sleep(25)
-        await client.control("gc")
-        await world.until(lambda: not status(world, "verifier")["unverified"], 10)
-
-    run(main, 6)
 
 
 def test_a_purge_point_outlives_an_empty_log() -> None:

@@ -139,3 +139,34 @@ def test_who_asks_again_while_a_large_one_is_checked_waits_for_that(
         assert begun == [first.txns[0].commit_ts]
 
     run(main, 7)
+
+
+def test_a_damaged_large_one_stops_its_reader_and_is_never_sent() -> None:
+    """A frame holds only a piece of it: without its whole record's checksum, those who read would
+    get the damaged bytes with a checksum that fits them."""
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        small, large = b"rows", b"".join(ROW % row for row in range(24_000))
+        await client.done(prewrite(base, small), commit(base, base + 1))
+        await client.done(prewrite(base + 2, large), commit(base + 2, base + 3))
+        assert len(large) > FRAME_BYTES
+        pump = world.node(NODE)
+        await pump.stop()
+        disk = pump.ports().disk
+        files = [f"value/{name}" for name in disk.listdir("value") if name.endswith(".vlog")]
+        file, data = max(((name, disk.read_file(name)) for name in files), key=lambda f: len(f[1]))
+        at = data.index(large) + len(large) // 2
+        await disk.write_file(file, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        pump.restart()
+        await client.until_online()
+        first = await client.pull(base - 1)
+        assert [txn.commit_ts for txn in first.txns] == [base + 1]
+        assert first.resolved_ts == base + 1, "it may not be passed"
+        for _ in range(2):
+            frame = await client.pull(base + 1)
+            assert (frame.code, len(frame.txns)) == ("Corrupt", 0)
+            assert str(base + 2) in frame.message
+
+    run(main, 8)

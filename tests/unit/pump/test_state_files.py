@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
+from tests.unit.pump.gc_rig import ON_DEMAND, Load, status
 from tests.unit.pump.rig import (
     CONFIG,
     NODE,
@@ -18,7 +19,6 @@ from tests.unit.pump.rig import (
     start,
     ts_now,
 )
-from tests.unit.pump.test_gc_sim import ON_DEMAND, Load, status
 from tidelog.errors import Corrupt
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
