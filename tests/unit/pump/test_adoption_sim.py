@@ -17,6 +17,7 @@ from tidelog.sim import Node, World, run
 from tidelog_pump.metrics import OWN
 from tidelog_pump.service import adopt
 from tidelog_pump.slots.claim import Slot
+from tidelog_pump.slots.orphans import FIRST_S, LONGEST_S, LeftAlone
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
@@ -54,9 +55,9 @@ class Cluster(Pumps):
                     return
                 await asyncio.sleep(0.2)
 
-    async def until_told(self, node: str, text: str) -> None:
+    async def until_told(self, node: str, text: str, within_s: float = 20.0) -> None:
         """The nodes' list says so of the slots beside this Pump's."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(within_s):
             while True:
                 if text in (await self.nodes())[node].detail.get("slots", ""):
                     return
@@ -262,3 +263,45 @@ def test_an_adopted_pump_that_fails_is_told_and_left_alone() -> None:
         assert world.ports("machine").disk.lock("slot-1/.lock")
 
     run(main, 8)
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_a_slot_on_a_full_disk_is_drained_once_there_is_space(adopted: bool) -> None:
+    """It is a source of every feed: nobody may wait for it longer than for the disk."""
+
+    async def main(world: World) -> None:
+        cluster, names, _, open_ts = await down_to_one(world)
+        faults = cluster.machine.disk.faults
+        roomy = faults.capacity
+        await cluster.stop(leave=1)
+        if adopted:
+            await cluster.until_adopted("slot-1")
+        faults.capacity = cluster.machine.disk.used()
+        client = Client(cluster.bus, names["slot-1"])
+        if adopted:
+            assert (await client.write(commit(open_ts, open_ts + 9)))[0].code == "ActorStopped"
+        await cluster.until_told(names["slot-0"], "slot-1 can't be drained", within_s=60)
+        await world.sleep(120)
+        faults.capacity = roomy
+        await cluster.until_adopted("slot-1", within_s=FIRST_S)
+        await client.done(commit(open_ts, open_ts + 9))
+        await cluster.read_up_to(open_ts + 9)
+        await cluster.until_state(names["slot-1"], OFFLINE)
+        await world.until(lambda: not cluster.adopter(cluster.running[0])["failures"], 20)
+
+    run(main, 14)
+
+
+def test_a_slot_that_fails_again_and_again_is_left_alone_for_longer() -> None:
+    alone = LeftAlone()
+    now, pauses = 0.0, []
+    for _ in range(9):
+        alone.failed("slot-1", now)
+        began = now
+        while alone.names(now):
+            now += 5.0
+        pauses.append(now - began)
+    assert pauses == [FIRST_S, 20, 40, 80, 160, 320, LONGEST_S, LONGEST_S, LONGEST_S]
+    now += LONGEST_S
+    alone.failed("slot-1", now)
+    assert not alone.names(now + FIRST_S), "it had served for long"

@@ -7,7 +7,7 @@ Prewrites, and takes no Prewrites. Drained, it is taken offline; its directory s
 
 Who starts and finds no free slot makes the file `wanted` in one that has the file `adopted`; the
 adopter then ends that Pump in order and lets the lock go (see claim.py). A failure of the adopted
-Pump is not ours: it is told, and the slot left alone for a while.
+Pump is not ours: it is told, and the slot left alone for a while (`orphans.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import structlog
 
 from tidelog import ask_registry
 from tidelog.actor import Actor, Nothing
-from tidelog.errors import DirectoryLocked, TidelogError
+from tidelog.errors import DirectoryLocked, DiskFull, TidelogError
 from tidelog.messages import OFFLINE, Nodes, StateReply, StateRequest
 from tidelog.ports import Lock
 from tidelog.supervisor import Stuck, Supervisor
@@ -38,7 +38,7 @@ from tidelog_pump.slots.claim import (
     unmark,
 )
 from tidelog_pump.slots.drain import Step, known_as, step
-from tidelog_pump.slots.orphans import Orphans
+from tidelog_pump.slots.orphans import LeftAlone, Orphans
 
 log = structlog.get_logger()
 
@@ -47,8 +47,6 @@ WATCH_S = 0.5
 ASK_S = 3.0
 CLOSE_S = 10.0
 """How long one that is closing may take to end when its slot is wanted."""
-LEFT_ALONE_S = 600.0
-"""After a failure of an adopted Pump."""
 SLOTS = "slots-dir"
 """The name under which a failure of the directory itself is told."""
 
@@ -74,8 +72,7 @@ class Adopter(Actor[Nothing]):
         self._cluster = cluster
         self._make = make
         self._orphans = Orphans(grace_s)
-        self._left_alone: dict[str, float] = {}
-        """Until when; see LEFT_ALONE_S."""
+        self._left_alone = LeftAlone()
         self._offline: set[str] = set()
         """Slots whose Pump the registry calls offline."""
         self._failures = failures
@@ -118,8 +115,7 @@ class Adopter(Actor[Nothing]):
             return  # somebody has the turn
         self._orphans.saw(free, now)
         self._offline &= set(free)
-        alone = {name for name, until in self._left_alone.items() if now < until}
-        due = self._orphans.due(now, alone | self._offline)
+        due = self._orphans.due(now, self._left_alone.names(now) | self._offline)
         nodes = await self._ask_nodes() if due else None
         slot = None if nodes is None else await self._choose(due, nodes)
         if slot is not None:
@@ -133,6 +129,8 @@ class Adopter(Actor[Nothing]):
                     self._offline.add(name)
                 elif (slot := await self._taken(name)) is not None:
                     return slot
+            except DiskFull as error:
+                self._tell(name, error)  # tried with the next look: nothing was begun
             except TidelogError as error:
                 self._leave_alone(name, error)
         return None
@@ -238,7 +236,7 @@ class Adopter(Actor[Nothing]):
                 turn.release()
 
     def _leave_alone(self, name: str, error: Exception) -> None:
-        self._left_alone[name] = self._ports.clock.monotonic() + LEFT_ALONE_S
+        self._left_alone.failed(name, self._ports.clock.monotonic())
         self._tell(name, error)
 
     def _tell(self, name: str, error: Exception) -> None:

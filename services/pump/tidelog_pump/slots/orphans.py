@@ -1,8 +1,11 @@
-"""Which slot has gone unserved for long enough to be adopted. Pure."""
+"""Which slot has gone unserved for long enough to be adopted, and which failed of late. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
+
+FIRST_S, LONGEST_S = 10.0, 600.0
 
 
 class Orphans:
@@ -24,3 +27,21 @@ class Orphans:
 
     def ages(self, now: float) -> dict[str, int]:
         return {name: round(now - since) for name, since in sorted(self._since.items())}
+
+
+class LeftAlone:
+    """Slots whose Pump failed: for FIRST_S, after each failure in a row for twice as long, up to
+    LONGEST_S. Readers wait for what such a slot holds, and what made it fail may pass."""
+
+    def __init__(self) -> None:
+        self._pauses: dict[str, tuple[float, float]] = {}
+        """How long, until when."""
+
+    def failed(self, name: str, now: float) -> None:
+        length, until = self._pauses.get(name, (0.0, -math.inf))
+        in_a_row = now - until < LONGEST_S
+        length = min(2 * length, LONGEST_S) if in_a_row else FIRST_S
+        self._pauses[name] = length, now + length
+
+    def names(self, now: float) -> set[str]:
+        return {name for name, (_, until) in self._pauses.items() if now < until}
