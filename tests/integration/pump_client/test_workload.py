@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc.aio
 import msgspec
 
+from tests.conditions import until
 from tests.integration.pump_client.cluster import Cluster, cluster, summary
 from tests.unit.workload.replay import Replay, told_by
 from tidelog.ddl_history import EmbeddedHistory
@@ -111,16 +112,22 @@ def test_what_pumps_give_back_is_the_source_large_rows_too(tmp_path: Path) -> No
 def test_a_pump_killed_under_load_loses_nothing(tmp_path: Path) -> None:
     with cluster(tmp_path) as made:
         load = made.workload(tmp_path, "--seconds", "7", "--rate", "150", "--seed", "6")
-        asyncio.run(_kill_twice(made))
+        asyncio.run(_kill_twice(made, tmp_path / "ledger"))
         told = summary(load, 90)
         assert told["committed"] > 300
         assert told["unasked"] == told["unacked"] == 0
         check(made, tmp_path)
 
 
-async def _kill_twice(made: Cluster) -> None:
+async def _kill_twice(made: Cluster, ledger: Path) -> None:
+    """Each time in the middle of the load: it writes its ledger each second."""
+
+    def committed() -> int:
+        return ledger.read_bytes().count(b"\n") if ledger.exists() else 0
+
     for pump in made.pumps:
-        await asyncio.sleep(2.5)
+        before = committed()
+        await until(lambda before=before: committed() >= before + 100, 60)  # type: ignore[misc]
         pump.kill()
         pump.start()
         await asyncio.to_thread(pump.wait)

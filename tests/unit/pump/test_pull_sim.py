@@ -14,6 +14,7 @@ from tidelog.sim import World, run
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
 from tidelog_pump.pull import frames
 from tidelog_pump.pull.frames import FRAME_BYTES
+from tidelog_pump.pull.puller import MAX_POLLS
 from tidelog_pump.pull.scan import Checksum, CommitScan, Committed
 
 ROW = b"id=%08d,name=customer,city=somewhere;"
@@ -170,3 +171,35 @@ def test_a_damaged_large_one_stops_its_reader_and_is_never_sent() -> None:
             assert str(base + 2) in frame.message
 
     run(main, 8)
+
+
+def test_so_many_may_wait_and_whoever_comes_then_is_told() -> None:
+    """Each poll that waits takes memory, and anybody may ask (I8)."""
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        client.timeout_s = 20.0
+        base = ts_now(world) + (1 << 40)
+        asked = [
+            asyncio.ensure_future(client.pull(base, wait_ms=5000)) for _ in range(MAX_POLLS + 5)
+        ]
+        await asyncio.sleep(2)
+        refused = [one.result() for one in asked if one.done()]
+        assert [frame.code for frame in refused] == ["Overloaded"] * 5
+        assert {frame.code for frame in await asyncio.gather(*asked)} == {"", "Overloaded"}
+        assert not (await client.pull(base, wait_ms=100)).code, "there is room again"
+
+    run(main, 9)
+
+
+def test_nobody_waits_longer_than_a_minute() -> None:
+    """Whoever asked may be gone; his place is one of so many."""
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        client.timeout_s = 90.0
+        began = world.clock().monotonic()
+        assert not (await client.pull(ts_now(world) + (1 << 40), wait_ms=600_000)).txns
+        assert 59 < world.clock().monotonic() - began < 62
+
+    run(main, 10)
