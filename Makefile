@@ -90,6 +90,7 @@ full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.crash.run --states 100000 --jobs 2
 	@$(PY) -m tests.integration.pump.kill_rig --kills 100
 	@$(PY) -m tests.integration.membership.rig
+	@$(PY) -m bench memory
 
 proto: $(VENV)/.dev ## regenerate shared/tidelog_proto from proto/
 	@cd proto && ../$(PY) -m grpc_tools.protoc -I. --python_out=../shared --mypy_out=quiet:../shared \

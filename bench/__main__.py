@@ -43,7 +43,7 @@ MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
 def arguments(argv: list[str]) -> Namespace:
     parser = ArgumentParser("python -m bench", formatter_class=ArgumentDefaultsHelpFormatter)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all; or memory"
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}: all if none; or memory"
     )
     parser.add_argument("--quick", action="store_true", help="a quarter of the time")
     parser.add_argument("--json", type=Path, default=OUT / "bench.json", help="where to")
