@@ -73,6 +73,11 @@ class Running:
         return self.process.wait(timeout=90)
 
 
+def beside_waiting(stderr: str) -> list[str]:
+    """Its lines but for those that a slow machine gets: for whom a command or a start waits."""
+    return [line for line in stderr.splitlines() if line and not line.startswith("waiting for ")]
+
+
 def tidelog(*arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*TIDELOG, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False

@@ -13,7 +13,7 @@ import pymysql
 import pytest
 
 from tests.servers import MariaDb, NatsServer, mariadb_server, nats_server
-from tests.topology import TIDELOG, tidelog, until, up
+from tests.topology import TIDELOG, beside_waiting, tidelog, until, up
 from tidelog.errors import EXIT_CONFIG, EXIT_USAGE
 
 SERVICES = ("registry", "pump", "drainer", "applier")
@@ -67,7 +67,7 @@ def start(directory: Path, downstream: str, *flags: str) -> tuple[int, list[str]
     done = tidelog("up", "--dir", str(directory), "--downstream", downstream, *flags, timeout_s=60)
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-    return done.returncode, done.stderr.splitlines()
+    return done.returncode, beside_waiting(done.stderr)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -172,7 +172,7 @@ def test_up_refuses_what_no_child_understands(
     done = tidelog("up", "--dir", str(tmp_path / "top"), *here)
     assert done.returncode == EXIT_CONFIG
     assert done.stdout == ""
-    lines = done.stderr.splitlines()
+    lines = beside_waiting(done.stderr)
     assert lines[0].startswith(f"ConfigError: {says}")
     assert len(lines) <= 2
 

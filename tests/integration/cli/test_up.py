@@ -16,7 +16,7 @@ import pytest
 from tests.acceptance.status_api import status_api
 from tests.acceptance.writing import CLUSTER_ID, pump_of, row
 from tests.fixtures.capture import DATA, ddl_history_json
-from tests.topology import TIDELOG, Running, tidelog, until, up
+from tests.topology import TIDELOG, Running, beside_waiting, tidelog, until, up
 from tidelog.errors import EXIT_UNAVAILABLE, EXIT_USAGE
 from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
@@ -79,7 +79,7 @@ def test_a_second_up_in_the_same_directory_is_refused(running: Running, tmp_path
     again = running.command("up", "--downstream", f"sqlite:///{tmp_path / 'other.db'}")
     assert again.returncode == EXIT_USAGE
     assert again.stdout == ""
-    first = lines_of(again.stderr)[0]
+    first = beside_waiting(again.stderr)[0]
     assert first == f"ForeignDirectory: another `tidelog up` runs in {running.directory}"
     # The first one never noticed.
     assert running.process.poll() is None
@@ -194,7 +194,7 @@ def test_without_a_topology_every_command_says_so_in_one_line(
     done = tidelog(*command, "--dir", str(tmp_path))
     assert done.returncode == EXIT_UNAVAILABLE
     assert done.stdout == ""
-    error, hint = lines_of(done.stderr)
+    error, hint = beside_waiting(done.stderr)
     assert error == f"Unavailable: no topology was started in {tmp_path}"
     assert hint.strip().startswith("try: start one with `tidelog up")
 
@@ -212,7 +212,7 @@ def test_up_again_goes_on_where_it_was(history: str, tmp_path: Path) -> None:
     for command in (NEVER_STARTED[0], NEVER_STARTED[-1]):
         done = tidelog(*command, "--dir", str(directory))
         assert done.returncode == EXIT_UNAVAILABLE
-        assert len(lines_of(done.stderr)) == 2, done.stderr
+        assert len(beside_waiting(done.stderr)) == 2, done.stderr
     with up(directory, database, *options(history)) as second, pump_of(second) as pump:
         assert second.ready["nats"] == before["nats"]
         assert second.ready["pumps"] == before["pumps"]
