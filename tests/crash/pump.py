@@ -209,10 +209,9 @@ class Pump:
         return answer
 
     async def stop(self) -> None:
-        """As by SIGTERM; the process' end lets go of its directory."""
+        """As by SIGTERM."""
         self._stop.set()
         await self.task
-        self.life.alive = False
 
     async def kill(self) -> None:
         """The process is gone; what becomes of the disk is the caller's to say."""

@@ -22,7 +22,7 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.messages import encode
-from tidelog.ports import Bus, Disk, Rng
+from tidelog.ports import Bus, Disk, Lock, Rng
 from tidelog.pump_control import ControlRequest
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.log.reserve import Reserve
@@ -109,7 +109,8 @@ def name_of(config: PumpConfig, drawn: str) -> str:
 
 
 class IdentityKeeper(Actor[None]):
-    """Says who we are, and keeps the reserve of the directory; first to start and last to stop."""
+    """Says who we are; holds the lock of our directory, and its reserve; first to start and last to
+    stop. (`lock`: None of an adopted slot: its adopter lets go once its files are closed.)"""
 
     tick_s = 5.0
 
@@ -117,6 +118,7 @@ class IdentityKeeper(Actor[None]):
         self,
         disk: Disk,
         rng: Rng,
+        lock: Lock | None,
         reserve: Reserve,
         identity: Identity,
         bus: Bus,
@@ -127,6 +129,7 @@ class IdentityKeeper(Actor[None]):
         self._identity = identity
         self._bus = bus
         self._config = config
+        self._lock = lock
         self._reserve = reserve
 
     async def on_start(self) -> None:
@@ -170,6 +173,10 @@ class IdentityKeeper(Actor[None]):
 
     async def on_batch(self, batch: list[None]) -> None:
         """Takes no messages."""
+
+    async def on_stop(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
     def status(self) -> dict[str, object]:
         return {

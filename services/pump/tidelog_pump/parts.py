@@ -94,6 +94,7 @@ class Parts:
         return IdentityKeeper(
             self._ports.disk,
             self._ports.rng,
+            None if self._identity.adopted else self._lock,
             self._reserve,
             self._identity,
             self._ports.bus,
@@ -277,8 +278,8 @@ class Parts:
         return Adopter(own, config.cluster, config.adopt_after_s, make, self._identity.undrained)
 
     def let_go(self) -> None:
-        """Of what outlives the actors, however they ended; of the lock last. (A process lets go by
-        its end: nobody takes a directory while something in it is open.)"""
+        """Of what outlives the actors of an adopted slot, however they ended; of the lock last:
+        nobody takes a directory while something in it is open."""
         self._segments.close()
         self._store.close()
         self._lock.release()
