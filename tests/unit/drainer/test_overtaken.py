@@ -13,10 +13,26 @@ from tests.unit.drainer.test_stops import CONFIG, begin, everything, remembered,
 from tidelog import subjects
 from tidelog.errors import Corrupt
 from tidelog.messages import OFFLINE
+from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.merger import Merger, Overtaken
 from tidelog_drainer.service import build
 from tidelog_drainer.sources import SOURCES_FILE
+
+
+async def published(world: World, node: Node, ts: int) -> None:
+    await world.until(lambda: said(node).get("published_ts", 0) >= ts, 30, str(ts))
+
+
+async def goes_on_with(
+    world: World, registry: FakeRegistry, pump: FakePump, back: FakePump
+) -> None:
+    """p2 is a source again, and no stop."""
+    back.commit([txn(250)], 300)
+    await registry.record("p2")
+    pump.commit([], 300)
+    await published(world, world.node("drainer"), 300)
+    assert await everything(world) == [2, 4, 10, 50, 250]
 
 
 def test_a_source_met_late_is_read_from_before() -> None:
@@ -107,10 +123,10 @@ def test_a_stream_that_lost_its_tail_is_filled_from_a_pump_that_had_come_late() 
         late = await registry.pump("p2")
         pump.commit([*DDLS, txn(10)], 100)
         late.commit([], 20)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 20, 30, "20")
+        await published(world, node, 20)
         older = world.nats.copy_store()[subjects.changes_stream(FEED)]
         late.commit([txn(50)], 100)
-        await world.until(lambda: said(node)["published_ts"] >= 100, 30, "100")
+        await published(world, node, 100)
         await world.sleep(2)
         # All forget p2: it is met anew, and does not answer before the Drainer ends.
         node.kill()
@@ -121,7 +137,7 @@ def test_a_stream_that_lost_its_tail_is_filled_from_a_pump_that_had_come_late() 
         await registry.again()
         node.restart()
         pump.commit([], 200)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 200, 30, "200")
+        await published(world, node, 200)
         await registry.record("p2")
         await world.until(lambda: "p2" in remembered(node), 30, "p2")
         node.kill()
@@ -130,7 +146,7 @@ def test_a_stream_that_lost_its_tail_is_filled_from_a_pump_that_had_come_late() 
         late.commit([], 300)
         pump.commit([], 300)
         node.restart()
-        await world.until(lambda: said(node).get("published_ts", 0) >= 300, 30, "300")
+        await published(world, node, 300)
         assert await everything(world) == [2, 4, 10, 50]
 
     run(main, 1)
@@ -180,7 +196,7 @@ async def forgotten_while_away(world: World) -> tuple[FakeRegistry, FakePump]:
     registry, pump = await begin(world)
     node = world.node("drainer")
     pump.commit([*DDLS, txn(10)], 20)
-    await world.until(lambda: said(node).get("published_ts", 0) >= 20, 30, "20")
+    await published(world, node, 20)
     node.kill()
     late = await registry.pump("p2")
     late.commit([txn(50)], 60)
@@ -190,7 +206,7 @@ async def forgotten_while_away(world: World) -> tuple[FakeRegistry, FakePump]:
     await registry.again()
     pump.commit([txn(80)], 100)
     node.restart()
-    await world.until(lambda: said(node).get("published_ts", 0) >= 100, 30, "100")
+    await published(world, node, 100)
     return registry, late
 
 
@@ -223,22 +239,18 @@ def test_a_pump_that_was_taken_out_left_nothing_behind_whoever_forgets_that() ->
         gone = await registry.pump("p2")
         pump.commit([*DDLS, txn(10)], 100)
         gone.commit([txn(50)], 100)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 100, 30, "100")
+        await published(world, node, 100)
         await registry.record("p2", OFFLINE)
         await world.until(lambda: set(remembered(node)) == {"p1"}, 30, "the tombstone")
         registry.pumps.remove(gone)
         world.nats.delete(registry.bucket.stream)
         await registry.again()
         pump.commit([], 200)
-        await world.until(lambda: said(node)["published_ts"] >= 200, 30, "200")
+        await published(world, node, 200)
         node.kill()
         node.restart()
         await world.sleep(3)
-        gone.commit([txn(250)], 300)
-        await registry.record("p2")
-        pump.commit([], 300)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 300, 30, "300")
-        assert await everything(world) == [2, 4, 10, 50, 250]
+        await goes_on_with(world, registry, pump, gone)
 
     run(main, 1)
 
@@ -251,13 +263,13 @@ def test_what_another_drainer_published_was_not_passed_by_this_one() -> None:
         registry, pump = await begin(world)
         node, other = world.node("drainer"), world.node("other")
         pump.commit([*DDLS, txn(10)], 20)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 20, 30, "20")
+        await published(world, node, 20)
         node.kill()
         late = await registry.pump("p2")
         late.commit([txn(50)], 100)
         other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
         pump.commit([], 100)
-        await world.until(lambda: said(other).get("published_ts", 0) >= 100, 30, "100")
+        await published(world, other, 100)
         other.kill()
         await late.close()
         registry.pumps.remove(late)
@@ -265,13 +277,9 @@ def test_what_another_drainer_published_was_not_passed_by_this_one() -> None:
         await registry.again()
         pump.commit([], 200)
         node.restart()
-        await world.until(lambda: said(node).get("published_ts", 0) >= 200, 30, "200")
+        await published(world, node, 200)
         await late.start()
-        await registry.record("p2")
-        late.commit([txn(250)], 300)
-        pump.commit([], 300)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 300, 30, "300")
-        assert await everything(world) == [2, 4, 10, 50, 250]
+        await goes_on_with(world, registry, pump, late)
 
     run(main, 1)
 
