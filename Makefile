@@ -2,7 +2,7 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
-SOURCES := shared services cli tests bench
+SOURCES := shared services cli examples tests bench
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
@@ -11,7 +11,7 @@ STATES ?= 10000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled bench proto planted sim full mariadb compiler unit models crash simulation fixtures integration
+.PHONY: help demo test check compiled wheel bench proto planted sim full mariadb compiler nodejs unit models crash simulation fixtures integration
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -33,13 +33,19 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb compiler check unit compiled models crash simulation fixtures integration ## everything CI runs
+test: $(VENV)/.dev mariadb compiler nodejs check unit compiled models crash simulation fixtures integration ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
 
 compiler: ## a C compiler for the compiled codecs (the same)
 	@tests/need.sh cc gcc libc6-dev python3-dev
+
+nodejs: $(VENV)/.nodejs ## Node.js for the example in JavaScript (the same), and what it imports
+$(VENV)/.nodejs: examples/nodejs/package.json | $(PY)
+	@tests/need.sh npm nodejs npm
+	@cd examples/nodejs && npm install --no-package-lock --no-audit --no-fund --silent
+	@touch $@
 
 check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 	@$(PY) -m ruff format --check $(SOURCES) setup.py
@@ -54,11 +60,13 @@ unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
 models: $(VENV)/.dev ## state machines against their models, damage bit by bit
 	@$(PYTEST) -n 2 $(MODELS)
 
-compiled: $(VENV)/.dev compiler ## the row codecs compiled by mypyc, as a wheel has them, under the same tests
+wheel: $(VENV)/.dev compiler
 	@rm -rf build/compiled
 	@TIDELOG_COMPILE=1 $(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
 		-w build/compiled . $(LOUD_IF_FAILED)
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/compiled/site build/compiled/*.whl
+
+compiled: wheel ## the row codecs compiled by mypyc, as a wheel has them, under the same tests
 	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/fixtures/test_decode_golden.py
 
 crash: $(VENV)/.dev ## what a power loss or a failing disk may leave a Pump, 10,000 states
@@ -73,8 +81,8 @@ simulation: $(VENV)/.dev ## seeded histories of whole clusters, and the planted 
 fixtures: $(VENV)/.dev mariadb ## what a real TiDB wrote, codec to downstream
 	@$(PYTEST) tests/fixtures
 
-integration: $(VENV)/.dev mariadb ## real servers, real processes, kills
-	@$(PYTEST) tests/integration tests/acceptance
+integration: $(VENV)/.dev mariadb nodejs ## real servers, real processes, kills
+	@$(PYTEST) -n 2 --dist loadfile tests/integration tests/acceptance
 
 sim: $(VENV)/.dev ## replay one history with its trace: make sim SEED=7
 	@$(PY) -m tests.simulation.run --seeds $(SEED):$$(($(SEED) + 1)) --trace
@@ -82,14 +90,22 @@ sim: $(VENV)/.dev ## replay one history with its trace: make sim SEED=7
 planted: $(VENV)/.dev ## every planted bug against the harness
 	@$(PY) -m tests.planted.run
 
-bench: $(VENV)/.dev mariadb ## figures beside the limits of this machine
+bench: $(VENV)/.dev mariadb wheel ## figures beside the limits of this machine
 	@$(PY) -m bench
 
 full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.simulation.run --seeds 0:3000 --jobs 2
 	@$(PY) -m tests.crash.run --states 100000 --jobs 2
 	@$(PY) -m tests.integration.pump.kill_rig --kills 100
+	@$(PY) -m tests.integration.drainer.kill_rig --kills 100
+	@$(PY) -m tests.integration.drainer.broken
+	@$(PY) -m tests.acceptance.restarts --restarts 50
 	@$(PY) -m tests.integration.membership.rig
+	@$(PY) -m tests.integration.membership.outage_rig --outages 50
+	@$(PY) -m tests.integration.drainer.takeover_rig --takeovers 20
+	@$(PY) -m tests.acceptance.filtered
+	@$(PY) -m tests.schema_size.run
+	@$(PY) -m tests.integration.drainer.large_rig --kills 3
 	@$(PY) -m bench memory
 
 proto: $(VENV)/.dev ## regenerate shared/tidelog_proto from proto/

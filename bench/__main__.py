@@ -1,6 +1,7 @@
 """`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
 
-Names: limits, tso, pump, pull, rebuild, backlog, latency; only by name memory, which takes minutes.
+Names: limits, tso, pump, pull, rebuild, drain, idle, backlog, latency; only by name memory, which
+takes minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from rich.console import Console
 from bench import (
     backlog,
     chart,
+    drain,
+    idle,
     latency,
     limits,
     limits_sql,
@@ -33,7 +36,7 @@ from bench.stage import OUT
 from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
 
-NAMES = ("limits", "tso", "pump", "pull", "rebuild", "backlog", "latency")
+NAMES = ("limits", "tso", "pump", "pull", "rebuild", "drain", "idle", "backlog", "latency")
 BY_NAME = ("memory",)
 WIDTH = 170
 """Of the tables in a log."""
@@ -96,6 +99,8 @@ class Bench:
                 ("pump", pump.measure, 3 * self._share),
                 ("pull", pull.measure, self._share),
                 ("rebuild", rebuild.measure, self._share),
+                ("drain", drain.measure, self._share),
+                ("idle", idle.measure, self._share),
                 ("memory", memory.measure, self._share),
             ):
                 if self._wants(name):

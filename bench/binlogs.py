@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 
+from bench.tables import BenchTable
+from tidelog.rows import datum
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import (
     Binlog,
@@ -18,6 +21,7 @@ from tidelog_proto.binlog_pb2 import (
 from tidelog_proto.transport_pb2 import WriteBatch
 
 BATCH_BYTES = 240 << 10
+FIRST_ID = 1 << 40
 KEY = b"t\x80\x00\x00\x00\x00\x00\x00\x65_r\x80\x00\x00\x00\x00\x00\x00\x01"
 FIELDS: Mapping[str, MutationType.ValueType] = {"c": Insert, "u": Update}
 
@@ -81,3 +85,37 @@ def batches(cluster_id: int, payloads: Sequence[bytes]) -> Iterator[bytes]:
         size += len(payload) + 8
     if piece:
         yield WriteBatch(cluster_id=cluster_id, payloads=piece).SerializeToString()
+
+
+def large_prewrite(table: BenchTable, version: int, start_ts: int, rows: int, size: int) -> bytes:
+    """A Prewrite of about `size` bytes that inserts `rows` rows, ids from FIRST_ID on, into a table
+    of id and note; its fields in the order that a TiDB writes them."""
+    width = max(1, size // rows - 30)
+    model = table.codec.encode_insert({"id": 7, "note": "n" * width}, 7)
+    tail = model[len(_handle(7)) :]
+    other = table.codec.encode_insert({"id": FIRST_ID, "note": "n" * width}, FIRST_ID)
+    assert other == _handle(FIRST_ID) + tail
+    inserts = bytearray()
+    for number in range(FIRST_ID, FIRST_ID + rows):
+        row = _handle(number) + tail
+        inserts += b"\x12" + _varint(len(row)) + row
+    fields = b"\x08" + _varint(table.info.id)
+    mutation = b"".join((fields, inserts, b"".join(repeat(b"\x38\x00", rows))))
+    value = b"".join((b"\x08", _varint(version), b"\x12", _varint(len(mutation)), mutation))
+    head = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_key=KEY).SerializeToString()
+    return b"".join((head, b"\x2a", _varint(len(value)), value))
+
+
+def _handle(number: int) -> bytes:
+    out = bytearray()
+    datum.put_int_datum(out, number)
+    return bytes(out)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,4 +1,5 @@
-"""How much memory a Pump takes: for one Prewrite of 1 GiB, and for ten million small ones.
+"""How much memory a Pump takes: for one Prewrite of 1 GiB, and for ten million small ones, and
+what a Drainer takes (drain_memory.py).
 
 Not part of a plain run: it takes several minutes. `python -m bench memory`.
 """
@@ -8,36 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import grpc
-
+from bench import drain_memory
 from bench.binlogs import KEY, Timestamps, commit
 from bench.figure import Figure, Limit
 from bench.limits import MESSAGE
 from bench.pull import by_nats, fill
+from bench.resident import AIM, SECTION, forget_peak, grown, resident
 from bench.stage import Stage
+from bench.upstream import write_by_grpc
 from tidelog.real.clock import RealClock
 from tidelog_proto.binlog_pb2 import Binlog, Prewrite
-from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
-SECTION = "memory"
 HUGE = 1 << 30
 SMALL = 10_000_000
-AIM = 200.0
-"""MiB over the message itself."""
-GRPC = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
-
-
-def resident(pid: int, field: str) -> float:
-    """MiB: VmRSS now, VmHWM at most so far."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise LookupError(field)
-
-
-def forget_peak(pid: int) -> None:
-    """VmHWM begins anew."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 async def measure(
@@ -56,16 +40,17 @@ async def measure(
         if read.bytes < size:
             raise RuntimeError(f"{read.bytes} bytes came back")
         peak = resident(pid, "VmHWM")
-        figures.append(_figure(f"a transaction of {size >> 20} MiB pulled", peak, before))
+        figures.append(grown(f"a transaction of {size >> 20} MiB pulled", peak, before))
     async with Stage(directory / "small", oracle="follow", profile=profile) as stage:
         await stage.start("registry", "pump-1")
         pid, count = stage.pid("pump-1"), int(SMALL * share)
         before = resident(pid, "VmRSS")
         last_ts = await fill(stage, MESSAGE, count)
-        figures.append(_figure(f"{count} small transactions", resident(pid, "VmHWM"), before))
+        figures.append(grown(f"{count} small transactions", resident(pid, "VmHWM"), before))
         await by_nats(stage, last_ts)
-        figures.append(_figure("the same, pulled", resident(pid, "VmHWM"), before))
+        figures.append(grown("the same, pulled", resident(pid, "VmHWM"), before))
         stage.check()
+    figures += await drain_memory.measure(directory, share, profile)
     return figures
 
 
@@ -76,27 +61,10 @@ def _over(what: str, size: int, peak: float, before: float) -> Figure:
     return Figure(SECTION, name, over, "MiB", aim=AIM, lower_is_better=True, note=note)
 
 
-def _figure(name: str, peak: float, before: float) -> Figure:
-    return Figure(
-        SECTION,
-        name,
-        peak - before,
-        "MiB",
-        aim=AIM,
-        lower_is_better=True,
-        note=f"peak {peak:.0f} MiB, before {before:.0f} MiB",
-    )
-
-
 async def _huge(stage: Stage, size: int) -> int:
     timestamps = Timestamps(RealClock().wall_ms())
     start_ts, commit_ts = timestamps.next(), timestamps.next()
     big = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_key=KEY, prewrite_value=bytes(size))
-    async with grpc.aio.insecure_channel(stage.grpc(0), options=GRPC) as channel:
-        call = channel.unary_unary("/binlog.Pump/WriteBinlog", None, None)
-        for payload in (big.SerializeToString(), commit(start_ts, commit_ts)):
-            request = WriteBinlogReq(payload=payload).SerializeToString()
-            answer = WriteBinlogResp.FromString(await call(request))
-            if answer.errmsg:
-                raise RuntimeError(answer.errmsg)
+    await write_by_grpc(stage.grpc(0), big.SerializeToString())
+    await write_by_grpc(stage.grpc(0), commit(start_ts, commit_ts))
     return commit_ts

@@ -29,7 +29,11 @@ def speed(samples: Sequence[Sample]) -> float:
 
 
 async def follow(
-    done: Callable[[], Awaitable[int]], total: int, check: Callable[[], None], timeout_s: float
+    done: Callable[[], Awaitable[int]],
+    total: int,
+    check: Callable[[], None],
+    timeout_s: float,
+    step_s: float = STEP_S,
 ) -> AsyncIterator[Sample]:
     """`done` now, and each step forward until it is `total`; `check` raises when it never will be.
     Raises TimeoutError."""
@@ -41,4 +45,4 @@ async def follow(
             if now > last:
                 last = now
                 yield Sample(time.perf_counter(), now)
-            await asyncio.sleep(STEP_S)
+            await asyncio.sleep(step_s)

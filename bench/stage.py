@@ -26,6 +26,7 @@ from tidelog.messages import ONLINE
 from tidelog.real.bus import NatsBus
 from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog.real.processes import RealProcesses
+from tidelog_cli import feed
 from tidelog_cli.child import Child, Service
 from tidelog_cli.state_file import PumpAt
 from tidelog_cli.topology import Options, plan
@@ -80,6 +81,8 @@ class Stage:
         )
         self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._killed: dict[str, int] = {}
+        """How often each was killed on purpose."""
         self._others: dict[str, int] = {"bench": os.getpid()}
         self._profile = profile
         self._profilers: dict[str, Profiler] = {}
@@ -128,7 +131,10 @@ class Stage:
         """Start and wait until each is ready; `changes` are configuration keys."""
         keys = {key.replace("_", "-"): value for key, value in changes.items()}
         for name in names:
-            child = Child(self._service(name, keys), self._directory, self._processes, _say)
+            service = self._service(name, keys)
+            if service.module == "tidelog_drainer":
+                await feed.ensure(self.bus, CLUSTER, service.config["feed"], 0)
+            child = Child(service, self._directory, self._processes, _say)
             self._children[name] = child
             self._tasks[name] = asyncio.get_running_loop().create_task(child.keep(lambda: None))
             await self._ready(child, self._tasks[name])
@@ -160,19 +166,36 @@ class Stage:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        if child.restarts:
+        if child.restarts > self._killed.get(name, 0):
             raise RuntimeError(f"{name} died during the measurement: {child.last_words()}")
 
     def check(self) -> None:
         """Raises if any service died."""
         for name, child in self._children.items():
-            if child.restarts:
+            if child.restarts > self._killed.get(name, 0):
                 raise RuntimeError(f"{name} died: {child.last_words()}")
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL, and wait until another process has taken its place."""
+        child = self._children[name]
+        before = child.process
+        assert before is not None
+        self._killed[name] = self._killed.get(name, 0) + 1
+        before.kill()
+        while child.process is before:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    def http(self, name: str) -> str:
+        """Its admin address; empty while it starts."""
+        return self._children[name].http()
 
     def pid(self, name: str) -> int:
         process = self._children[name].process
         assert process is not None
         return process.pid
+
+    def status_url(self, name: str) -> str:
+        return f"{self._children[name].http()}/status"
 
     def watch(self, name: str, pid: int) -> None:
         """Count the processor time of a process of somebody else's, too."""

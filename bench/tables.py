@@ -1,7 +1,7 @@
 """The benchmarks' tables and rows. Pure.
 
-Two shapes, as real tables have: two columns, and six of the common types. Row `n` at version `v`
-is always the same, so that the downstream can be checked by sums.
+Shapes as real tables have: two columns, and four, six and sixteen of the common types. Row `n` at
+version `v` is always the same, so that the downstream can be checked by sums.
 """
 
 from __future__ import annotations
@@ -16,6 +16,15 @@ DATABASE = "bench"
 ID = ColumnPlan("id", INT, True)
 SHAPES = {
     2: TablePlan((ID, ColumnPlan("note", NAME)), ("id",)),
+    4: TablePlan(
+        (
+            ID,
+            ColumnPlan("customer", BIGINT, True),
+            ColumnPlan("amount", DECIMAL, True),
+            ColumnPlan("note", NAME),
+        ),
+        ("id",),
+    ),
     6: TablePlan(
         (
             ID,
@@ -24,6 +33,23 @@ SHAPES = {
             ColumnPlan("amount", DECIMAL, True),
             ColumnPlan("placed", DATETIME, True),
             ColumnPlan("note", NAME),
+        ),
+        ("id",),
+    ),
+    16: TablePlan(
+        (
+            ID,
+            *(
+                ColumnPlan(f"{name}{at}", kind, True)
+                for at in range(3)
+                for name, kind in (
+                    ("version", INT),
+                    ("customer", BIGINT),
+                    ("amount", DECIMAL),
+                    ("placed", DATETIME),
+                    ("note", NAME),
+                )
+            ),
         ),
         ("id",),
     ),
@@ -47,14 +73,16 @@ class BenchTable:
         if self.columns == 2:
             return {"id": number, "note": note}
         day, minute = number // 1440 % 28 + 1, number % 1440
-        return {
-            "id": number,
+        common: dict[str, Value] = {
             "version": version,
             "customer": number * 7919 % 1_000_003,
             "amount": f"{number % 100_000}.{version % 100:02d}00",
             "placed": f"2026-10-{day:02d} {minute // 60:02d}:{minute % 60:02d}:00.000",
             "note": note,
         }
+        # Column names of the widest shape end with a digit.
+        names = [column.name for column in SHAPES[self.columns].columns[1:]]
+        return {"id": number} | {name: common[name.rstrip("012")] for name in names}
 
     def insert(self, number: int) -> bytes:
         return self.codec.encode_insert(self.row(number), number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import grpc
 import msgspec
 
 from bench.binlogs import batches, commit, prewrite, prewrite_value
@@ -18,9 +19,11 @@ from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name, TableInfo
 from tidelog.subjects import pump as pump_subject
 from tidelog.subjects import registry
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite
+from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 from tidelog_proto.transport_pb2 import WriteBatchResult
 
 TIMEOUT_S = 30.0
+GRPC = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 SCHEMA_ID = 90
 
 Changes = Sequence[tuple[str, bytes]]
@@ -30,8 +33,9 @@ Changes = Sequence[tuple[str, bytes]]
 class Upstream:
     """Timestamps come from the registry, as many at once as a group of transactions needs."""
 
-    def __init__(self, bus: Bus, pumps: Sequence[str]) -> None:
+    def __init__(self, bus: Bus, pumps: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
         self._bus = bus
+        self._timeout_s = timeout_s
         self._pumps = pumps
         self._oracle = RegistryOracle(bus, CLUSTER)
         self._version = 0
@@ -86,7 +90,7 @@ class Upstream:
         """Until all are acked. Raises if one is refused."""
         for body in batches(0, payloads):
             answer = await self._bus.request(
-                pump_subject(CLUSTER, pump, "write"), body, timeout_s=TIMEOUT_S
+                pump_subject(CLUSTER, pump, "write"), body, timeout_s=self._timeout_s
             )
             for result in WriteBatchResult.FromString(answer.data).results:
                 if result.code:
@@ -122,3 +126,13 @@ class Upstream:
         async with asyncio.TaskGroup() as tasks:
             for at, pump in enumerate(self._pumps):
                 tasks.create_task(self.write(pump, payloads[at::count]))
+
+
+async def write_by_grpc(at: str, payload: bytes) -> None:
+    """By gRPC, whatever its size. Raises RuntimeError when it is refused."""
+    async with grpc.aio.insecure_channel(at, options=GRPC) as channel:
+        call = channel.unary_unary("/binlog.Pump/WriteBinlog", None, None)
+        answer = await call(WriteBinlogReq(payload=payload).SerializeToString())
+    refused = WriteBinlogResp.FromString(answer).errmsg
+    if refused:
+        raise RuntimeError(refused)

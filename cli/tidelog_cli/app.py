@@ -7,6 +7,7 @@ import typer
 
 from tidelog_cli.commands import (
     capture,
+    ddl,
     demo,
     feed,
     inspect,
@@ -41,5 +42,6 @@ app.command("wait")(wait.wait_command)
 app.command("resolve")(resolve.resolve_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("demo")(demo.demo_command)
+app.add_typer(ddl.app, name="ddl")
 app.add_typer(feed.app, name="feed")
 app.add_typer(capture.app, name="capture")

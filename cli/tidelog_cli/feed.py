@@ -1,4 +1,4 @@
-"""`tidelog feed forget`: a feed that nobody reads any more holds nothing back."""
+"""`tidelog feed …`: create one, look at them, and let one go that nobody reads any more."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import msgspec
 
 from tidelog import ask_registry, messages, subjects
 from tidelog.errors import BadInput, Refused, Unavailable
+from tidelog.feeds import Feed, Feeds, beginning, check_name
 from tidelog.messages import DRAINER, PUMP, Consumer, Nodes, SafePoint, SafePointRequest
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Forgotten
+from tidelog.real.clock import RealClock
 from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
 
 
@@ -22,6 +24,54 @@ class ForgottenFeed(msgspec.Struct, frozen=True):
     pumps: dict[str, int]
     silent: list[str]
     safe_point: int
+
+
+async def create(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> Feed:
+    """Record it, with the moment that -1 is now. Raises Refused if there is one, or was."""
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    known = await nodes_soon(bus, cluster)
+    feeds = Feeds(bus, cluster)
+    if await feeds.get(name) is None and await _was_there(bus, known, name):
+        raise Refused(
+            f"feed {name!r} is older than its record: its stream, or a Pump, knows it",
+            hint="its Drainer goes on with it; another feed needs another name",
+        )
+    begins = await beginning(bus, cluster, initial_commit_ts)
+    feed = new(name, begins)
+    await feeds.create(feed)
+    return feed
+
+
+async def ensure(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> None:
+    """Create it unless there is one. Raises Unavailable."""
+    feeds = Feeds(bus, cluster)
+    if await feeds.get(name) is None:
+        await feeds.ensure(new(name, await beginning(bus, cluster, initial_commit_ts)))
+
+
+def new(name: str, begins: int) -> Feed:
+    return Feed(name, begins, RealClock().wall_ms())
+
+
+async def _was_there(bus: Bus, known: Nodes, name: str) -> bool:
+    stream = await bus.stream_state(subjects.changes_stream(name))
+    return name in known.feeds or (stream is not None and stream.last_seq > 0)
+
+
+async def listed(bus: Bus, cluster: str) -> list[Feed]:
+    return await Feeds(bus, cluster).all()
+
+
+async def shown(bus: Bus, cluster: str, name: str) -> Feed:
+    """Raises BadInput if there is none."""
+    found = await Feeds(bus, cluster).get(name)
+    if found is None:
+        names = ", ".join(feed.name for feed in await listed(bus, cluster)) or "none"
+        raise BadInput(f"nobody created a feed {name!r}", hint=f"there are: {names}")
+    return found
 
 
 def refuse_if_read(known: Nodes, feed: str) -> None:
@@ -39,13 +89,29 @@ def refuse_if_read(known: Nodes, feed: str) -> None:
 async def forget(
     bus: Bus, cluster: str, feed: str, confirm: Callable[[str], None]
 ) -> ForgottenFeed:
-    """At every Pump, and what the registry keeps of it. `confirm` raises if the operator does not
-    agree. Raises Refused while it is read."""
+    """At every Pump, what the registry keeps of it, and its record. `confirm` raises if the
+    operator does not agree. Raises Refused while it is read."""
     if not feed:
         raise BadInput("a feed without a name is not kept", hint="name the one that status shows")
     known = await nodes_soon(bus, cluster)
     refuse_if_read(known, feed)
     confirm(f"Forget feed {feed!r}? What it has not read may then be deleted.")
+    pumps, silent = await _forgotten(bus, cluster, known, feed)
+    feeds = Feeds(bus, cluster)
+    if not pumps and feed not in known.feeds and await feeds.get(feed) is None:
+        there = f"these do not answer: {', '.join(silent)}" if silent else ""
+        names = ", ".join(sorted(known.feeds)) or "none"
+        raise BadInput(f"nobody knows a feed {feed!r}", hint=there or f"known are: {names}")
+    request = SafePointRequest(Consumer("", feed, 0), remove=True)
+    now = await ask_registry.ask(bus, cluster, "safepoint", request, SafePoint, timeout_s=TIMEOUT_S)
+    await feeds.remove(feed)
+    return ForgottenFeed(feed, pumps, silent, now.safe_point)
+
+
+async def _forgotten(
+    bus: Bus, cluster: str, known: Nodes, feed: str
+) -> tuple[dict[str, int], list[str]]:
+    """By Pump up to where it had read, and the Pumps that don't answer."""
     pumps: dict[str, int] = {}
     silent: list[str] = []
     for pump in of_kind(known, PUMP):
@@ -60,10 +126,4 @@ async def forget(
         said = messages.decode_reply(answer.data, Forgotten)
         if said.after_ts is not None:
             pumps[pump.nodeId] = said.after_ts
-    if not pumps and feed not in known.feeds:
-        there = f"these do not answer: {', '.join(silent)}" if silent else ""
-        names = ", ".join(sorted(known.feeds)) or "none"
-        raise BadInput(f"nobody knows a feed {feed!r}", hint=there or f"known are: {names}")
-    request = SafePointRequest(Consumer("", feed, 0), remove=True)
-    now = await ask_registry.ask(bus, cluster, "safepoint", request, SafePoint, timeout_s=TIMEOUT_S)
-    return ForgottenFeed(feed, pumps, silent, now.safe_point)
+    return pumps, silent

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PAUSING, PUMP
 from tidelog.node_form import Form
-from tidelog_cli.node_table import printable
+from tidelog_cli.node_table import moment, printable
 
 
 def notes(forms: Sequence[Form]) -> list[str]:
@@ -28,7 +28,8 @@ def _note(form: Form) -> str:
     if form["unreachable"] and state != JOINING:
         gone = f", or, if it is gone for good, `tidelog offline {node} --accept-loss`"
         if is_pump:
-            return f"{node} is {state} and unreachable{waits}: start it{gone}"
+            heard = f", last heard of at {at}" if (at := moment(form["updateTS"])) else ""
+            return f"{node} is {state} and unreachable{heard}{waits}: start it{gone}"
         return f"{node} is {state} and unreachable: start it, or `tidelog offline {node}`"
     if state in (PAUSING, PAUSED):
         what = "takes no writes" if is_pump else "stands still"

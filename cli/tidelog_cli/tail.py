@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from tidelog import subjects
 from tidelog.change_reader import Change, ChangeReader
 from tidelog.ports import Bus
+from tidelog.rewind import RewindingReader
 
 Line = dict[str, Any]
 
@@ -32,19 +34,35 @@ def lines(change: Change, table: str, watermarks: bool) -> Iterator[Line]:
 
 
 async def follow(
-    bus: Bus, feed: str, *, after: int | None, table: str, watermarks: bool, until_idle: bool
+    bus: Bus,
+    cluster: str,
+    feed: str,
+    *,
+    after: int | None,
+    table: str,
+    watermarks: bool,
+    until_idle: bool,
+    rewinds: str,
 ) -> AsyncIterator[Line]:
-    """Lines for ever, or up to where the stream ends now: watermarks alone never end."""
-    reader = ChangeReader(bus, feed, after)
-    state = await bus.stream_state(reader.stream) if until_idle else None
+    """Lines for ever, or up to where the stream ends now: watermarks alone never end. `rewinds`:
+    as whom the Drainer is asked for what the stream no longer holds; "" = nobody is asked."""
+    reader: ChangeReader | RewindingReader
+    if rewinds and after is not None:
+        reader = RewindingReader(bus, cluster, feed, after, reader=rewinds)
+    else:
+        reader = ChangeReader(bus, feed, after)
+    stream = subjects.changes_stream(feed)
+    state = await bus.stream_state(stream) if until_idle else None
     end = state.last_seq if state is not None else 0
     try:
         while True:
+            replayed = isinstance(reader, RewindingReader) and reader.replaying
             found = await reader.next(1.0)
             for change in found:
                 for line in lines(change, table, watermarks):
                     yield line
-            if until_idle and (not found or found[-1].sequence >= end):
+            replayed = replayed or (isinstance(reader, RewindingReader) and reader.replaying)
+            if until_idle and not replayed and (not found or found[-1].sequence >= end):
                 return
     finally:
         await reader.close()

@@ -19,8 +19,9 @@ from tidelog.errors import ConfigError, ForeignDirectory, Unavailable
 from tidelog.ports import Lock, Processes
 from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats, free_port
-from tidelog_cli import state_file
+from tidelog_cli import feed, state_file
 from tidelog_cli.child import BACKOFF_S, Child, Service
+from tidelog_cli.connect import connected
 from tidelog_cli.readiness import LOOK_S, POLL_S, REGISTRY, Readiness
 from tidelog_cli.state_file import PumpAt, TopologyState
 
@@ -66,7 +67,7 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
         here = {"node-id": name, "data-dir": str(options.directory / name)}
         return Service(name, module, base | here | keys)
 
-    feed = {"feed": options.feed}
+    feed_name = {"feed": options.feed}
     return [
         service("registry", REGISTRY, oracle=options.oracle),
         *(
@@ -83,14 +84,12 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
         service(
             "drainer",
             "tidelog_drainer",
-            oracle=options.oracle,
-            initial_commit_ts=options.initial_commit_ts,
             start_ts=options.start_ts,
             accept_loss=options.accept_loss,
             ddl_history=options.ddl_history,
-            **feed,
+            **feed_name,
         ),
-        service("applier", "tidelog_applier", downstream=options.downstream, **feed),
+        service("applier", "tidelog_applier", downstream=options.downstream, **feed_name),
     ]
 
 
@@ -202,8 +201,10 @@ class Topology:
             async with asyncio.TaskGroup() as group:
                 keepers = [group.create_task(child.keep(self.save)) for child in self.children]
                 keepers.append(group.create_task(self._keep_nats()))
+                creating = group.create_task(self._create_feed(stop))
                 readiness = Readiness(self.children, self.state, self._on_trouble)
                 if await readiness.reached(stop):
+                    await creating
                     self._is_ready()
                     on_ready(self.state())
                     keepers.append(group.create_task(readiness.watch()))
@@ -219,6 +220,17 @@ class Topology:
             for child in reversed(self.children):
                 await child.stop()
             await self._nats.stop()
+
+    async def _create_feed(self, stop: asyncio.Event) -> None:
+        """Once, whatever it is asked for later; its Drainer waits for that."""
+        name, begins = self.options.feed, self.options.initial_commit_ts
+        while not stop.is_set():
+            try:
+                async with connected(self.state()) as bus:
+                    await feed.ensure(bus, self.options.cluster, name, begins)
+                    return
+            except Unavailable:
+                await asyncio.sleep(POLL_S)
 
     def _is_ready(self) -> None:
         """From now on a child that refuses its configuration is one that ended, like any other."""

@@ -12,30 +12,16 @@ filled again by the Drainer under other sequences, and what was read before is s
 
 from __future__ import annotations
 
-import asyncio
-from typing import TypeVar
-
 import msgspec
 
 from tidelog import changes, subjects
-from tidelog.changes import DdlMessage, MarkedTxn, Marker, RowMessage, Watermark
-from tidelog.errors import StreamMissing, TidelogError, Unavailable, UnparsablePayload
-from tidelog.ports import Bus, Message, StreamReader
+from tidelog.change_bodies import ddl_of, joined, marker_of, rows_of, watermark_of
+from tidelog.changes import DdlMessage, MarkedTxn, Marker, RowMessage
+from tidelog.errors import UnparsablePayload
+from tidelog.feed_reader import FeedReader, Gap, comes_next
+from tidelog.ports import Bus, Message
 
-FETCH_MESSAGES = 500
-MISSING_S = 0.2
-"""How long to wait before a missing stream is looked for again."""
-
-
-class Gap(TidelogError):
-    """The stream goes on after something this reader never got: prev_commit_ts > its position."""
-
-    default_hint = "begin again from a copy of the source, at its commit_ts"
-
-    def __init__(self, position: int, prev_commit_ts: int) -> None:
-        super().__init__(f"changes after {position} up to {prev_commit_ts} are not in the stream")
-        self.position = position
-        self.prev_commit_ts = prev_commit_ts
+__all__ = ["Change", "ChangeAssembler", "ChangeReader", "Gap"]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -70,7 +56,7 @@ class ChangeAssembler:
         self._buffer: list[Message] = []
         self._whole = True
 
-    def restart(self) -> None:
+    def restart(self, sequence: int = 0) -> None:
         """Reading begins anew at another sequence: forget the incomplete batch."""
         self._begin("")
 
@@ -107,31 +93,23 @@ class ChangeAssembler:
             self._buffer.append(message)
 
     def _next(self, commit_ts: int, prev_commit_ts: int) -> bool:
-        """The three cases of I5."""
-        if self.position is None:
-            return True
-        if commit_ts <= self.position:
-            self.skipped += 1
-            return False
-        if prev_commit_ts > self.position:
-            raise Gap(self.position, prev_commit_ts)
-        return True
+        following = comes_next(self.position, commit_ts, prev_commit_ts)
+        self.skipped += not following
+        return following
 
     def _move(self, message: Message) -> Change | None:
-        mark = _decode(_WATERMARK, message)
+        mark = watermark_of(message)
         if not self._next(mark.resolved_ts, mark.prev_commit_ts):
             return None
         self.position = mark.resolved_ts
         return Change(mark.resolved_ts, sequence=message.sequence)
 
     def _close(self, message: Message) -> Change | None:
-        marker = _decode(_MARKER, message)
+        marker = marker_of(message)
         buffer, whole = self._buffer, self._whole and self._attempt == marker.attempt
         if not marker.messages:  # a record of what was skipped, alone: nothing came before it
             buffer, whole = [], True
         self._begin("")
-        if not marker.txns:
-            raise UnparsablePayload(f"marker {message.sequence} has no transactions")
         last = marker.txns[-1].commit_ts
         if not self._next(last, marker.prev_commit_ts):
             return None
@@ -149,23 +127,13 @@ class ChangeAssembler:
     def _build(self, marker: Marker, buffer: list[Message], sequence: int) -> Change:
         rows: list[RowMessage] = []
         ddls: list[DdlMessage] = []
-        pieces: list[bytes] = []
-        for message in buffer:
-            is_ddl = message.subject.startswith(self._ddl)
-            if not is_ddl and not message.subject.startswith(self._row):
-                raise UnparsablePayload(f"subject {message.subject} is not of this feed")
-            fragment = message.headers.get(changes.H_FRAGMENT)
-            if fragment is not None:
-                pieces.append(message.data)
-                index, _, count = fragment.partition("/")
-                if int(index) + 1 < int(count):
-                    continue
-                message = msgspec.structs.replace(message, data=b"".join(pieces))
-                pieces = []
-            if is_ddl:
-                ddls.append(_decode(_DDL, message))
+        for message in joined(buffer):
+            if message.subject.startswith(self._ddl):
+                ddls.append(ddl_of(message))
+            elif message.subject.startswith(self._row):
+                rows.append(rows_of(message))
             else:
-                rows.append(_decode(_ROWS, message))
+                raise UnparsablePayload(f"subject {message.subject} is not of this feed")
         return Change(marker.txns[-1].commit_ts, marker.txns, rows, ddls, sequence)
 
 
@@ -180,110 +148,11 @@ def _newer(change: Change, after: int) -> Change:
     return msgspec.structs.replace(change, txns=txns, rows=rows)
 
 
-S = TypeVar("S")
-_ROWS = msgspec.json.Decoder(RowMessage)
-_DDL = msgspec.json.Decoder(DdlMessage)
-_MARKER = msgspec.json.Decoder(Marker)
-_WATERMARK = msgspec.json.Decoder(Watermark)
-
-
-def _decode(decoder: msgspec.json.Decoder[S], message: Message) -> S:
-    try:
-        return decoder.decode(message.data)
-    except msgspec.DecodeError as error:
-        raise UnparsablePayload(f"{message.subject} at {message.sequence}: {error}") from error
-
-
-class ChangeReader:
+class ChangeReader(FeedReader[Change]):
     """A feed's changes after a commit_ts, over restarts of the server and refills of the stream.
 
     `after_commit_ts` None = wherever the stream starts now.
     """
 
     def __init__(self, bus: Bus, feed: str, after_commit_ts: int | None) -> None:
-        self.stream = subjects.changes_stream(feed)
-        self._bus = bus
-        self._marks = (subjects.changes_txn(feed), subjects.changes_watermark(feed))
-        self._assembler = ChangeAssembler(feed, after_commit_ts)
-        self._reader: StreamReader | None = None
-        self.reopened = 0
-
-    @property
-    def position(self) -> int | None:
-        """Everything with commit_ts <= this was returned."""
-        return self._assembler.position
-
-    @property
-    def skipped(self) -> int:
-        """Batches met a second time."""
-        return self._assembler.skipped
-
-    async def next(self, max_wait_s: float = 1.0) -> list[Change]:
-        """What is complete now, in order; empty after `max_wait_s` without any.
-
-        A missing, shorter or unreachable stream is waited for. Raises Gap, Purged,
-        UnparsablePayload.
-        """
-        deadline = asyncio.get_running_loop().time() + max_wait_s
-        while True:
-            left = deadline - asyncio.get_running_loop().time()
-            try:
-                if self._reader is None:
-                    self._reader = await self._open()
-                messages = await self._reader.next_batch(FETCH_MESSAGES, max(0.0, left))
-                found = self._assembler.feed(messages)
-            except (StreamMissing, Unavailable):
-                await self.close()
-                self.reopened += 1
-                if left <= MISSING_S:
-                    await asyncio.sleep(max(0.0, left))
-                    return []
-                await asyncio.sleep(MISSING_S)
-                continue
-            if found or not messages or left <= 0:
-                return found
-
-    async def _open(self) -> StreamReader:
-        state = await self._bus.stream_state(self.stream)
-        if state is None:
-            raise StreamMissing(f"stream {self.stream} does not exist")
-        self._assembler.restart()
-        start = await self._seek(max(1, state.first_seq), state.last_seq + 1)
-        return await self._bus.read(self.stream, start_seq=start)
-
-    async def _seek(self, low: int, high: int) -> int:
-        """The sequence after the last marker at or below the position, by bisection.
-
-        Markers and watermarks ascend in commit_ts along the stream, so it takes about log2(n)
-        reads of one message, not a read of everything kept.
-        """
-        position = self.position
-        if position is None:
-            return low
-        start = low
-        while low < high:
-            middle = (low + high) // 2
-            mark = await self._first_mark(middle)
-            if mark is not None and _commit_ts(mark) <= position:
-                start = mark.sequence + 1
-                low = start
-            else:
-                high = middle
-        return start
-
-    async def _first_mark(self, sequence: int) -> Message | None:
-        reader = await self._bus.read(self.stream, start_seq=sequence, subjects=self._marks)
-        try:
-            found = await reader.next_batch(1, MISSING_S)
-        finally:
-            await reader.close()
-        return found[0] if found else None
-
-    async def close(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            await reader.close()
-
-
-def _commit_ts(mark: Message) -> int:
-    return int(mark.headers.get(changes.H_LAST_TS, "0"))
+        super().__init__(bus, feed, ChangeAssembler(feed, after_commit_ts))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,10 +17,13 @@ from tidelog.actor import off_loop
 from tidelog.errors import ConfigError, Corrupt, Unavailable, UnparsablePayload
 from tidelog.messages import DdlAppend, DdlJobs, DdlList, Empty, decode_reply, encode
 from tidelog.ports import Bus, DdlHistory
+from tidelog.schema.job_stream import JobStream
 from tidelog.schema.model import DdlJob, decode_jobs
 
-PAGE = 200
+PAGE = 512
 """Jobs a page; TiDB refuses a limit above 1024 and a start_job_id of 0."""
+WHOLE_BYTES = 32 << 20
+CHUNK_BYTES = 4 << 20
 HTTP_S = 30.0
 REQUEST_S = 5.0
 
@@ -41,37 +46,66 @@ def open_history(url: str, bus: Bus, cluster: str) -> DdlHistory:
 
 class FileHistory:
     """A JSON array of jobs as TiDB's status API gives it, `.json` or `.json.xz`; read anew at each
-    call, so that a file may grow."""
+    call, so that a file may grow. One of more than `WHOLE_BYTES` is decoded as it is read, and its
+    jobs must come in rising order of their ids, as TiDB lists them."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, whole_bytes: int = WHOLE_BYTES) -> None:
         self._path = Path(path)
+        self._whole_bytes = whole_bytes
 
     async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
-        """Raises ConfigError (can't be read), Corrupt (is not what it should be)."""
-        known = await off_loop(self._read)
-        newer = [job for job in known if job.id > after_job_id]
-        for start in range(0, len(newer), PAGE):
-            yield newer[start : start + PAGE]
+        """Oldest first. Raises ConfigError (can't be read), Corrupt (is not what it should be)."""
+        file = await off_loop(self._open)
+        try:
+            last = after_job_id
+            async for jobs in self._read(file):
+                newer = [job for job in jobs if job.id > after_job_id]
+                for start in range(0, len(newer), PAGE):
+                    page = newer[start : start + PAGE]
+                    if page[0].id < last or any(a.id > b.id for a, b in pairwise(page)):
+                        raise Corrupt(
+                            f"the DDL history {self._path}: job {page[0].id} or one of the next"
+                            f" {len(page)} does not come in rising order of ids",
+                            hint="sort it: jq 'sort_by(.id)'",
+                        )
+                    last = page[-1].id
+                    yield page
+        finally:
+            await off_loop(file.close)
 
-    def _read(self) -> list[DdlJob]:
+    async def _read(self, file: IO[bytes]) -> AsyncIterator[list[DdlJob]]:
         try:
-            data = self._path.read_bytes()
-            if self._path.suffix == ".xz":
-                data = lzma.decompress(data)
-        except (OSError, lzma.LZMAError) as error:
-            raise ConfigError(f"the DDL history {self._path} can't be read: {error}") from error
-        try:
-            return decode_jobs(data)
+            begin = await off_loop(file.read, self._whole_bytes)
+            if len(begin) < self._whole_bytes:
+                yield sorted(await off_loop(decode_jobs, begin), key=lambda job: job.id)
+                return
+            stream = JobStream()
+            yield await off_loop(stream.feed, begin)
+            del begin
+            while data := await off_loop(file.read, CHUNK_BYTES):
+                yield await off_loop(stream.feed, data)
+            yield await off_loop(stream.finish)
         except msgspec.DecodeError as error:
             raise Corrupt(f"the DDL history {self._path} holds something else: {error}") from error
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            raise ConfigError(f"the DDL history {self._path} can't be read: {error}") from error
+
+    def _open(self) -> IO[bytes]:
+        try:
+            if self._path.suffix == ".xz":
+                return lzma.open(self._path)
+            return self._path.open("rb")
+        except OSError as error:
+            raise ConfigError(f"the DDL history {self._path} can't be read: {error}") from error
 
 
 class HttpHistory:
     """`GET /ddl/history` of a TiDB's status API.
 
-    Without arguments it answers every job, oldest first. With `start_job_id` and `limit` it walks
-    back from that job (fixtures README): so after a first full read only what is new is fetched,
-    from the newest job back to the known one.
+    With `start_job_id` and `limit` it walks back from that job (fixtures README); without both it
+    answers everything at once, which a TiDB of many jobs has no memory for. So the newest page
+    comes first, and where it doesn't reach back far enough, what lies below it is asked for from
+    the oldest on, in ranges of ids that fit into a page.
     """
 
     def __init__(self, url: str, *, timeout_s: float = HTTP_S) -> None:
@@ -79,23 +113,32 @@ class HttpHistory:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
 
     async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
-        """Pages newest first, unless everything is asked for. Raises Unavailable."""
-        if after_job_id <= 0:
-            everything = await self._get({})
-            for first in range(0, len(everything), PAGE):
-                yield everything[first : first + PAGE]
-            return
-        start_id = 0
-        while True:
-            start = {"start_job_id": start_id} if start_id else {}
-            page = await self._get({"limit": PAGE} | start)
-            newer = [j for j in page if j.id > after_job_id and not 0 < start_id <= j.id]
-            if newer:
-                yield newer
-            lowest = min((job.id for job in page), default=0)
-            if len(page) < PAGE or lowest <= after_job_id or 0 < start_id <= lowest:
-                return
-            start_id = lowest
+        """Oldest first. Raises Unavailable."""
+        newest = await self._page({"limit": PAGE})
+        top = newest[0].id - 1 if len(newest) == PAGE else after_job_id
+        low, span = after_job_id, PAGE
+        if low < top:
+            span = max(PAGE - 1, (newest[-1].id - top) * 3 // 4)
+        while low < top:
+            high = min(low + span, top)
+            # Whether the start itself is part of the answer is nowhere written down.
+            page = await self._page({"start_job_id": high + 1, "limit": PAGE})
+            inside = [job for job in page if low < job.id <= high]
+            if len(page) == PAGE and page[0].id > low + 1 and span >= PAGE:
+                span = max(PAGE - 1, span // 2)
+                continue
+            if inside:
+                yield inside
+            low = high
+            if len(inside) < PAGE // 2:
+                span *= 2
+        newer = [job for job in newest if job.id > after_job_id]
+        if newer:
+            yield newer
+
+    async def _page(self, query: dict[str, int]) -> list[DdlJob]:
+        """Oldest first."""
+        return sorted(await self._get(query), key=lambda job: job.id)
 
     async def _get(self, query: dict[str, int]) -> list[DdlJob]:
         try:

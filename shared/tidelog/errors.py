@@ -138,6 +138,16 @@ class ActorStopped(Unavailable):
     """The actor stopped or was restarted before it answered."""
 
 
+class StreamFull(Unavailable):
+    """A stream, its account or the server's store has no room: nothing was stored."""
+
+    definite = True
+    default_hint = (
+        "it goes on by itself when there is room: raise the limits of the stream, of its account or"
+        " of the server's store (max_file_store), or delete what fills them"
+    )
+
+
 class Conflict(TidelogError):
     """Somebody else wrote first: an expected sequence or revision did not hold."""
 

@@ -88,11 +88,11 @@ class Bucket:
         self,
         values: Mapping[str, bytes],
         *,
-        ttl_s: int,
+        ttl_s: int = 0,
         expected_last: int | None = None,
         timeout_s: float = WRITE_S,
     ) -> int:
-        """Put 1 to 1000 entries at once, each of which ends `ttl_s` later unless it is put again.
+        """Put 1 to 1000 entries at once. Each ends `ttl_s` later unless put again; 0: it stays.
 
         Returns the bucket's last sequence. `expected_last`: the one it replaces. Raises Conflict.
         """

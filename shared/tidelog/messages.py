@@ -124,13 +124,15 @@ class Beat(msgspec.Struct, frozen=True):
 
 class Nodes(msgspec.Struct, frozen=True):
     """`registry.nodes`: everything the registry knows; `settled` is False for one lease time after
-    its own state was lost, while the nodes announce themselves."""
+    its own state was lost, while the nodes announce themselves. `oracle`: who says what time it is
+    (I9)."""
 
     nodes: list[NodeStatus]
     consumers: list[Consumer] = []
     feeds: dict[str, int] = {}
     safe_point: int = 0
     settled: bool = True
+    oracle: str = "embedded"
 
 
 class SafePointRequest(msgspec.Struct, frozen=True):

@@ -175,6 +175,8 @@ class StreamState(msgspec.Struct, frozen=True):
     first_seq: int
     last_seq: int
     messages: int
+    max_bytes: int = 0
+    """What it may hold, beyond which the oldest is discarded; 0 = no limit."""
 
 
 class StreamReader(Protocol):
@@ -227,8 +229,8 @@ class Bus(Protocol):
         """Append all or nothing (an atomic batch, <= 1000 messages); returns the last sequence.
 
         Durable when it returns. Raises Conflict (definite) if an expectation fails, StreamMissing,
-        MessageTooLarge, BadInput (a `ttl_s` where the stream allows none), or Unavailable (unknown:
-        read the tail before trying again).
+        MessageTooLarge, BadInput (a `ttl_s` where the stream allows none), StreamFull, or another
+        Unavailable (unknown: read the tail before trying again).
         """
 
     async def last_message(self, stream: str, subject: str) -> Message | None:
@@ -286,7 +288,7 @@ class DdlHistory(Protocol):
     """The upstream's DDL jobs."""
 
     def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
-        """Pages of jobs with id > after_job_id, in any order. Raises Unavailable."""
+        """Pages of jobs with id > after_job_id, in rising order of ids. Raises Unavailable."""
 
 
 @dataclass(frozen=True)

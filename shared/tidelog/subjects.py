@@ -71,17 +71,37 @@ def status_bucket(cluster: str) -> str:
     return f"tidelog_{cluster}_status"
 
 
+def feeds_bucket(cluster: str) -> str:
+    """The feeds' records (`feed.<name>`), and who publishes each (`lease.<name>`)."""
+    return f"tidelog_{cluster}_feeds"
+
+
 def registry_bucket(cluster: str) -> str:
     """What the registry keeps beside it: the oracle's bound, consumers, feeds."""
     return f"tidelog_{cluster}_registry"
 
 
+def replay_feed(feed: str, reader: str) -> str:
+    """What a rewind fills for one reader is a feed of its own. No feed's own name has a `=`, so no
+    other stream has its subjects, `changes.<feed>=<reader>.>`."""
+    return f"{feed}={reader}"
+
+
 def changes_stream(feed: str) -> str:
-    return f"CHANGES_{feed.upper()}"
+    """Of a feed, or of a replay."""
+    name, _, reader = feed.partition("=")
+    return f"REPLAY_{name.upper()}_{reader}" if reader else f"CHANGES_{name.upper()}"
 
 
 def schemas_bucket(feed: str) -> str:
-    return f"SCHEMAS_{feed.upper()}"
+    """Of a feed, or of a replay."""
+    name, _, reader = feed.partition("=")
+    return f"REPLAY_SCHEMAS_{name.upper()}_{reader}" if reader else f"SCHEMAS_{name.upper()}"
+
+
+def ddl_bucket(feed: str) -> str:
+    """What the feed's operators ordered about DDLs, and which it did not publish as they came."""
+    return f"DDL_{feed.partition('=')[0].upper()}"
 
 
 def changes_row(feed: str, db: str, table: str) -> str:

@@ -103,8 +103,9 @@ class PullRequest(_message.Message):
     COMMIT_TS_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     FEED_FIELD_NUMBER: _builtins.int
-    TABLE_IDS_FIELD_NUMBER: _builtins.int
     COMPRESSION_FIELD_NUMBER: _builtins.int
+    UNWANTED_TABLE_IDS_FIELD_NUMBER: _builtins.int
+    UNWANTED_UPTO_VERSION_FIELD_NUMBER: _builtins.int
     after_ts: _builtins.int
     """exclusive; with offset > 0 the cut transaction's predecessor"""
     want_ts: _builtins.int
@@ -121,9 +122,10 @@ class PullRequest(_message.Message):
     """who pulls: the Pump keeps each feed's last after_ts"""
     compression: _builtins.str
     """the frame may come compressed: zstd or gzip; one unknown here is none"""
+    unwanted_upto_version: _builtins.int
     @_builtins.property
-    def table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """only these tables (empty = all)"""
+    def unwanted_table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Not these: a transaction that changes no other table, and whose schema version is at most this."""
 
     def __init__(
         self,
@@ -135,12 +137,13 @@ class PullRequest(_message.Message):
         commit_ts: _builtins.int = ...,
         offset: _builtins.int = ...,
         feed: _builtins.str = ...,
-        table_ids: _abc.Iterable[_builtins.int] | None = ...,
         compression: _builtins.str = ...,
+        unwanted_table_ids: _abc.Iterable[_builtins.int] | None = ...,
+        unwanted_upto_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ts", b"after_ts", "commit_ts", b"commit_ts", "compression", b"compression", "feed", b"feed", "max_bytes", b"max_bytes", "offset", b"offset", "table_ids", b"table_ids", "wait_ms", b"wait_ms", "want_ts", b"want_ts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ts", b"after_ts", "commit_ts", b"commit_ts", "compression", b"compression", "feed", b"feed", "max_bytes", b"max_bytes", "offset", b"offset", "unwanted_table_ids", b"unwanted_table_ids", "unwanted_upto_version", b"unwanted_upto_version", "wait_ms", b"wait_ms", "want_ts", b"want_ts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -198,6 +201,7 @@ class PullFrame(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     COMPRESSION_FIELD_NUMBER: _builtins.int
     PACKED_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     resolved_ts: _builtins.int
     """everything with commit_ts <= this is in this or earlier frames"""
     number: _builtins.int
@@ -211,6 +215,8 @@ class PullFrame(_message.Message):
     """not empty: nothing else but `packed` is set"""
     packed: _builtins.bytes
     """the frame itself, compressed"""
+    left_out: _builtins.int
+    """how many unwanted transactions are not in it"""
     @_builtins.property
     def txns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PulledTxn]: ...
     def __init__(
@@ -224,10 +230,11 @@ class PullFrame(_message.Message):
         message: _builtins.str = ...,
         compression: _builtins.str = ...,
         packed: _builtins.bytes = ...,
+        left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "compression", b"compression", "high_ts", b"high_ts", "message", b"message", "number", b"number", "packed", b"packed", "resolved_ts", b"resolved_ts", "txns", b"txns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "compression", b"compression", "high_ts", b"high_ts", "left_out", b"left_out", "message", b"message", "number", b"number", "packed", b"packed", "resolved_ts", b"resolved_ts", "txns", b"txns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from tests.fixtures.capture import golden
+from tests.fixtures.capture import published as as_published
 from tests.fixtures.stream import Ddl, Stream
 from tidelog.change_reader import Change
 
@@ -55,10 +55,10 @@ def reference() -> dict[int, list[Row]]:
 
 
 def check(changes: list[Change]) -> None:
-    """Every row of every golden transaction, and every golden DDL's text."""
+    """Every row of every golden transaction, and every golden DDL's text, as a feed gives it."""
     rows, ddls = published(changes)
     wanted = reference()
     assert rows.keys() == wanted.keys()
     wrong = [ts for ts in wanted if rows[ts] != wanted[ts]]
     assert wrong == [], [(rows[ts], wanted[ts]) for ts in wrong[:1]]
-    assert ddls == {t.commit_ts: t.ddl["SQL"] for t in golden() if t.ddl is not None}
+    assert ddls == {t.commit_ts: t.ddl["SQL"] for t in as_published() if t.ddl is not None}

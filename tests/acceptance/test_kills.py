@@ -13,7 +13,7 @@ from tests.acceptance.replaying import replay
 from tests.acceptance.status_api import status_api
 from tests.acceptance.stream import commit_timestamps, following, read_stream
 from tests.acceptance.test_capture import check_stream, options
-from tests.fixtures.capture import ddl_history_json, golden, records
+from tests.fixtures.capture import ddl_history_json, published, records
 from tests.fixtures.downstream_rows import mariadb_differences, sqlite_differences
 from tests.servers import mariadb_server
 from tests.topology import Running, until, up
@@ -58,12 +58,12 @@ def test_a_deleted_jetstream_store_is_filled_again(tmp_path: Path) -> None:
         status_api(ddl_history_json("set-a")) as api,
         up(tmp_path / "top", f"sqlite:///{database}", *options("set-a", api)) as running,
     ):
-        with following(running.nats, "main", golden()[-1].commit_ts) as subscriber:
+        with following(running.nats, "main", published()[-1].commit_ts) as subscriber:
             done = replay(running, "set-a", {count // 2: partial(delete_jetstream, running)})
             running.wait(done.max_commit_ts)
             changes = subscriber.result()
         refilled = commit_timestamps(read_stream(running.nats, "main", done.max_commit_ts))
-    wanted = [txn.commit_ts for txn in golden()]
+    wanted = [txn.commit_ts for txn in published()]
     assert commit_timestamps(changes) == wanted
     golden_stream.check(changes)
     assert refilled == wanted[-len(refilled) :]

@@ -44,6 +44,19 @@ def test_what_one_handle_wrote_another_reads(place: Place) -> None:
     place.run(scenario)
 
 
+def test_a_removed_file_lives_on_for_who_has_it_open(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        file = await _file(place)
+        await place.disk().remove("f")
+        assert place.disk().listdir("") == []
+        assert await file.append([b"hello"], sync=False) == 0
+        assert file.read(1, 3) == b"ell"
+        file.close()
+        assert not place.disk().exists("f")
+
+    place.run(scenario)
+
+
 def test_open_without_create_needs_the_file(place: Place) -> None:
     async def scenario(place: Place) -> None:
         with pytest.raises(IoFailed):

@@ -90,9 +90,11 @@ BUGS = (
         (
             Edit(
                 f"{PUMP}/pull/puller.py",
-                "        frame = await self._framer.frame("
-                "wanted.after_ts, resolved.resolved_ts, budget)\n",
-                "        frame = await self._framer.frame(wanted.after_ts, TS_MAX, budget)\n"
+                "        frame, left_out = await self._framer.frame(\n"
+                "            wanted.after_ts, resolved.resolved_ts, budget, unwanted\n"
+                "        )\n",
+                "        frame, left_out = await self._framer.frame("
+                "wanted.after_ts, TS_MAX, budget, unwanted)\n"
                 "        resolved = await self._resolved(-1, 0)\n"
                 "        frame.resolved_ts = min(frame.resolved_ts, resolved.resolved_ts)\n"
                 "        while frame.txns and frame.txns[-1].commit_ts > resolved.resolved_ts:\n"
@@ -111,10 +113,9 @@ BUGS = (
         (
             Edit(
                 f"{PUMP}/pull/frames.py",
-                "                    if frame.txns:\n"
-                "                        frame.resolved_ts = position\n"
-                "                        return frame\n",
-                "                    if frame.txns:\n                        return frame\n",
+                "                    frame.resolved_ts = position\n"
+                "                    return frame, left_out\n",
+                "                    return frame, left_out\n",
             ),
         ),
     ),
@@ -150,11 +151,11 @@ BUGS = (
         "I3: everything at or below the horizon is merged, nothing of it stays behind",
         (
             Edit(
-                f"{DRAINER}/merger.py",
+                f"{DRAINER}/merge/merger.py",
                 "cut = bisect_right(source.txns, upto, key=_commit_ts)",
                 "cut = bisect_left(source.txns, upto, key=_commit_ts)",
             ),
-            Edit(f"{DRAINER}/merger.py", "import bisect_right", "import bisect_left"),
+            Edit(f"{DRAINER}/merge/merger.py", "import bisect_right", "import bisect_left"),
         ),
     ),
     Bug(
@@ -177,7 +178,7 @@ BUGS = (
         "I3: before everything up to x is emitted, the membership bucket is asked",
         (
             Edit(
-                f"{DRAINER}/collector.py",
+                f"{DRAINER}/merge/collector.py",
                 "        if not await self._consult():\n            return False\n",
                 "        if idle and not await self._consult():\n            return False\n",
             ),
@@ -188,7 +189,7 @@ BUGS = (
         "I3: source 0 is the membership bucket, not what a Drainer has kept of it on its disk",
         (
             Edit(
-                f"{DRAINER}/collector.py",
+                f"{DRAINER}/merge/collector.py",
                 "        await self._admit()\n        log.info(",
                 "        await self._admit()\n"
                 "        state = await self._bucket.state()\n"
@@ -203,7 +204,7 @@ BUGS = (
     Bug(
         "sources-forgotten",
         "I4: a Pump leaves a source set only by a tombstone, whatever else is lost",
-        (Edit(f"{DRAINER}/sources.py", "        self._kept = self._stored()\n", ""),),
+        (Edit(f"{DRAINER}/merge/sources.py", "        self._kept = self._stored()\n", ""),),
         # A Pump that is met again with what was passed stops the merge: seeds to 1014 showed none.
         hunted=False,
     ),

@@ -66,7 +66,7 @@ class Chaos:
             self._cluster.start_pump(pump)
 
     def _send_away(self) -> None:
-        drainer, seconds = self._cluster.drainer, READER_LEASE_S + self._rng.random() * 3
+        drainer, seconds = self._cluster.leader, READER_LEASE_S + self._rng.random() * 3
         self.counts["drainer away"] = 1
         if self._plan.away == "cut":
             self._cut(drainer, seconds)
@@ -161,7 +161,7 @@ class Chaos:
             pump.kill(restart_after_s=NODE_LEASE_S + rng.random() * 8)
         before = rng.random() < 0.5
         if before:
-            cluster.drainer.kill(restart_after_s=rng.random() * 2)
+            cluster.leader.kill(restart_after_s=rng.random() * 2)
         await self._world.sleep(rng.random())
         self._world.nats.delete(MEMBERS_STREAM)
         if rng.random() < 0.5:
@@ -170,7 +170,7 @@ class Chaos:
                 cluster.registry.disk.lose(MEMBERS_COPY)
             cluster.registry.kill(restart_after_s=NODE_LEASE_S + rng.random() * 4)
         if not before:
-            cluster.drainer.kill(restart_after_s=rng.random() * 2)
+            cluster.leader.kill(restart_after_s=rng.random() * 2)
 
     async def _lose_status(self) -> None:
         """The status bucket alone is deleted, or older than it was."""

@@ -12,14 +12,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from tests.simulation.auditor import AuditorConfig, build_auditor
 from tests.simulation.chaos import Chaos
 from tests.simulation.contents import name_differences
 from tests.simulation.copy_watch import CopyWatch
+from tests.simulation.created import created
 from tests.simulation.operator import Operator
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import TAKEOVER, Plan, draw
+from tidelog import subjects
 from tidelog.ddl_history import open_history
 from tidelog.errors import TidelogError
 from tidelog.node_statuses import STATUS_TTL_S, read_statuses
@@ -27,11 +30,14 @@ from tidelog.ports import Ports
 from tidelog.sim import Node, SimulationError, World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
 from tidelog.sim.downstream import SimDatabase
+from tidelog.sim.life import Life
 from tidelog.sim.tables import Doubled
 from tidelog.workload import Workload, WorkloadConfig, compare
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.service import build as build_applier
 from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.publish.beginning import FEED_FILE
+from tidelog_drainer.publish.position import parse_epoch
 from tidelog_drainer.service import build as build_drainer
 from tidelog_pump.config import PumpConfig, StorageConfig
 from tidelog_pump.service import build as build_pump
@@ -87,9 +93,10 @@ class Cluster:
         self.given_up: set[str] = set()
         """Pumps whose loss an operator accepted: they have no place in the cluster any more."""
         self.drainer = self._node("drainer")
+        self.drainers = [self.drainer, *([self._node("drainer-2")] if plan.standby else [])]
         self.applier = self._node("applier")
         self.auditor = self._node("auditor")
-        self.services = [self.registry, *self.pumps, self.drainer, self.applier, self.auditor]
+        self.services = [self.registry, *self.pumps, *self.drainers, self.applier, self.auditor]
         self.workload = Workload(
             world.ports("workload"),
             WorkloadConfig(
@@ -124,14 +131,23 @@ class Cluster:
         for pump in self.pumps[: self.plan.pumps]:
             self.start_pump(pump)
         pull_bytes = self.plan.pull_bytes
-        self.drainer.start(
-            build_drainer, config(DrainerConfig, "drainer", feed=FEED, pull_bytes=pull_bytes)
-        )
+        for node in self.drainers:
+            node.start(
+                build_drainer, config(DrainerConfig, node.name, feed=FEED, pull_bytes=pull_bytes)
+            )
         self.applier.start(
             build_applier, config(ApplierConfig, "applier", feed=FEED, downstream="sim:")
         )
         auditor: Callable[[Any, Ports], Any] = partial(build_auditor, checker=self.checker)
         self.auditor.start(auditor, config(AuditorConfig, "auditor", feed=FEED))
+
+    async def create_feed(self, initial_commit_ts: int = 0) -> None:
+        """Until its Drainer has begun: a store that is deleted before takes the record along."""
+        bus = self.world.ports("creator").bus
+        await created(bus, CLUSTER, FEED, initial_commit_ts, until=self._begun)
+
+    def _begun(self) -> bool:
+        return any(node.disk.mount(Life("creator")).exists(FEED_FILE) for node in self.drainers)
 
     def start_pump(self, pump: Node) -> None:
         oracle = "follow" if self.plan.follow else "embedded"
@@ -158,6 +174,7 @@ class Cluster:
         chaos = world.loop.create_task(self.chaos.run(), name="chaos")
         joins = world.loop.create_task(self.chaos.join_late(), name="late joins")
         operating = world.loop.create_task(self.operator.run(), name="operator")
+        creating = world.loop.create_task(self.create_feed(), name="feed create")
         try:
             await self._safety(running)
             self.operator.no_more = True
@@ -168,7 +185,7 @@ class Cluster:
             workload.end()
             await self._liveness(running, operating)
         finally:
-            for task in (chaos, joins, operating):
+            for task in (chaos, joins, operating, creating):
                 task.cancel()
             stop.set()
         if not self.findings.other:
@@ -182,8 +199,25 @@ class Cluster:
         await self.workload.run(stop)
 
     def _emits(self) -> bool:
-        status = self.drainer.status()
+        status = self.leader.status()
         return isinstance(status, dict) and bool(status.get("collector", {}).get("trusted"))
+
+    @property
+    def leader(self) -> Node:
+        """Who says that it leads; the first Drainer where none does."""
+
+        def leads(node: Node) -> bool:
+            status = node.status()
+            return isinstance(status, dict) and bool(status.get("lease", {}).get("leads"))
+
+        return next(filter(leads, self.drainers), self.drainer)
+
+    def takeovers(self) -> int:
+        """How often another Drainer than the one before wrote to the stream that is there."""
+        stream = self.world.nats.streams.get(subjects.changes_stream(FEED))
+        slots = stream.slots if stream is not None else []
+        found = [parse_epoch(slot.message).node for slot in slots if slot is not None]
+        return sum(one != other for one, other in pairwise(found))
 
     async def _safety(self, running: asyncio.Task[None]) -> None:
         """Until the load is through, at most SAFETY_S."""
@@ -212,7 +246,7 @@ class Cluster:
 
     async def _statuses(self) -> None:
         """The status bucket tells of every node, whatever became of it before."""
-        nodes = [*self.pumps, self.drainer, self.applier]
+        nodes = [*self.pumps, *self.drainers, self.applier]
         wanted = {node.name for node in nodes if node not in self.operator.gone} - self.given_up
         told: set[str] = set()
         bus, until_s = self.world.ports("reader").bus, self.world.loop.time() + STATUS_TTL_S
@@ -310,7 +344,7 @@ def play(
     for world, cluster in worlds:
         history.transactions = len(cluster.ledger.committed)
         history.faults = cluster.chaos.faults
-        history.events_done = cluster.operator.counts
+        history.events_done = cluster.operator.counts | {TAKEOVER: cluster.takeovers()}
         history.restarts = sum(node.starts for node in cluster.services)
         for node in cluster.services:
             for failure in node.failures:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import json
@@ -20,7 +20,7 @@ from tidelog.errors import TidelogError
 from tidelog.messages import OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
 from tidelog.sim import Node
 from tidelog.sim.life import Life
-from tidelog_drainer.sources import SOURCES_FILE, Kept
+from tidelog_drainer.merge.sources import SOURCES_FILE, Kept
 from tidelog_registry.members import COPY as MEMBERS_COPY
 from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
 from tidelog_registry.tenure import LEASE_S
@@ -74,13 +74,13 @@ class Operator:
             case "pause pump":
                 done = await self._with_pump(event, self._pause, leaves=False)
             case "pause drainer":
-                done = await self._pause(self._cluster.drainer)
+                done = await self._pause(self._cluster.leader)
             case "offline":
                 done = await self._with_pump(event, self._take_offline, leaves=True)
             case "accept loss":
                 done = await self._with_pump(event, self._give_up, leaves=True)
             case "freeze drainer":
-                done = await self._freeze(self._cluster.drainer, READER_LEASE_S)
+                done = await self._freeze(self._cluster.leader, READER_LEASE_S)
             case "freeze registry":
                 done = await self._freeze(self._cluster.registry, LEASE_S)
             case "registry wiped":
@@ -162,7 +162,7 @@ class Operator:
         self._world.nats.delete(MEMBERS_STREAM)
         cluster.registry.disk.lose(MEMBERS_COPY)
         if rng.random() < 0.5:
-            cluster.drainer.kill(restart_after_s=rng.random() * 3)
+            cluster.leader.kill(restart_after_s=rng.random() * 3)
         self._doing["registry wiped"] = f"{pump.name} is away"
         await self._world.sleep(NODE_LEASE_S + rng.random() * 6)
         self.gone.discard(pump)
@@ -199,16 +199,14 @@ class Operator:
     async def _stays_out(self, pump: Node) -> None:
         """Its tombstone may be lost with the membership before the Drainer has met it, which then
         brings that Pump back: it has to be let go once more."""
-        while not self.no_more or pump.name in self._remembered():
+        while not self.no_more or self._remembered(pump, by=any):
             await self._world.sleep(AGAIN_S)
-            if pump.name in self._remembered():
+            if self._remembered(pump, by=any):
                 await self._until(pump, "offline", OFFLINE, accept_loss=True)
 
-    def _remembered(self) -> Container[str]:
-        """The Pumps that the Drainer knows of, whatever becomes of its process."""
-        disk = self._cluster.drainer.disk.mount(Life("operator"))
-        kept = disk.read_file(SOURCES_FILE) if disk.exists(SOURCES_FILE) else b"{}"
-        return json.decode(kept, type=Kept).pumps
+    def _remembered(self, pump: Node, *, by: Callable[[Iterable[bool]], bool]) -> bool:
+        """Do the Drainers know of that Pump, any or all, whatever becomes of their processes?"""
+        return by(pump.name in _kept(node) for node in self._cluster.drainers)
 
     def _all_read(self, pump: Node) -> bool:
         """Nothing is open there, it takes nothing new, and everybody has read what it has."""
@@ -218,9 +216,9 @@ class Operator:
 
     def _with_unread(self) -> Node | None:
         """A Pump whose loss of memory would show, and that the Drainer's disk tells of."""
-        remembered = self._remembered()
         for pump in self._cluster.pumps:
-            if pump.running and pump not in self._in_hand and pump.name in remembered:
+            free = pump.running and pump not in self._in_hand
+            if free and self._remembered(pump, by=all):
                 open_, last = _held(pump)
                 if open_ or last > self._cluster.read_ts():
                     return pump
@@ -236,6 +234,12 @@ def _ordered(found: NodeStatus, action: str) -> bool:
 def _said(node: Node) -> Mapping[str, Mapping[str, Any]]:
     said = node.status()
     return said if isinstance(said, dict) else {}
+
+
+def _kept(drainer: Node) -> Container[str]:
+    disk = drainer.disk.mount(Life("operator"))
+    kept = disk.read_file(SOURCES_FILE) if disk.exists(SOURCES_FILE) else b"{}"
+    return json.decode(kept, type=Kept).pumps
 
 
 def _state(node: Node) -> str:

@@ -36,6 +36,8 @@ EVENTS = (
     "registry wiped",
 )
 """What `operator.py` does beside the faults."""
+TAKEOVER = "takeover"
+"""A standby went on where the leader was: what follows from the others."""
 OF_ITS_OWN = ("slow index", "status lost")
 """Drawn from a source of its own each, so that the other faults' seeds stay what they were."""
 
@@ -73,6 +75,8 @@ class Plan:
     """How many of the load's clients die within a transaction."""
     rollback_share: float = 0.05
     """How many of its transactions are rolled back."""
+    standby: bool = False
+    """A second Drainer of the feed."""
     settled: bool = False
     """The load begins when the Drainer trusts the new membership bucket and emits."""
     index_buffer: int = 16 << 20
@@ -95,7 +99,8 @@ class Plan:
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
             f" {self.database}, {self.index_buffer} bytes for the index and {self.slow_write_s} s,"
             f" gc of {self.gc_s} s each {self.gc_interval_s} s, segments of {self.segment_bytes}"
-            f" bytes, {self.events}, a fault each {self.pause_s:.2f} s of {mix}"
+            f" bytes, {'a standby, ' * self.standby}{self.events},"
+            f" a fault each {self.pause_s:.2f} s of {mix}"
         )
 
 
@@ -148,7 +153,7 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
         plan = _with_slow_indexes(plan)
     if not calm and "status lost" in allowed:
         plan = _with_status_lost(plan)
-    plan = _with_gc(plan)
+    plan = _with_standby(_with_gc(plan))
     return plan if calm else _with_events(plan)
 
 
@@ -165,6 +170,11 @@ def _with_events(plan: Plan) -> Plan:
         begin["freeze drainer"] = max(0.0, min(plan.late_s) - 0.2)
     events = rng.sample(EVENTS, rng.choice((1, 1, 2)))
     return replace(plan, rate=rate, events=tuple((event, begin[event]) for event in events))
+
+
+def _with_standby(plan: Plan) -> Plan:
+    """In a third of the seeds, of a source of its own."""
+    return replace(plan, standby=random.Random(f"plan/{plan.seed}/standby").random() < 0.33)
 
 
 def _with_gc(plan: Plan) -> Plan:

@@ -9,10 +9,11 @@ import pytest
 
 from tests.simulation.cluster import CLUSTER, FEED, MAX_STEPS, Cluster
 from tests.simulation.plan import draw
+from tidelog.feeds import NOW
 from tidelog.sim import World, run
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.service import build as build_applier
-from tidelog_drainer.config import NOW, DrainerConfig
+from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.service import build as build_drainer
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
@@ -28,6 +29,7 @@ class Calm:
         self.cluster.database.faults.heal()
         self.stop = asyncio.Event()
         self.running: asyncio.Task[None]
+        self.creating: asyncio.Task[None]
         self.world = world
         self.follow = follow
 
@@ -38,14 +40,9 @@ class Calm:
         )
         for pump in cluster.pumps[: cluster.plan.pumps]:
             cluster.start_pump(pump)
-        config = partial(DrainerConfig, node_id="drainer", cluster=CLUSTER, feed=FEED, data_dir="")
-        cluster.drainer.start(
-            build_drainer,
-            config(
-                oracle="follow" if self.follow else "embedded",
-                initial_commit_ts=initial_commit_ts,
-            ),
-        )
+        config = DrainerConfig(node_id="drainer", cluster=CLUSTER, feed=FEED, data_dir="")
+        cluster.drainer.start(build_drainer, config)
+        self.creating = self.world.loop.create_task(cluster.create_feed(initial_commit_ts))
 
     def start_applier(self) -> None:
         config = partial(ApplierConfig, node_id="applier", cluster=CLUSTER, data_dir="")

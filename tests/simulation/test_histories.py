@@ -11,7 +11,7 @@ import pytest
 
 from tests.planted.schedules import calm
 from tests.simulation.cluster import Cluster, History, play
-from tests.simulation.plan import ACTIONS, EVENTS, draw
+from tests.simulation.plan import ACTIONS, EVENTS, TAKEOVER, draw
 from tests.simulation.run import ENOUGH, quiet, totals
 from tidelog.changes import Event
 from tidelog.sim import World, run
@@ -19,7 +19,7 @@ from tidelog.sim.checker import Findings, Ledger, StreamChecker, compare_content
 from tidelog.sim.disk import SimFile
 from tidelog.sim.tables import SimTable
 from tidelog.workload import Committed
-from tidelog_drainer.merger import Merger, Txn
+from tidelog_drainer.merge.merger import Merger, Txn
 from tidelog_pump.log.purge import PURGED_FILE
 from tidelog_pump.sort.sorter import Sorter
 
@@ -85,7 +85,7 @@ def _many(happened: dict[str, int]) -> list[History]:
 def test_histories_in_which_an_event_never_happened_prove_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    every = dict.fromkeys(EVENTS, 1)
+    every = dict.fromkeys((*EVENTS, TAKEOVER), 1)
     assert totals(_many(every), 1.0) == 0
     assert f"{ENOUGH} freeze registry" in capsys.readouterr().out
     assert totals(_many(every | {"accept loss": 0}), 1.0) == 1

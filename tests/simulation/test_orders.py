@@ -45,6 +45,7 @@ class Rig:
     async def live(self, act: Act) -> None:
         cluster, stop = self.cluster, asyncio.Event()
         cluster.start()
+        await cluster.create_feed()
         running = self.world.loop.create_task(cluster._load(stop))
         counts = cluster.workload.counts
         await self.world.until(lambda: counts.started > 20, 60, "the load")

@@ -7,17 +7,105 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from tidelog.feeds import NOW, Feed
+from tidelog.timestamps import compose
 from tidelog_cli import feed as feeds
 from tidelog_cli import state_file
 from tidelog_cli.connect import connected
-from tidelog_cli.terminal import Cluster, Dir, Json, Nats, Yes, confirming, emit, run, say
+from tidelog_cli.node_table import moment
+from tidelog_cli.terminal import (
+    Cluster,
+    Dir,
+    Json,
+    Nats,
+    Yes,
+    confirming,
+    console,
+    emit,
+    run,
+    say,
+)
 
 app = typer.Typer(help="Feeds.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The feed.")]
+
+
+@app.command("create")
+def create_command(
+    name: Name,
+    initial_commit_ts: Annotated[
+        int, typer.Option(min=NOW, help="Where it begins: 0 = all that the Pumps hold, -1 = now")
+    ] = 0,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    as_json: Json = False,
+) -> None:
+    """Say once where a feed begins. Its Drainer waits for that."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, "")
+        async with connected(state) as bus:
+            done = await feeds.create(bus, state.cluster, name, initial_commit_ts)
+        if as_json:
+            emit(done)
+        else:
+            say(Text(f"feed {name} begins after commit_ts {done.initial_commit_ts}"))
+        return 0
+
+    run(work())
+
+
+@app.command("list")
+def list_command(
+    directory: Dir = None, nats: Nats = "", cluster: Cluster = "default", as_json: Json = False
+) -> None:
+    """The feeds that were created."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, "")
+        async with connected(state) as bus:
+            found = await feeds.listed(bus, state.cluster)
+        for feed in found:
+            _tell(feed, as_json)
+        return 0
+
+    run(work())
+
+
+@app.command("show")
+def show_command(
+    name: Name,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    as_json: Json = False,
+) -> None:
+    """What was recorded when it was created."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, "")
+        async with connected(state) as bus:
+            _tell(await feeds.shown(bus, state.cluster, name), as_json)
+        return 0
+
+    run(work())
+
+
+def _tell(feed: Feed, as_json: bool) -> None:
+    if as_json:
+        emit(feed)
+        return
+    state = "has begun" if feed.begun else "waits for its Drainer"
+    when = moment(compose(feed.created_ms))
+    created = f"created {when}" if when else "older than its record"
+    line = f"{feed.name}  from {feed.initial_commit_ts} on, {created}, {state}"
+    console.print(Text(line), soft_wrap=True)
 
 
 @app.command("forget")
 def forget_command(
-    name: Annotated[str, typer.Argument(help="The feed.")],
+    name: Name,
     yes: Yes = False,
     directory: Dir = None,
     nats: Nats = "",

@@ -64,7 +64,7 @@ async def show(
     else:
         console.print(f"no {kind or 'node'} is registered", highlight=False)
     for line in notes(shown):
-        console.print(line, style="yellow", highlight=False, markup=False)
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
     if len(shown) < len(forms):
         console.print(f"{len(forms) - len(shown)} offline: --all shows them", highlight=False)
     return 0

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.real.rng import RealRng
 from tidelog_cli import kept, state_file, tail
 from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run
 
@@ -16,7 +17,13 @@ def tail_command(
     cluster: Cluster = "default",
     feed: Feed = "main",
     table: Annotated[str, typer.Option(help="Only this table (name or db.name).")] = "",
-    after: Annotated[int, typer.Option(help="From this commit_ts on; -1 = all that is kept.")] = -1,
+    after: Annotated[
+        int,
+        typer.Option(
+            help="From this commit_ts on, out of the Pumps where the stream begins later; -1 = all"
+            " that the stream keeps."
+        ),
+    ] = -1,
     watermarks: Annotated[bool, typer.Option(help="Show watermarks too.")] = False,
     until_idle: Annotated[bool, typer.Option(help="End when nothing is left to read.")] = False,
     as_json: Json = False,
@@ -28,11 +35,13 @@ def tail_command(
         async with kept.reading(None if nats else directory, state) as (bus, runs):
             found = tail.follow(
                 bus,
+                state.cluster,
                 state.feed,
                 after=None if after < 0 else after,
                 table=table,
                 watermarks=watermarks,
                 until_idle=until_idle or not runs,
+                rewinds=f"tail-{RealRng().token()}" if runs else "",
             )
             async for line in found:
                 if as_json:

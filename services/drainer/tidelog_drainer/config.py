@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from tidelog.config import ServiceConfig
+from tidelog.drainer_control import ACTIONS
+from tidelog.feeds import check_name
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
-from tidelog.schema.tracker import SYSTEM_SCHEMAS
-from tidelog.timestamps import TS_MAX
-
-_FEED = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-
-NOW = -1
-"""`initial-commit-ts`: begin with what commits from now on."""
+from tidelog_drainer.filter.filters import Filters
+from tidelog_drainer.filter.settings import FilterConfig
 
 
-class DrainerConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
+class DrainerConfig(FilterConfig, frozen=True, kw_only=True, rename="kebab"):
     """One Drainer publishes one feed. Sizes in bytes, times in seconds."""
 
+    unused: ClassVar[Mapping[str, str]] = {
+        "syncer": "its keys stand at the top level here: docs/filters.md",
+        "sync-mode": "it belongs to who writes downstream: docs/filters.md",
+        "case-sensitive": "names are compared without case",
+    }
+
     feed: str = "main"
-    oracle: Literal["embedded", "follow"] = "embedded"
-    """Who says what "now" is (I9): the registry, or what the Pumps have seen."""
-    initial_commit_ts: Annotated[int, Range(NOW, TS_MAX)] = 0
-    """Where a feed begins that nobody has seen yet (exclusive); -1 = now."""
+    """Created by `tidelog feed create` before it begins (`tidelog.feeds`)."""
     start_ts: Timestamp = 0
     """Where a feed goes on whose stream is gone and whose position nothing tells; 0 = none."""
     accept_loss: bool = False
     """Such a feed may go on where it was last pulled, whatever its readers have missed."""
     ddl_history: str = "embedded"
-    ignore_schemas: tuple[str, ...] = tuple(sorted(SYSTEM_SCHEMAS))
     ddl_policy: dict[str, str] = msgspec.field(default_factory=dict)
-    """DDL kind -> "forward", "skip" or "stop", over the defaults of ddl_policy.py."""
+    """DDL kind -> one of `drainer_control.ACTIONS`, over the defaults of ddl_policy.py."""
+
+    envelope: Literal["tidelog", "debezium"] = "tidelog"
+    """How changes are written: as our readers and the Applier know them, or as Debezium's do."""
 
     batch_messages: Annotated[int, Range(2, 1000)] = 1000
     """At most the server's limit for an atomic batch."""
     batch_bytes: Bytes = 4 << 20
     source_buffer_bytes: Bytes = 16 << 20
+    spool_above: Bytes = 16 << 20
+    """A larger transaction waits in a file of the data directory, and goes out as it is read."""
     pull_bytes: Annotated[int, Range(1, (1 << 32) - 1, "bytes")] = 4 << 20
     """Asked of a Pump in one pull; it answers with frames of at most 512 KiB."""
     pull_compression: Literal["none", "zstd", "gzip"] = "none"
@@ -49,14 +52,21 @@ class DrainerConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """How long the stream keeps a change; 0 = as long as there is room."""
     changes_max_bytes: Annotated[int, Range(0, 1 << 60, "bytes")] = 10 << 30
     """0 = what the server's store has."""
+    rewind_bytes: Bytes = 256 << 20
+    """What one rewind fills for a reader; what is missing then, the reader asks for again."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _FEED.fullmatch(self.feed):
-            raise ValueError(f"feed {self.feed!r}: lower-case letters, digits, - and _ only")
+        check_name(self.feed.partition("=")[0])
         for kind, action in sorted(self.ddl_policy.items()):
-            if action not in ("forward", "skip", "stop"):
-                raise ValueError(f"ddl-policy {kind}={action}: forward, skip or stop")
+            if action not in ACTIONS:
+                raise ValueError(f"ddl-policy {kind}={action}: one of {', '.join(ACTIONS)}")
+        Filters(self)
+
+    @property
+    def is_replay(self) -> bool:
+        """Its `feed` is `<feed>=<reader>`: made by rewind/filling.py, configured by nobody."""
+        return "=" in self.feed
 
     @property
     def node(self) -> str:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.actor import Reply
-from tidelog_drainer.merger import Txn
+from tidelog.drainer_control import DrainerRequest, FeedDdls
+from tidelog.rewind import Replay, Rewind
+from tidelog_drainer.filter.unwanted import Unwanted
+from tidelog_drainer.merge.merger import Txn
 
 
 class Pulled(msgspec.Struct, frozen=True):
-    """Cursor -> collector: what a Pump delivered. Answered when its buffer has room for more."""
+    """Cursor -> collector: what a Pump delivered. Answered when its buffer has room for more, with
+    what the Pump need not send."""
 
     node: str
     txns: list[Txn]
     resolved: int
     size: int
-    reply: Reply[None]
+    left_out: int
+    """Unwanted transactions that the Pump did not send."""
+    reply: Reply[Unwanted]
 
 
 class PumpJoins(msgspec.Struct, frozen=True):
@@ -45,16 +51,29 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """Collector -> publisher: everything up to `upto`, in order. Answered when more may come."""
+    """Collector -> publisher: everything up to `upto`, in order. Answered when more may come, with
+    what the Pumps need not send."""
 
     txns: list[Txn]
     upto: int
     size: int
+    reply: Reply[Unwanted]
+
+
+class AskLead(msgspec.Struct, frozen=True):
+    """Publisher -> lease: answered once this Drainer leads the feed, by its record's word."""
+
+    reply: Reply[None]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Membership -> lease: let another Drainer lead, for the rest of this life."""
+
     reply: Reply[None]
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Membership -> publisher: publish nothing further and keep the place, or go on."""
+    """Membership -> lease, publisher: publish nothing further and keep the place, or go on."""
 
     held: bool
 
@@ -63,6 +82,13 @@ class Leave(msgspec.Struct, frozen=True):
     """Membership -> collector: read nothing any more, for the rest of this life."""
 
     reply: Reply[None]
+
+
+class Control(msgspec.Struct, frozen=True):
+    """Control edge -> publisher: an operator's question or order. Answered once it is obeyed."""
+
+    request: DrainerRequest
+    reply: Reply[FeedDdls]
 
 
 class AskPublished(msgspec.Struct, frozen=True):
@@ -81,5 +107,14 @@ class Published(msgspec.Struct, frozen=True):
     quiet: bool = False
 
 
+class AskRewind(msgspec.Struct, frozen=True):
+    """A reader -> rewinder: fill what the stream no longer holds."""
+
+    request: Rewind
+    reply: Reply[Replay]
+
+
+RewinderMail = AskRewind | Hold
 CollectorMail = Pulled | PumpJoins | Leave
-PublisherMail = AskStart | Merged | AskPublished | Hold
+LeaseMail = AskLead | Hold | Release
+PublisherMail = AskStart | Merged | AskPublished | Hold | Control

@@ -18,9 +18,22 @@ SKIPPED = Counter(
 DUPLICATES = Counter(
     "tidelog_drainer_duplicates_total", "Transactions that came from two Pumps", ["feed"]
 )
+GIVEN_UP = Counter(
+    "tidelog_drainer_given_up_total",
+    "Transactions of pumps taken offline with their loss, whose commit_ts another one has",
+    ["feed"],
+)
+REWINDS = Counter(
+    "tidelog_drainer_rewinds_total", "Private streams begun for readers left behind", ["feed"]
+)
 PULL_ERRORS = Counter("tidelog_drainer_pull_errors_total", "Failed pulls", ["pump"])
 APPEND_RETRIES = Counter(
     "tidelog_drainer_append_retries_total", "Batches whose outcome had to be read back", ["feed"]
+)
+SCHEMA_REBUILDS = Counter(
+    "tidelog_drainer_schema_rebuilds_total",
+    "Times the schema was read from the whole DDL history",
+    ["feed", "why"],
 )
 PUBLISHED_TS = Gauge("checkpoint_tso", "Published up to this commit_ts", ["feed"])
 APPEND_SECONDS = Histogram(

@@ -22,38 +22,51 @@ from tidelog.messages import (
 from tidelog.orders import read_order
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
-from tidelog_drainer.collector import Collector
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.mail import AskPublished, Hold, Leave, Published
-from tidelog_drainer.publisher import Publisher
+from tidelog_drainer.lease import Lease, Role
+from tidelog_drainer.mail import AskPublished, Hold, Leave, Published, Release
+from tidelog_drainer.merge.collector import Collector
+from tidelog_drainer.publish.publisher import Publisher
+from tidelog_drainer.rewind.rewinder import Rewinder
 
 
 def complaints(actors: dict[str, dict[str, Any]]) -> dict[str, str]:
     """What stands in the way, by who says it: for `tidelog status`."""
     publisher, collector = actors.get("publisher", {}), actors.get("collector", {})
+    lease = actors.get("lease", {})
     found = {
         "error": publisher.get("error") or collector.get("error"),
-        "waiting": publisher.get("waiting") or collector.get("waiting"),
+        "standby": lease.get("standby"),
+        "waiting": lease.get("waiting") or publisher.get("waiting") or collector.get("waiting"),
         "skipped": publisher.get("skipped"),
     }
     for node, source in collector.get("sources", {}).items():
-        found[node] = source.get("error")
+        if error := source.get("error"):
+            held = "the merge waits for it, in vain" if source.get("holds_merge") else "no answer"
+            found[node] = f"{held} since {source.get('since')}: {error}"
     return {who: str(what) for who, what in found.items() if what}
 
 
 def sources(actors: dict[str, dict[str, Any]]) -> list[str]:
-    """The Pumps that the merge waits for."""
-    return sorted(actors.get("collector", {}).get("sources", {}))
+    """The Pumps that the merge waits for, or would."""
+    collector = actors.get("collector", {})
+    return sorted(collector.get("sources", collector.get("known", [])))
 
 
 def build(config: DrainerConfig, ports: Ports) -> Supervisor:
-    """publisher <- collector (<- its cursors). A lost tail of the stream restarts both, so that
-    the merge begins again at the stream's position. It registers when it can take notifications."""
+    """lease <- publisher <- collector (<- its cursors). A lost tail of the stream restarts the
+    latter two, so that the merge begins again at the stream's position; a lost lease all, on
+    stand-by. It registers when it can take notifications."""
     tree = Supervisor("drainer")
     told = JOINING
     held = read_order(ports.disk).stops_work
-    publisher = tree.actor("publisher", lambda: Publisher(config, ports, held=held))
+    role = Role()
+    lease = tree.actor("lease", lambda: Lease(config, ports, role, held=held))
+    publisher = tree.actor("publisher", lambda: Publisher(config, ports, lease, role, held=held))
     collector = tree.actor("collector", lambda: Collector(config, ports, publisher))
+    rewinder = tree.actor(
+        "rewinder", lambda: Rewinder(config, ports, lease, role, publisher, held=held)
+    )
     known = Published(0, 0)
 
     async def describe() -> Heartbeat:
@@ -61,7 +74,9 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
         # Between two lives of the publisher, what it last said still holds.
         with contextlib.suppress(TidelogError):
             known = await publisher.ask(AskPublished)
-        reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if known.quiet else ""
+        # Paused is who publishes nothing, and whom nobody replaces meanwhile.
+        quiet = known.quiet and (told != PAUSING or role.paused or not role.leads)
+        reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if quiet else ""
         said = tree.status()
         reads = told not in (CLOSING, OFFLINE)
         return Heartbeat(
@@ -84,9 +99,13 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
         says that it is done: what the Pumps remember of its pulls is then forgotten."""
         nonlocal told, held
         held = state != ONLINE
+        await lease.tell(Hold(held))
         await publisher.tell(Hold(held))
+        await rewinder.tell(Hold(held))
         if state in (CLOSING, OFFLINE):
             await collector.ask(Leave)
+        if state == OFFLINE:
+            await lease.ask(Release)
         told = state
 
     tree.actor(

@@ -99,6 +99,9 @@ STORAGE_SIZE = Gauge(
     "binlog_pump_storage_storage_size_bytes", "capacity and available bytes of the disk", ["type"]
 )
 PULLED = Counter("tidelog_pump_pulled_transactions", "transactions sent to readers", ["way"])
+LEFT_OUT = Counter(
+    "tidelog_pump_left_out_transactions", "transactions that their reader's filters drop anyway"
+)
 UNFORESEEN = Counter(
     "tidelog_pump_unforeseen", "requests refused because of a bug of ours, by edge", ["edge"]
 )

@@ -333,6 +333,7 @@ class Directory(Actor[DirectoryMail]):
             self._kept.consumers.feeds,
             self._safe_point(),
             self._cluster.trust.settled(self._now()),
+            self._config.oracle,
         )
 
     def status(self) -> dict[str, object]:

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from tidelog import subjects
 from tidelog.actor import Actor, Nothing
 from tidelog.errors import Conflict, NoResponders, StreamMissing, Unavailable
+from tidelog.lease_store import Holder, LeaseStore
 from tidelog.ports import Ports
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.lease_store import Holder, LeaseStore
 from tidelog_registry.tenure import TAKEOVER_S, AnotherRegistry, Tenure
 
 log = structlog.get_logger()
@@ -40,7 +40,7 @@ class Lease(Actor[Nothing]):
         self._bus = ports.bus
         self._clock = ports.clock
         self._rng = ports.rng
-        self._store = LeaseStore(ports, config.cluster)
+        self._store = LeaseStore(ports, subjects.registry_bucket(config.cluster), "lease")
         self._tenure = tenure
         self._mine = Holder("")
         self._revision = 0
@@ -96,7 +96,7 @@ class Lease(Actor[Nothing]):
                     log.info("waiting for the lease of another registry to run out", of=str(found))
                     watched, since = (found, revision), now
                 elif revision != watched[1]:
-                    raise AnotherRegistry(f"{found} leads cluster {self._config.cluster}")
+                    raise AnotherRegistry(f"registry {found} leads cluster {self._config.cluster}")
                 elif now - since >= TAKEOVER_S:
                     await self._take(found, revision, alone_from)
                     return
@@ -165,4 +165,6 @@ class Lease(Actor[Nothing]):
             self._tenure.end()
             copied = ", on a copy of its data directory" if found.owner == self._mine.owner else ""
             cluster = self._config.cluster
-            raise AnotherRegistry(f"{found} took cluster {cluster} over from this one{copied}")
+            raise AnotherRegistry(
+                f"registry {found} took cluster {cluster} over from this one{copied}"
+            )

@@ -12,7 +12,14 @@ from typing import Any
 
 import msgspec
 
-from tidelog.errors import BadInput, Conflict, InvariantBroken, StreamMissing, Unavailable
+from tidelog.errors import (
+    BadInput,
+    Conflict,
+    InvariantBroken,
+    StreamFull,
+    StreamMissing,
+    Unavailable,
+)
 from tidelog.ports import Message, Outgoing, StreamConfig, StreamState
 
 BATCH_MESSAGES = 1000
@@ -29,6 +36,9 @@ CONSUMER_NOT_FOUND = 10014
 TTL_DISABLED = 10166
 WRONG_LAST_SEQUENCE = (10071, 10164)
 """Wrong last sequence, with and without the present one in its text."""
+NO_ROOM = (10002, 10023, 10047, 10077)
+"""Resource limits exceeded for account; insufficient resources; insufficient storage resources;
+the store refused: maximum bytes or messages exceeded under discard new."""
 
 
 class ApiError(msgspec.Struct, frozen=True):
@@ -45,6 +55,7 @@ class _State(msgspec.Struct, frozen=True):
 
 class _Config(msgspec.Struct, frozen=True):
     max_msgs_per_subject: int = -1
+    max_bytes: int = -1
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
@@ -104,6 +115,8 @@ def raise_for(error: ApiError, stream: str) -> None:
         raise Conflict(text)
     if error.err_code == STREAM_NOT_FOUND:
         raise StreamMissing(f"stream {stream} does not exist")
+    if error.err_code in NO_ROOM:
+        raise StreamFull(text)
     if error.err_code == TTL_DISABLED:
         raise BadInput(text)
     raise Unavailable(text)
@@ -129,7 +142,9 @@ def created_state(data: bytes) -> StreamState:
 
 
 def state_of(info: StreamInfo) -> StreamState:
-    return StreamState(info.created, info.state.first_seq, info.state.last_seq, info.state.messages)
+    state = info.state
+    most = max(0, info.config.max_bytes)
+    return StreamState(info.created, state.first_seq, state.last_seq, state.messages, most)
 
 
 def check_deleted(data: bytes) -> None:

@@ -20,9 +20,13 @@ MAX_SCALE: Final = 72
 
 
 class _Layout:
-    """Byte and digit counts of one (precision, scale)."""
+    """Byte and digit counts of one (precision, scale).
 
-    __slots__ = ("flip", "groups", "int_digits", "invert", "scale", "size")
+    `words`, from the last one on: its bits, what its digits stay below, what its last digit is
+    worth in the whole number.
+    """
+
+    __slots__ = ("flip", "groups", "int_digits", "invert", "scale", "size", "words")
 
     def __init__(self, precision: int, scale: int) -> None:
         int_digits = precision - scale
@@ -30,27 +34,33 @@ class _Layout:
         widths += [_WORD_DIGITS] * (scale // _WORD_DIGITS) + [scale % _WORD_DIGITS]
         self.groups: list[tuple[int, int]] = [(w, _BYTES_OF[w]) for w in widths if w]
         self.size: int = sum(size for _, size in self.groups)
+        self.words: list[tuple[int, int, int]] = []
+        worth = 1
+        for digits, size in reversed(self.groups):
+            self.words.append((8 * size, 10**digits, worth))
+            worth *= 10**digits
         self.int_digits: int = int_digits
         self.scale: int = scale
         self.invert: int = (1 << 8 * self.size) - 1
         self.flip: int = 1 << (8 * self.size - 1)
 
 
-_layouts: dict[tuple[int, int], _Layout] = {}
+_layouts: dict[int, _Layout] = {}
+"""By precision << 8 | scale, as both stand on the wire."""
 
 
 def _layout(precision: int, scale: int) -> _Layout:
-    found = _layouts.get((precision, scale))
+    found = _layouts.get(precision << 8 | scale)
     if found is None:
         if not 0 < precision <= MAX_DIGITS or not 0 <= scale <= min(precision, MAX_SCALE):
             raise Malformed(f"no decimal has precision {precision} and scale {scale}")
-        found = _layouts[precision, scale] = _Layout(precision, scale)
+        found = _layouts[precision << 8 | scale] = _Layout(precision, scale)
     return found
 
 
 def read_decimal(buf: bytes, p: int) -> tuple[str, int]:
     """The decimal behind flag 6: precision u8, scale u8, packed words."""
-    layout = _layout(buf[p], buf[p + 1])
+    layout = _layouts.get(buf[p] << 8 | buf[p + 1]) or _layout(buf[p], buf[p + 1])
     p += 2
     end = p + layout.size
     if end > len(buf):
@@ -60,22 +70,23 @@ def read_decimal(buf: bytes, p: int) -> tuple[str, int]:
     if negative:
         bits ^= layout.invert
     bits ^= layout.flip
-    words: list[str] = []
-    for digits, size in reversed(layout.groups):
-        word = bits & ((1 << 8 * size) - 1)
-        bits >>= 8 * size
-        text = str(word).zfill(digits)
-        if len(text) > digits:
+    number = 0
+    for width, limit, worth in layout.words:
+        rest = bits >> width
+        word = bits ^ rest << width
+        if word >= limit:
             raise Malformed("a decimal word has too many digits")
-        words.append(text)
-    words.reverse()
-    text = "".join(words)
-    whole = text[: layout.int_digits].lstrip("0") or "0"
-    if layout.scale:
-        whole = f"{whole}.{text[layout.int_digits :]}"
-    if negative and text.strip("0"):
-        return f"-{whole}", end
-    return whole, end
+        number += word * worth
+        bits = rest
+    text = str(number)
+    scale = layout.scale
+    if scale:
+        if len(text) <= scale:
+            text = text.zfill(scale + 1)
+        text = f"{text[:-scale]}.{text[-scale:]}"
+    if negative and number:
+        return f"-{text}", end
+    return text, end
 
 
 def put_decimal(out: bytearray, text: str, precision: int, scale: int) -> None:

@@ -16,6 +16,7 @@ from tidelog.rows.any_datum import read_datum
 from tidelog.rows.column import Column, base64_text
 from tidelog.rows.errors import BadValue, Malformed, RowCorrupt
 from tidelog.rows.key_columns import handle_column, key_columns, primary_index
+from tidelog.rows.payload import MutationRows
 from tidelog.rows.row import read_row, slots_for
 from tidelog.rows.values import T_JSON, Value
 from tidelog.schema.model import UNSPECIFIED_LENGTH, TableInfo
@@ -31,6 +32,9 @@ _NO_STOP = -1
 _NOTHING: frozenset[str] = frozenset()
 
 Row = dict[str, Value]
+Images = tuple[str, Row | None, Row | None, list[str]]
+"""op, before, after, b64: as in RowChange."""
+AnyMutation = TableMutation | MutationRows
 
 
 class RowChange(msgspec.Struct, frozen=True, gc=False):
@@ -71,47 +75,55 @@ class TableCodec:
         if index is not None:
             self._key = [(columns[part.offset], part.length) for part in index.idx_cols]
 
-    def decode(self, mutation: TableMutation, own_schema: bool = False) -> list[RowChange]:
+    def decode(self, mutation: AnyMutation, own_schema: bool = False) -> list[RowChange]:
         """All changes in `sequence` order. Raises RowCorrupt, nothing else.
 
         `own_schema`: the mutation's schema version is not below this table's. A column that its
         rows lack is then about to be dropped, and is left out instead of filled: a made-up value
         would be found in no row downstream.
         """
+        return [
+            RowChange(op, before, after, tuple(marks) if marks else ())
+            for op, before, after, marks in self.images(mutation, own_schema)
+        ]
+
+    def images(self, mutation: AnyMutation, own_schema: bool) -> list[Images]:
+        """`decode` without a struct for each row."""
         sequence: list[int] = list(mutation.sequence)
-        queues: dict[int, list[bytes]] = {
-            INSERT: list(mutation.inserted_rows),
-            UPDATE: list(mutation.updated_rows),
-            DELETE: list(mutation.deleted_rows),
-        }
+        inserted: list[bytes] = list(mutation.inserted_rows)
+        updated: list[bytes] = list(mutation.updated_rows)
+        deleted: list[bytes] = list(mutation.deleted_rows)
         table_id = mutation.table_id
-        for kind, rows in queues.items():
+        for kind, rows in ((INSERT, inserted), (UPDATE, updated), (DELETE, deleted)):
             if sequence.count(kind) != len(rows):
                 raise RowCorrupt(table_id, _LISTS[kind], -1, "the sequence names another count")
-        if len(sequence) != sum(len(rows) for rows in queues.values()):
+        if len(sequence) != len(inserted) + len(updated) + len(deleted):
             raise RowCorrupt(table_id, "sequence", -1, "an obsolete mutation type")
-        used = {INSERT: 0, UPDATE: 0, DELETE: 0}
-        changes: list[RowChange] = []
+        found: list[Images] = []
+        inserts = updates = deletes = at = 0
         kind = INSERT
         try:
             for kind in sequence:
-                at = used[kind]
-                used[kind] = at + 1
-                row = queues[kind][at]
                 if kind == INSERT:
-                    changes.append(self._insert(row, own_schema))
+                    at = inserts
+                    inserts += 1
+                    found.append(self._insert(inserted[at], own_schema))
                 elif kind == UPDATE:
-                    changes.append(self._update(row, own_schema))
+                    at = updates
+                    updates += 1
+                    found.append(self._update(updated[at], own_schema))
                 else:
-                    changes.append(self._delete(row, own_schema))
+                    at = deletes
+                    deletes += 1
+                    found.append(self._delete(deleted[at], own_schema))
         except (Malformed, UnicodeDecodeError, OverflowError) as error:
-            raise RowCorrupt(table_id, _LISTS[kind], used[kind] - 1, str(error)) from error
+            raise RowCorrupt(table_id, _LISTS[kind], at, str(error)) from error
         except (IndexError, struct.error) as error:
             reason = "the row ends in the middle of a value"
-            raise RowCorrupt(table_id, _LISTS[kind], used[kind] - 1, reason) from error
-        return changes
+            raise RowCorrupt(table_id, _LISTS[kind], at, reason) from error
+        return found
 
-    def _insert(self, buf: bytes, own_schema: bool) -> RowChange:
+    def _insert(self, buf: bytes, own_schema: bool) -> Images:
         row: Row = {}
         marks: list[str] = []
         p = 0
@@ -134,9 +146,9 @@ class TableCodec:
             # TiDB leaves NULLs out of an insert where they are the default.
             left_out = self._nulls if own_schema else None
             row = self._fill(row, self._order, left_out, marks)
-        return RowChange("c", None, row, tuple(marks) if marks else ())
+        return "c", None, row, marks
 
-    def _update(self, buf: bytes, own_schema: bool) -> RowChange:
+    def _update(self, buf: bytes, own_schema: bool) -> Images:
         before: Row = {}
         after: Row = {}
         marks: list[str] = []
@@ -155,10 +167,10 @@ class TableCodec:
         if marks or marks_after:
             self._agree(before, marks, marks_after)
             self._agree(after, marks_after, marks)
-            return RowChange("u", before, after, tuple(dict.fromkeys(marks + marks_after)))
-        return RowChange("u", before, after)
+            return "u", before, after, list(dict.fromkeys(marks + marks_after))
+        return "u", before, after, marks
 
-    def _delete(self, buf: bytes, own_schema: bool) -> RowChange:
+    def _delete(self, buf: bytes, own_schema: bool) -> Images:
         row: Row = {}
         marks: list[str] = []
         # A row of nothing but NULLs that were left out is a single NIL.
@@ -167,7 +179,7 @@ class TableCodec:
         if len(row) != len(self._delete_order):
             left_out = _NOTHING if own_schema else None
             row = self._fill(row, self._delete_order, left_out, marks)
-        return RowChange("d", row, None, tuple(marks) if marks else ())
+        return "d", row, None, marks
 
     def _add_key(
         self, handles: list[tuple[int, Value | bytes]], row: Row, marks: list[str]

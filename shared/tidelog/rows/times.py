@@ -16,6 +16,7 @@ _MICRO_MASK: Final = (1 << 24) - 1
 _TIME = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?)?", re.ASCII
 )
+_TWO: Final = tuple(f"{number:02d}" for number in range(100))
 _DURATION = re.compile(r"(-?)(\d{2,3}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?", re.ASCII)
 
 
@@ -26,7 +27,7 @@ def date_text(packed: int) -> str:
     year = year_month // 13
     if year > 9999:
         raise Malformed("a year is above 9999")
-    return f"{year:04d}-{year_month % 13:02d}-{ymd & 31:02d}"
+    return f"{_TWO[year // 100]}{_TWO[year % 100]}-{_TWO[year_month % 13]}-{_TWO[ymd & 31]}"
 
 
 def datetime_text(packed: int, fsp: int) -> str:
@@ -37,11 +38,12 @@ def datetime_text(packed: int, fsp: int) -> str:
     second = hms & 63
     if hour > 23 or minute > 59 or second > 59:
         raise Malformed("a time of day is out of range")
-    text = f"{date_text(packed)} {hour:02d}:{minute:02d}:{second:02d}"
+    text = f"{date_text(packed)} {_TWO[hour]}:{_TWO[minute]}:{_TWO[second]}"
     micros = packed & _MICRO_MASK
     if micros > 999_999:
         raise Malformed("microseconds are out of range")
-    return f"{text}.{micros:06d}"[: 20 + fsp] if fsp > 0 else text
+    # The millionth in front of them keeps the zeros.
+    return f"{text}.{str(1_000_000 + micros)[1 : 1 + fsp]}" if fsp > 0 else text
 
 
 def duration_text(nanos: int, fsp: int) -> str:

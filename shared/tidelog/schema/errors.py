@@ -24,3 +24,12 @@ class UnknownJob(BadInput):
     def __init__(self, job_id: int) -> None:
         super().__init__(f"no DDL job {job_id} in the schema history")
         self.job_id = job_id
+
+
+class TablesAway(Exception):
+    """Tables that were asked for lie in pages of the snapshot. Internal: whoever keeps it loads
+    them and asks again."""
+
+    def __init__(self, pages: list[int]) -> None:
+        super().__init__(pages)
+        self.pages = pages

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
 
 import msgspec
 
+from tidelog.schema.folded import Folded, State
 from tidelog.schema.model import TableInfo
-
-_IDENT = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\".,;/()*]+)"
-_TO = re.compile(rf"\b(?:TO|AS)\s+({_IDENT})(?:\s*\.\s*({_IDENT}))?\s*(?=,|;|$|/\*)", re.IGNORECASE)
+from tidelog.schema.packed import Packed, unpack
 
 
 class TableAt(msgspec.Struct, frozen=True):
@@ -33,99 +31,128 @@ class Affected(msgspec.Struct, frozen=True):
     after: TableAt | None
 
 
+class Change(msgspec.Struct, frozen=True):
+    """An `Affected` whose tables are packed."""
+
+    db: str
+    before: State | None
+    after: State | None
+
+
 class Schemas:
-    """Tables by id and version, and schema names by id. Versions are put in rising order."""
+    """Tables by id and version, and schema names by id, over what was folded: that is read, never
+    changed. Versions are put in rising order; one that is not above the folded state changes
+    nothing, as DDLs of one table come in the same order by job, version and time."""
 
-    def __init__(self) -> None:
+    def __init__(self, folded: Folded) -> None:
+        self.folded = folded
+        self.dbs: dict[int, str] = dict(folded.dbs)
+        self.dropped_dbs: dict[int, int] = dict(folded.dropped_dbs)
         self._versions: dict[int, list[int]] = {}
-        self._states: dict[int, list[TableAt | None]] = {}
-        self._dbs: dict[int, str] = {}
-        self._names: dict[tuple[int, str], int] = {}
-        self._dropped_with_db: dict[int, tuple[int, list[TableAt]]] = {}
+        self._states: dict[int, list[State | None]] = {}
+        self._last: dict[int, State] = {}
+        """The newest state of each id touched, be it ended."""
+        self._names: dict[tuple[int, str], int | None] = {}
+        """Over the folded names; None: there is no such table any more."""
 
-    def at(self, table_id: int, version: int) -> TableAt | None:
-        """The state at `version`; None if there was none yet or no longer."""
+    def at(self, table_id: int, version: int) -> State | None:
+        """The state at `version`; None if there was none yet or no longer. Below what was folded
+        there is one state only."""
         at = bisect_right(self._versions.get(table_id, ()), version)
-        return self._states[table_id][at - 1] if at else None
+        return self._states[table_id][at - 1] if at else self.folded.live.get(table_id)
 
     def ended(self, table_id: int, version: int) -> bool:
         """A state is known at `version`, and it says the table is gone."""
         at = bisect_right(self._versions.get(table_id, ()), version)
-        return at > 0 and self._states[table_id][at - 1] is None
+        return self._states[table_id][at - 1] is None if at else table_id in self.folded.ended
 
-    def current(self, table_id: int) -> TableAt | None:
+    def current(self, table_id: int) -> State | None:
         """The newest state."""
         states = self._states.get(table_id)
-        return states[-1] if states else None
+        return states[-1] if states else self.folded.live.get(table_id)
 
-    def every(self) -> Iterator[TableAt]:
+    def states(self, table_id: int) -> Iterator[State]:
+        """Each state of one table that is still known."""
+        if (folded := self.folded.live.get(table_id)) is not None:
+            yield folded
+        yield from (state for state in self._states.get(table_id, ()) if state is not None)
+
+    def every(self) -> Iterator[State]:
         """Each state of each table."""
+        yield from self.folded.live.values()
         for states in self._states.values():
             yield from (state for state in states if state is not None)
 
-    def named(self, db_id: int, lower_name: str) -> TableAt | None:
-        """The living table of that name."""
-        table_id = self._names.get((db_id, lower_name))
-        return self.current(table_id) if table_id is not None else None
+    def newest(self) -> Iterator[tuple[int, State, bool]]:
+        """Of each table that was touched: version, newest state, and whether it lives."""
+        for table_id, last in self._last.items():
+            yield self._versions[table_id][-1], last, self._states[table_id][-1] is not None
 
-    def put(self, db_id: int, info: TableInfo, version: int) -> TableAt:
-        """A new state of `info.id`."""
-        self._forget_name(info.id)
-        state = TableAt(self._dbs.get(db_id, ""), info.name.text, version, info, db_id)
-        self._append(info.id, version, state)
-        self._names[db_id, info.name.lower] = info.id
+    def named(self, db_id: int, lower_name: str) -> State | None:
+        """The living table of that name."""
+        key = (db_id, lower_name)
+        known = self._names[key] if key in self._names else self.folded.named(db_id, lower_name)
+        return self.current(known) if known is not None else None
+
+    def put(self, db_id: int, table: Packed, version: int) -> State:
+        """A new state of `table.id`."""
+        state = State(self.dbs.get(db_id, ""), db_id, version, table)
+        if version <= self.folded.version_of(table.id):
+            return state
+        self._forget_name(table.id)
+        self._append(table.id, version, state)
+        self._last[table.id] = state
+        self._names[db_id, table.lower] = table.id
         return state
 
-    def end(self, table_id: int, version: int) -> TableAt | None:
+    def end(self, table_id: int, version: int) -> State | None:
         """The id means nothing from `version` on. Returns the last state."""
         last = self.current(table_id)
-        if last is not None:
-            self._forget_name(table_id)
-            self._append(table_id, version, None)
+        if last is None or version <= self.folded.version_of(table_id):
+            return None
+        self._forget_name(table_id)
+        self._append(table_id, version, None)
+        self._last[table_id] = last
         return last
 
     def name_db(self, db_id: int, name: str) -> None:
-        self._dbs[db_id] = name
+        self.dbs[db_id] = name
 
     def learn_db(self, db_id: int, name: str) -> None:
         """The name of a schema that was created before the history begins (mysql, test)."""
-        self._dbs.setdefault(db_id, name)
+        self.dbs.setdefault(db_id, name)
 
     def db_id(self, name: str, default: int) -> int:
         """The id of a living schema by name."""
         lower = name.lower()
-        return next((i for i, known in self._dbs.items() if known.lower() == lower), default)
+        return next((i for i, known in self.dbs.items() if known.lower() == lower), default)
 
-    def drop_db(self, db_id: int, version: int) -> list[Affected]:
+    def drop_db(self, db_id: int, version: int) -> list[Change]:
         """End the schema and all its tables."""
-        gone: list[TableAt] = []
-        for table_id in [i for (db, _), i in self._names.items() if db == db_id]:
-            before = self.end(table_id, version)
-            if before is not None:
-                gone.append(before)
-        self._dropped_with_db[db_id] = (version, gone)
-        self._dbs.pop(db_id, None)
-        return [Affected(before.db, before, None) for before in gone]
+        living = dict(self.folded.names.get(db_id, {}))
+        for (db, lower), table_id in self._names.items():
+            if db == db_id and table_id is not None:
+                living[lower] = table_id
+            elif db == db_id:
+                living.pop(lower, None)
+        gone = [self.end(table_id, version) for table_id in sorted(living.values())]
+        self.dbs.pop(db_id, None)
+        self.dropped_dbs[db_id] = version
+        return [Change(before.db, before, None) for before in gone if before is not None]
 
-    def restore_db(self, db_id: int, version: int) -> list[Affected]:
+    def restore_db(self, db_id: int, version: int) -> list[Change]:
         """Bring back what `drop_db` ended."""
-        _, back = self._dropped_with_db.pop(db_id, (0, []))
-        states = [self.put(db_id, table.info, version) for table in back]
-        return [Affected(state.db, None, state) for state in states]
+        dropped = self.dropped_dbs.pop(db_id, 0)
+        ended = {last.table.id: (at, last, False) for at, last in self.folded.ended.values()}
+        ended |= {one[1].table.id: one for one in self.newest()}
+        back = [
+            self.put(db_id, last.table, version)
+            for _, (at, last, lives) in sorted(ended.items())
+            if at == dropped and last.db_id == db_id and not lives
+        ]
+        return [Change(state.db, None, state) for state in back]
 
-    def prune(self, below: int) -> None:
-        """Of each table keep the state that holds at `below` and all later ones; forget ids whose
-        table was gone by then."""
-        for table_id in list(self._versions):
-            versions, states = self._versions[table_id], self._states[table_id]
-            keep = max(0, bisect_right(versions, below) - 1)
-            del versions[:keep], states[:keep]
-            if len(states) == 1 and states[0] is None and versions[0] < below:
-                del self._versions[table_id], self._states[table_id]
-        for db_id in [i for i, (at, _) in self._dropped_with_db.items() if at < below]:
-            del self._dropped_with_db[db_id]
-
-    def _append(self, table_id: int, version: int, state: TableAt | None) -> None:
+    def _append(self, table_id: int, version: int, state: State | None) -> None:
         versions = self._versions.setdefault(table_id, [])
         states = self._states.setdefault(table_id, [])
         if versions and versions[-1] == version:
@@ -137,17 +164,13 @@ class Schemas:
 
     def _forget_name(self, table_id: int) -> None:
         last = self.current(table_id)
-        if last is not None and self._names.get((last.db_id, last.info.name.lower)) == table_id:
-            del self._names[last.db_id, last.info.name.lower]
+        if last is None:
+            return
+        known = self.named(last.db_id, last.table.lower)
+        if known is not None and known.table.id == table_id:
+            self._names[last.db_id, last.table.lower] = None
 
 
-def renamed_to(query: str) -> list[str]:
-    """The schema of each target in `RENAME TABLE a TO b.c, …`; "" where it is unqualified."""
-    return [_unquote(first) if second else "" for first, second in _TO.findall(query)]
-
-
-def _unquote(name: str) -> str:
-    quote = name[0]
-    if quote in '`"':
-        return name[1:-1].replace(quote * 2, quote)
-    return name
+def unpacked(state: State) -> TableAt:
+    """The state with its TableInfo, which must be here."""
+    return TableAt(state.db, state.table.name, state.version, unpack(state.table), state.db_id)

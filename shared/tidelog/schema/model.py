@@ -22,14 +22,14 @@ UNSPECIFIED_LENGTH = -1
 Default = str | int | float | bool | None
 
 
-class Name(msgspec.Struct, frozen=True, rename={"text": "O", "lower": "L"}):
+class Name(msgspec.Struct, frozen=True, omit_defaults=True, rename={"text": "O", "lower": "L"}):
     """A name as written and in lower case (TiDB's CIStr, `{"O": …, "L": …}`)."""
 
     text: str = ""
     lower: str = ""
 
 
-class FieldType(msgspec.Struct, frozen=True):
+class FieldType(msgspec.Struct, frozen=True, omit_defaults=True):
     """A column's type. `Tp` is MySQL's type byte, `Decimal` the scale or the fsp, -1 unknown."""
 
     Tp: int
@@ -41,7 +41,7 @@ class FieldType(msgspec.Struct, frozen=True):
     Elems: tuple[str, ...] | None = None
 
 
-class ColumnInfo(msgspec.Struct, frozen=True):
+class ColumnInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """A column. `default_bit` is the base64 of a BIT default, whose `default` may not be text."""
 
     id: int
@@ -77,7 +77,7 @@ class ColumnInfo(msgspec.Struct, frozen=True):
         return bool(self.type.Flag & FLAG_UNSIGNED)
 
 
-class IndexColumn(msgspec.Struct, frozen=True):
+class IndexColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     """A column of an index; `length` is the prefix length, -1 = whole."""
 
     name: Name
@@ -85,7 +85,7 @@ class IndexColumn(msgspec.Struct, frozen=True):
     length: int = UNSPECIFIED_LENGTH
 
 
-class IndexInfo(msgspec.Struct, frozen=True):
+class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """An index or key."""
 
     id: int
@@ -100,7 +100,7 @@ class IndexInfo(msgspec.Struct, frozen=True):
     state: int = 5
 
 
-class ForeignKey(msgspec.Struct, frozen=True):
+class ForeignKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """A foreign key; `on_delete`/`on_update`: 0 none, 1 restrict, 2 cascade, 3 set null."""
 
     id: int
@@ -113,7 +113,7 @@ class ForeignKey(msgspec.Struct, frozen=True):
     on_update: int = 0
 
 
-class PartitionDefinition(msgspec.Struct, frozen=True):
+class PartitionDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     """One partition: its physical id, name and bounds (SQL text; a range's upper, a list's)."""
 
     id: int
@@ -122,7 +122,7 @@ class PartitionDefinition(msgspec.Struct, frozen=True):
     in_values: tuple[tuple[str, ...], ...] | None = None
 
 
-class PartitionInfo(msgspec.Struct, frozen=True):
+class PartitionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """`type`: 1 range, 2 hash, 3 list, 4 key."""
 
     type: int = 0
@@ -132,11 +132,11 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     definitions: tuple[PartitionDefinition, ...] | None = None
 
 
-class ViewInfo(msgspec.Struct, frozen=True):
+class ViewInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     view_select: str = ""
 
 
-class SequenceInfo(msgspec.Struct, frozen=True):
+class SequenceInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     sequence_start: int = 1
     sequence_increment: int = 1
     sequence_min_value: int = 1
@@ -147,7 +147,7 @@ class SequenceInfo(msgspec.Struct, frozen=True):
     sequence_comment: str = ""
 
 
-class TableInfo(msgspec.Struct, frozen=True):
+class TableInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table, view or sequence at one schema version."""
 
     id: int

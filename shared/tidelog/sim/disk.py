@@ -283,10 +283,10 @@ class MountedDisk:
 
     async def remove(self, path: str) -> None:
         self._life.check()
-        disk, path = self._disk, self._path(path)
+        disk, given, path = self._disk, path, self._path(path)
         await disk._take_time(disk.faults.write_s / 2)
         self._life.check()
-        size = len(self._inode(path).data)
+        size = len(self._inode(given).data)
         self._refuse(path, frees=True)
         disk._change_entry(path, None)
         disk._freed(size)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tidelog.changes import BATCH_MESSAGES
-from tidelog.errors import BadInput, Conflict, MessageTooLarge, StreamMissing
+from tidelog.errors import BadInput, Conflict, MessageTooLarge, StreamFull, StreamMissing
 from tidelog.ports import Message, Outgoing, StreamConfig, StreamState
 
 MAX_PAYLOAD = 1 << 20
@@ -60,6 +60,8 @@ class SimStream:
     """Sequences of each subject's messages, oldest first."""
     next_ttl_s: float = inf
     """No message's own time ends before."""
+    full: bool = False
+    """The server has no room for more."""
 
     @property
     def last_seq(self) -> int:
@@ -70,7 +72,9 @@ class SimStream:
         return self.base
 
     def state(self) -> StreamState:
-        return StreamState(self.created, self.first_seq, self.last_seq, self.messages)
+        return StreamState(
+            self.created, self.first_seq, self.last_seq, self.messages, self.config.max_bytes
+        )
 
     def append(
         self,
@@ -87,6 +91,8 @@ class SimStream:
             last = self._last_of(messages[0].subject)
             if last != expected_last_subject_seq:
                 raise Conflict(f"{messages[0].subject} is at {last}")
+        if self.full:
+            raise StreamFull(f"{self.config.name}: maximum bytes exceeded")
         for message in messages:
             self._push(message, now)
         self.expire(now)

@@ -10,11 +10,21 @@ from crc32c import crc32c
 
 from tidelog import messages, subjects
 from tidelog.errors import StreamMissing, Unavailable
+from tidelog.feeds import Feed, Feeds
 from tidelog.kv import Bucket
 from tidelog.membership import Member
-from tidelog.messages import Beat, Consumer, Heartbeat, Nodes, NodeStatus, Registered
+from tidelog.messages import (
+    Beat,
+    Consumer,
+    Heartbeat,
+    Nodes,
+    NodeStatus,
+    Order,
+    Register,
+    Registered,
+)
 from tidelog.ports import Bus, Request
-from tidelog_drainer.merger import Txn
+from tidelog_drainer.merge.merger import Txn
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
 
 CLUSTER = "rig"
@@ -31,6 +41,7 @@ class FakePump:
         self.resolved = 0
         self.after_ts: dict[str, int] = {}
         self.nudges = 0
+        self.purged_below = 0
         self._bus = bus
         self._moved = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -63,6 +74,10 @@ class FakePump:
             self.commit([], asked.want_ts)
             request.respond(PullFrame(resolved_ts=self.resolved).SerializeToString())
             return
+        if asked.after_ts < self.purged_below:
+            message = f"purged below {self.purged_below}"
+            request.respond(PullFrame(code="Purged", message=message).SerializeToString())
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(asked.wait_ms / 1000):
                 while self.resolved <= asked.after_ts:
@@ -77,6 +92,7 @@ class FakePump:
         for commit_ts, start_ts, payload in self.txns:
             if commit_ts <= asked.after_ts or commit_ts > self.resolved:
                 continue
+            assert isinstance(payload, bytes)
             offset = asked.offset if commit_ts == asked.commit_ts else 0
             piece = payload[offset : offset + FRAME - size]
             frame.txns.append(
@@ -101,8 +117,9 @@ class FakePump:
 
 
 class FakeRegistry:
-    """Knows the members it was told of, and the consumers of the feed. `tells`: the state that the
-    Drainer is in; `heard`: the one it last said it was in."""
+    """Knows the members it was told of, and the consumers of the feed. `tells`: the state that a
+    Drainer is in, `tells_to` by node; `heard`: the one that any last said it was in, `said` by
+    node, and its `details`."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -110,21 +127,34 @@ class FakeRegistry:
         self.pumps: list[FakePump] = []
         self.settled = True
         self.tells = messages.ONLINE
+        self.tells_to: dict[str, str] = {}
         self.heard = ""
+        self.said: dict[str, str] = {}
+        self.details: dict[str, dict[str, str]] = {}
+        self.drainers: dict[str, NodeStatus] = {}
+        """As their last heartbeats had them."""
         self.bucket = Bucket(bus, subjects.members_bucket(CLUSTER))
 
     async def start(self) -> None:
         await self.bucket.create()
+        await Feeds(self.bus, CLUSTER).ensure(Feed(FEED))
         await self.bus.serve(subjects.registry(CLUSTER, "nodes"), self._on_nodes)
         await self.bus.serve(subjects.registry(CLUSTER, "register"), self._on_register)
         await self.bus.serve(subjects.registry(CLUSTER, "heartbeat"), self._on_heartbeat)
 
     async def _on_register(self, request: Request) -> None:
-        request.respond(messages.encode(Registered(self.tells)))
+        node = messages.decode(request.data, Register).status.nodeId
+        request.respond(messages.encode(Registered(self._tells(node))))
 
     async def _on_heartbeat(self, request: Request) -> None:
-        self.heard = messages.decode(request.data, Heartbeat).status.state
-        request.respond(messages.encode(Beat(True, self.tells)))
+        status = messages.decode(request.data, Heartbeat).status
+        self.heard = self.said[status.nodeId] = status.state
+        self.details[status.nodeId] = status.detail
+        self.drainers[status.nodeId] = status
+        request.respond(messages.encode(Beat(True, self._tells(status.nodeId))))
+
+    def _tells(self, node: str) -> str:
+        return self.tells_to.get(node, self.tells)
 
     async def again(self) -> None:
         """The store was lost: write the bucket from what the nodes announce."""
@@ -145,12 +175,16 @@ class FakeRegistry:
         for pump in self.pumps:
             feeds |= pump.after_ts
         nodes = [NodeStatus(pump.node, state="online") for pump in self.pumps]
+        for node, state in self.tells_to.items():
+            order = Order({messages.PAUSING: "pause", messages.ONLINE: "resume"}.get(state, ""), 1)
+            nodes.append(NodeStatus(node, state=state, kind=messages.DRAINER, order=order))
+        nodes += [one for name, one in self.drainers.items() if name not in self.tells_to]
         answer = Nodes(nodes, self.consumers, feeds, settled=self.settled)
         request.respond(messages.encode(answer))
 
-    async def record(self, node: str, state: str = "online") -> None:
+    async def record(self, node: str, state: str = "online", high_ts: int = 0) -> None:
         """Write a member, as the registry does before a Pump may take Prewrites."""
-        value = msgspec.json.encode(Member(node, state))
+        value = msgspec.json.encode(Member(node, state, high_ts=high_ts))
         await self.bucket.put(subjects.escape(node), value)
 
     async def pump(self, node: str) -> FakePump:

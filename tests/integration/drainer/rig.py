@@ -43,7 +43,14 @@ class Rig:
 
     def ports(self, node: str) -> Ports:
         ports = real_ports(self.config, RealDisk(self.directory / node), self.bus)
-        return replace(ports, open_ddl_history=lambda _: self.history)
+        return self._with_history(ports)
+
+    def _with_history(self, ports: Ports) -> Ports:
+        return replace(
+            ports,
+            open_ddl_history=lambda _: self.history,
+            within=lambda path: self._with_history(ports.within(path)),
+        )
 
     @contextlib.asynccontextmanager
     async def drainer(self, **changed: object) -> AsyncIterator[Callable[[], dict[str, object]]]:

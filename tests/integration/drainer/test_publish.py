@@ -13,7 +13,7 @@ from tests.servers import nats_server
 from tidelog import messages, subjects
 from tidelog.messages import Consumer, PumpOnline
 from tidelog.schema.model import DdlJob
-from tidelog_drainer.merger import Txn
+from tidelog_drainer.merge.merger import Txn
 
 
 class Recorded:
@@ -33,7 +33,7 @@ def recorded() -> list[Txn]:
 
 
 def golden() -> list[int]:
-    return sorted(txn.commit_ts for txn in capture.golden())
+    return sorted(txn.commit_ts for txn in capture.published())
 
 
 async def split(rig: Rig, txns: list[Txn]) -> None:
@@ -53,6 +53,7 @@ def test_every_golden_transaction_arrives_once(tmp_path: Path) -> None:
             publisher = status()["publisher"]
             assert publisher["dropped"] == {  # type: ignore[index]
                 "drop_column_first": 3,
+                "nothing_left": 1,
                 "placement": 3,
                 "rolled_back": 2,
                 "setval": 6,
@@ -162,21 +163,26 @@ def test_server_killed_in_mid_run(tmp_path: Path) -> None:
         run(server.url, tmp_path / "drainer", Recorded(), body)
 
 
-def test_of_two_drainers_one_is_fenced(tmp_path: Path) -> None:
+def test_of_two_drainers_one_stands_by_and_goes_on_where_the_other_stopped(tmp_path: Path) -> None:
     async def body(rig: Rig) -> None:
         txns = recorded()
         pump = await rig.registry.pump("pump-1")
-        async with rig.drainer(node_id="d1") as first, rig.drainer(node_id="d2") as second:
-            for at in range(0, len(txns), 100):
-                pump.commit(txns[at : at + 100], txns[min(at + 99, len(txns) - 1)][0])
+        half = len(txns) // 2
+        async with rig.drainer(node_id="d2") as second, rig.drainer(node_id="d1") as first:
+
+            def leads() -> list[bool]:
+                return [bool(status()["lease"]["leads"]) for status in (first, second)]  # type: ignore[index]
+
+            for at in range(0, half, 100):
+                pump.commit(txns[at : min(at + 100, half)], txns[min(at + 99, half - 1)][0])
                 await asyncio.sleep(0.005)
+            before = [ts for ts in golden() if ts <= txns[half - 1][0]]
+            assert commit_times(await rig.read(len(before))) == before
+            assert leads() == [False, True]
+            assert first()["lease"]["standby"].startswith("d2 at ")  # type: ignore[index]
+        async with rig.drainer(node_id="d1"):
+            pump.commit(txns[half:], txns[-1][0])
             assert commit_times(await rig.read(len(golden()))) == golden()
-
-            def fenced() -> list[bool]:
-                errors = [str(status()["publisher"]["error"]) for status in (first, second)]  # type: ignore[index]
-                return ["stop one of the two" in error for error in errors]
-
-            await until(lambda: sum(fenced()) == 1, "one of the two is fenced")
 
     with nats_server(tmp_path) as server:
         run(server.url, tmp_path / "drainer", Recorded(), body)

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.integration.pump.kill_ledger import Wrong
 from tests.integration.pump_client.cluster import Service
 from tests.servers import NatsServer
+from tests.simulation.created import created
 from tidelog.errors import TidelogError
 from tidelog.messages import (
     DRAINER,
@@ -22,6 +23,7 @@ from tidelog.messages import (
     encode,
 )
 from tidelog.ports import Bus
+from tidelog.real.bus import NatsBus
 from tidelog.subjects import registry
 
 CLUSTER, FEED = "default", "main"
@@ -94,6 +96,15 @@ class Processes:
     def logs(self) -> str:
         told = [s for s in self.all if (s.directory / "log").exists()]
         return "\n".join(f"--- {s.directory.name}\n{s.log()[-800:]}" for s in told)
+
+
+async def create_feed(nats_url: str) -> None:
+    """Before its Drainer starts, which is not ready without."""
+    bus = await NatsBus.connect(nats_url, timeout_s=10)
+    try:
+        await created(bus, CLUSTER, FEED)
+    finally:
+        await bus.close()
 
 
 async def nodes(bus: Bus) -> list[NodeStatus]:

@@ -69,6 +69,7 @@ class Rig:
         """Raises Wrong."""
         began = time.monotonic()
         try:
+            await processes.create_feed(self._url)
             await asyncio.to_thread(self._begin)
             async with self._loaded():
                 for step in steps:

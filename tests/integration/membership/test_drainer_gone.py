@@ -52,6 +52,7 @@ def run(directory: Path, body: Callable[[Processes, Bus], Awaitable[None]]) -> N
     """With a registry, a Pump and a Drainer that serve."""
 
     async def main(cluster: Processes) -> None:
+        await processes.create_feed(cluster.nats.url)
         for service in (cluster.registry, cluster.drainer, cluster.pumps["pump-1"]):
             service.start()
             await asyncio.to_thread(service.wait)

@@ -47,7 +47,7 @@ BROKEN = (
             "is not in the stream",
             (
                 Edit(
-                    f"{DRAINER}/collector.py",
+                    f"{DRAINER}/merge/collector.py",
                     "        self._consulted = clock.monotonic()\n        state =",
                     "        self._consulted = clock.monotonic()\n"
                     "        if self._view.trusted:\n"
@@ -78,7 +78,7 @@ BROKEN = (
             "is not in the stream",
             (
                 Edit(
-                    f"{DRAINER}/membership.py",
+                    f"{DRAINER}/merge/membership.py",
                     "= member.state != OFFLINE\n",
                     '= member.state not in (OFFLINE, "closing")\n',
                 ),

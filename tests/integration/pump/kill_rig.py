@@ -9,7 +9,6 @@ was, so that a check costs what was written since. At the end all that is stored
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -17,7 +16,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections import Counter
@@ -26,14 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tests.integration.kill_command import command
 from tests.integration.pump.kill_ledger import Ledger, Reading, Wrong
 from tests.integration.pump.kill_load import Load, answer_for
 from tests.integration.pump.kill_reader import Reader
 from tests.integration.pump_client.cluster import Service
-from tests.servers import NatsServer, nats_server
+from tests.servers import NatsServer
 from tidelog.actor import first_error
 from tidelog.oracle import RegistryOracle
 from tidelog.pump_client import PumpClient
@@ -255,27 +252,5 @@ class Rig:
         )
 
 
-def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(argv)
-    columns = (TextColumn("kill -9"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        tempfile.TemporaryDirectory(prefix="kill-rig-") as directory,
-        nats_server(Path(directory)) as nats,
-        Progress(*columns, console=Console(stderr=True)) as progress,
-    ):
-        bar = progress.add_task("kills", total=options.kills)
-        rig = Rig(nats, Path(directory), kills=options.kills, seed=options.seed)
-        try:
-            asyncio.run(rig.run(lambda: progress.advance(bar)))
-        except Wrong as error:
-            print(f"kill {rig.kills.total()} of seed {options.seed}: {error}")
-            return 1
-    print(rig.summary())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command(sys.argv[1:], __doc__, Rig, Wrong))

@@ -15,12 +15,14 @@ from tests.integration.pump.rig import GrpcClient, registry_and_client, running,
 from tests.integration.pump.test_pump_http import CONFIG
 from tests.servers import nats_server
 from tests.unit.pump.rig import CLUSTER_ID, NODE, Client, commit, prewrite
+from tidelog.errors import MessageTooLarge
+from tidelog.pump_client.delivery.grpc_way import GrpcWay
 from tidelog.real.clock import RealClock
 from tidelog.supervisor import Supervisor
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import Binlog
-from tidelog_proto.pump_pb2 import PullBinlogReq
-from tidelog_pump.edges import grpc_pull
+from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq
+from tidelog_pump.edges import grpc_edge, grpc_pull
 
 VALUE = bytes(range(256)) * (24 << 10)  # 6 MiB
 Scenario = Callable[[Supervisor, Client, GrpcClient, int], Awaitable[None]]
@@ -109,5 +111,48 @@ def test_what_can_t_be_sent_is_a_typed_status(
             await until(lambda: sending(tree) == 0)
         if what == "message":
             assert len(await client.pull_up_to(base + 3, base - 1)) == 2
+
+    on_a_pump(tmp_path, scenario)
+
+
+def test_one_just_above_the_limit_is_refused_and_one_just_below_comes_in_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T3 (TiDB #28659, tidb-binlog #1156), with a limit that fits a test: the real one is 2 GiB."""
+    limit = 7 << 20
+    monkeypatch.setattr(grpc_edge, "SERVER_OPTIONS", (("grpc.max_receive_message_length", limit),))
+
+    def filling(start_ts: int, size: int) -> bytes:
+        """A Prewrite whose WriteBinlogReq takes `size` bytes."""
+        length = size - 200
+        while True:
+            made = prewrite(start_ts, bytes(length))
+            taken = WriteBinlogReq(clusterID=CLUSTER_ID, payload=made).ByteSize()
+            if taken == size:
+                return made
+            length += size - taken
+
+    async def scenario(tree: Supervisor, client: Client, direct: GrpcClient, base: int) -> None:
+        way = GrpcWay(NODE, lambda: str(tree.status()["grpc"]["bound"]), CLUSTER_ID)
+        (refused,) = await way.write([filling(base + 10, limit + 200)], 30)
+        await way.close()
+        assert isinstance(refused, MessageTooLarge)
+        assert refused.definite
+        with pytest.raises(grpc.aio.AioRpcError) as above:
+            await direct.write(filling(base + 10, limit + 1))
+        assert above.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        below = filling(base + 20, limit)
+        assert await direct.write(below) == ""
+        await client.done(commit(base + 20, base + 21))
+        frames = await client.pull_up_to(base + 21, base + 3)
+        assert [txn.commit_ts for txn in frames] == [base + 21]
+        assert (
+            Binlog.FromString(frames[0].payload).prewrite_value
+            == Binlog.FromString(below).prewrite_value
+        )
+        first = await client.pull(base + 3)
+        assert first.ByteSize() <= 512 << 10
+        assert len(first.txns[0].payload) < first.txns[0].total
+        assert tree.ready
 
     on_a_pump(tmp_path, scenario)

@@ -57,11 +57,11 @@ BROKEN = (
         (
             Edit(
                 pump_file("frames.py"),
-                "            if len(page) < PAGE:\n                return frame\n",
+                "            if len(page) < PAGE:\n                return frame, left_out\n",
                 "            if len(page) < PAGE:\n"
                 "                if len(frame.txns) > 3:\n"
                 "                    del frame.txns[-1]\n"
-                "                return frame\n",
+                "                return frame, left_out\n",
             ),
         ),
     ),
@@ -89,7 +89,7 @@ BROKEN = (
         (
             Edit(
                 pump_file("frames.py"),
-                "                payload = self._scan.payload(committed)\n",
+                '                payload = self._scan.payload(committed) if fits else b""\n',
                 "                payload = self._scan.payload(committed)\n"
                 "                if committed.start_ts % 64 == 0:\n"
                 "                    payload = payload[:-1] + b'?'\n",

@@ -16,6 +16,8 @@ from tidelog import changes
 from tidelog.change_reader import Change
 from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
 from tidelog.config import load
+from tidelog.drainer_control import ACTIONS, Ddl, DecidedDdl, FeedDdls
+from tidelog.feeds import Feed
 from tidelog.messages import ErrorReply, Nodes, NodeStatus, StateReply
 from tidelog.node_form import node_forms
 from tidelog.pump_control import Inspected
@@ -27,6 +29,8 @@ from tidelog_applier.downstreams.target import Target
 from tidelog_cli import capture, feed, inspect, operate, resolve, status, tail, watch
 from tidelog_cli.app import app
 from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.decode.ddl_policy import DdlPolicy
+from tidelog_drainer.decode.noted import LISTED
 from tidelog_pump.config import PumpConfig
 from tidelog_registry.config import RegistryConfig
 
@@ -63,11 +67,18 @@ def shell_lines() -> Iterator[tuple[str, list[str]]]:
                     yield guide, words[1:]
 
 
+def is_alone(group: Any, words: list[str]) -> bool:
+    """A group that does something by itself, and none of its commands is named."""
+    return group.invoke_without_command and (not words or words[0].startswith("-"))
+
+
 def test_documented_commands_parse() -> None:
     seen = 0
     for guide, words in shell_lines():
         command: Any = typer.main.get_command(app)
         while (inner := getattr(command, "commands", None)) is not None:
+            if is_alone(command, words):
+                break
             assert words[0] in inner, f"{guide}: {words}"
             command, words = inner[words[0]], words[1:]
         context = command.make_context("tidelog", words, resilient_parsing=False)
@@ -85,7 +96,8 @@ def test_commands_and_options_in_running_text_exist() -> None:
             assert name in commands(), f"{guide}: {span}"
             known = commands()[name]
             inner: dict[str, Any] = getattr(known, "commands", {})
-            known = inner[rest[0]] if inner else known
+            if inner and not is_alone(known, rest):
+                known = inner[rest[0]]
             options = {option for parameter in known.params for option in parameter.opts}
             for option in re.findall(r"--[a-z-]+", span):
                 assert option in options, f"{guide}: {span}"
@@ -193,13 +205,16 @@ def test_an_order_and_the_errors_of_http() -> None:
         ),
         ("wait", {"applied_ts"}),
         ("resolve", fields(resolve.Resolution, Inspected)),
+        ("ddl` and its orders", fields(FeedDdls, Ddl, DecidedDdl)),
+        ("feed create`, `feed list`, `feed show", fields(Feed)),
         ("feed forget", fields(feed.ForgottenFeed)),
         ("inspect", fields(inspect.Inspection, inspect.Report)),
         ("capture replay", fields(capture.Replayed)),
     ],
 )
 def test_other_commands(command: str, found: set[str]) -> None:
-    assert quoted(table_row("docs/operating.md", f"`{command}`")) == found
+    first = f"`{command}" + "`" * ("`" not in command)
+    assert quoted(table_row("docs/operating.md", first)) == found
 
 
 def test_the_lines_of_tail() -> None:
@@ -215,3 +230,13 @@ def test_the_lines_of_tail() -> None:
         {"commit_ts", "table", "op", "key", "before", "after"},
     ]
     assert list(tail.lines(Change(6), "", watermarks=True)) == [{"resolved_ts": 6}]
+
+
+def test_ddl_policies_and_reasons() -> None:
+    guide = text("docs/operating.md")
+    for action in ACTIONS:
+        table_row("docs/operating.md", f"`{action}`")
+    for why in ("rewritten", "nothing_left", "placement", "ddl_policy", "ddl_order", "setval"):
+        assert f"`{why}`" in guide.split("`why` says what happened")[1]
+    assert DdlPolicy({}).action("unknown_99", 1) == DdlPolicy({}).action("flashback_cluster", 1)
+    assert f"newest {LISTED}" in guide

@@ -180,6 +180,9 @@ def test_notes_say_what_to_do() -> None:
     (gone,) = of(writable, NodeStatus("p3", state=ONLINE))
     assert "the merge waits for it" in gone
     assert "`tidelog offline p3 --accept-loss`" in gone
+    (stopped,) = of(writable, NodeStatus("p3", state=PAUSED, updateTS=NOW))
+    assert "p3 is paused and unreachable, last heard of at 2026-11-18 11:06:40" in stopped
+    assert "the merge waits for it" in stopped
     (reader,) = of(NodeStatus("d", kind=DRAINER, state=ONLINE))
     assert "merge" not in reader
     assert of(NodeStatus("p4", state=OFFLINE, kind=PUMP)) == []

@@ -12,8 +12,9 @@ from tidelog.change_reader import ChangeAssembler, Gap
 from tidelog.ports import Message, Outgoing
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import Name, TableInfo
-from tidelog_drainer.batcher import Batcher
-from tidelog_drainer.decoder import Route, RowTxn, TableRows
+from tidelog_drainer.decode.routes import Route
+from tidelog_drainer.decode.transactions import RowTxn, TableRows
+from tidelog_drainer.publish.batcher import Batcher
 
 FEED = "f"
 TABLES = [

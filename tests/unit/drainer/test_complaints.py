@@ -17,7 +17,9 @@ def test_nothing_to_complain_of() -> None:
 
 
 def test_each_is_named() -> None:
-    sources = {"p1": {"resolved_ts": 1}, "p2": {"error": "purged (rewind)"}}
+    failing = {"error": "no responders", "since": "2026-11-18 11:06:40", "holds_merge": True}
+    ahead = {"error": "purged (rewind)", "since": "2026-11-18 11:06:41", "holds_merge": False}
+    sources = {"p1": {"resolved_ts": 1}, "p2": failing, "p3": ahead}
     said = complaints(
         {
             "publisher": {"error": "", "waiting": "the DDL history"},
@@ -27,7 +29,8 @@ def test_each_is_named() -> None:
     assert said == {
         "error": "the merge stands still",
         "waiting": "the DDL history",
-        "p2": "purged (rewind)",
+        "p2": "the merge waits for it, in vain since 2026-11-18 11:06:40: no responders",
+        "p3": "no answer since 2026-11-18 11:06:41: purged (rewind)",
     }
     both = complaints({"publisher": {"error": "a stop"}, "collector": {"error": "another"}})
     assert both == {"error": "a stop"}

@@ -11,9 +11,11 @@ from tidelog.change_reader import Change, ChangeAssembler
 from tidelog.ports import Message
 from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.tracker import SchemaTracker
-from tidelog_drainer.batcher import H_EARLY, Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decoder import DdlTxn, Decoder, RowTxn, SchemaBehind, Undecodable
+from tidelog_drainer.decode.decoder import Decoder
+from tidelog_drainer.decode.errors import SchemaBehind, Undecodable
+from tidelog_drainer.decode.transactions import DdlTxn, RowTxn
+from tidelog_drainer.publish.batcher import H_EARLY, Batch, Batcher
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 
 
@@ -71,9 +73,12 @@ def test_golden_once_the_rest_counted() -> None:
     made = decoder()
     found = publish("set-a", made)
     assert [txn.commit_ts for change in found for txn in change.txns] == sorted(
-        txn.commit_ts for txn in capture.golden()
+        txn.commit_ts for txn in capture.published()
     )
-    assert made.dropped == {
+    texts = {ddl.commit_ts: ddl.query for change in found for ddl in change.ddls}
+    assert texts == {t.commit_ts: t.ddl["SQL"] for t in capture.published() if t.ddl is not None}
+    assert made.passed.dropped == {
+        "nothing_left": 1,
         "system": 40,
         "setval": 6,
         "drop_column_first": 3,
@@ -90,8 +95,8 @@ def test_golden_once_the_rest_counted() -> None:
 def test_early_ddls_stand_before_their_transactions() -> None:
     made = decoder("set-x")
     found = publish("set-x", made)
-    assert made.dropped["early"] == 2
-    assert made.early == set()
+    assert made.passed.dropped["early"] == 2
+    assert made.passed.early == set()
     times = [txn.commit_ts for change in found for txn in change.txns]
     assert times == sorted(set(times))
     kinds = [ddl.kind for change in found for ddl in change.ddls]
@@ -121,12 +126,12 @@ def test_a_ddl_found_early_survives_a_question_to_the_history() -> None:
     for binlog in capture.pulled("set-x"):
         if binlog.start_ts == binlog.commit_ts:
             continue
-        state = dict(made._known), set(made.early)
+        state = dict(made.passed._known), set(made.passed.early)
         item = made.decode((binlog.commit_ts, binlog.start_ts, binlog.SerializeToString()))
         if isinstance(item, RowTxn) and item.ddls:
             break
     assert isinstance(item, RowTxn)
-    made._known, made.early = state
+    made.passed._known, made.passed.early = state
     made.schema_changed()
     value = PrewriteValue.FromString(binlog.prewrite_value)
     asked = PrewriteValue.FromString(binlog.prewrite_value)
@@ -176,7 +181,7 @@ def test_an_abandoned_attempt_leaves_no_early_ddl(most: int) -> None:
 
 
 def test_an_unknown_kind_stops_unless_told_otherwise() -> None:
-    with pytest.raises(Undecodable, match="ddl-policy create_table=forward"):
+    with pytest.raises(Undecodable, match=r"tidelog ddl policy main create_table=skip"):
         publish("set-a", decoder(ddl_policy={"create_table": "stop"}))
 
 
@@ -192,7 +197,7 @@ def test_what_is_unknown_is_asked_for() -> None:
     made.allowed_version = 2
     with pytest.raises(SchemaBehind):
         made.decode((4, 3, dml.SerializeToString()))
-    assert made.dropped == {}
+    assert made.passed.dropped == {}
 
 
 def test_a_truncated_row_stops_typed() -> None:
@@ -200,7 +205,7 @@ def test_a_truncated_row_stops_typed() -> None:
     for binlog in capture.pulled("set-a"):
         value = PrewriteValue.FromString(binlog.prewrite_value)
         if not binlog.ddl_job_id and any(m.inserted_rows for m in value.mutations):
-            made.base_version = value.schema_version
+            made.passed.base_version = value.schema_version
             broken = value.mutations[0]
             broken.inserted_rows[0] = broken.inserted_rows[0][:-3]
             binlog = Binlog(commit_ts=5, start_ts=4, prewrite_value=value.SerializeToString())

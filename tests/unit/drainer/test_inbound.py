@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidelog.errors import Corrupt
-from tidelog_drainer.inbound import Inbound
-from tidelog_drainer.merger import Txn
+from tidelog.ports import Disk
+from tidelog.sim.world import World, run
+from tidelog_drainer.merge.inbound import Inbound
+from tidelog_drainer.merge.merger import Txn
+from tidelog_drainer.merge.spool import DIRECTORY, KEPT_FREE, Spool, Spooled, SpoolFull
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
 
 
 def piece(txn: Txn, start: int, end: int) -> PulledTxn:
     commit_ts, start_ts, payload = txn
+    assert isinstance(payload, bytes)
     return PulledTxn(
         commit_ts=commit_ts,
         start_ts=start_ts,
@@ -51,7 +55,7 @@ def serve(txns: list[Txn], asked: PullRequest, size: int) -> PullFrame:
     st.sets(st.integers(0, 40), max_size=6),
 )
 def test_any_cut(payloads: list[bytes], size: int, lost: set[int]) -> None:
-    txns = [(10 * i, 10 * i - 1, payload) for i, payload in enumerate(payloads, 1)]
+    txns: list[Txn] = [(10 * i, 10 * i - 1, payload) for i, payload in enumerate(payloads, 1)]
     inbound = Inbound("p", 0)
     got: list[Txn] = []
     for step in range(1000):
@@ -97,3 +101,77 @@ def test_a_bit_flipped_under_way_is_corruption_and_then_nothing_is_missing(
             corrupt += 1
             inbound.reset()
     assert (got, corrupt) == ([txn], 1)
+
+
+ABOVE = 20
+
+
+def whole(txns: list[Txn]) -> list[tuple[int, int, bytes]]:
+    return [(c, s, p.read(0, len(p)) if isinstance(p, Spooled) else p) for c, s, p in txns]
+
+
+async def pull(disk: Disk, txns: list[Txn], size: int, full: set[int], world: World) -> list[Txn]:
+    """All of them through frames of `size` bytes; before the steps in `full` the disk is full."""
+    spool = Spool(disk, ABOVE)
+    await spool.clear()
+    inbound = Inbound("p", 0, spool)
+    got: list[Txn] = []
+    for step in range(1000):
+        if len(got) == len(txns):
+            break
+        world.node("drainer").disk.full = step in full
+        before_ts = inbound.after_ts
+        found, _ = inbound.take(serve(txns, inbound.ask("f", 1000, 10), size))
+        try:
+            await inbound.flush(before_ts)
+        except SpoolFull:
+            continue
+        got += found
+    assert spool.promised == 0
+    assert not disk.listdir(DIRECTORY)
+    return got
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.binary(max_size=60), max_size=8),
+    st.integers(1, 50),
+    st.sets(st.integers(0, 40), max_size=6),
+)
+@example([b"whole in the frame that fails", bytes(30)], 40, {0})
+def test_large_ones_come_by_files_whatever_room_there_is(
+    payloads: list[bytes], size: int, full: set[int]
+) -> None:
+    txns: list[Txn] = [(10 * i, 10 * i - 1, payload) for i, payload in enumerate(payloads, 1)]
+
+    async def main(world: World) -> None:
+        got = await pull(world.ports("drainer").disk, txns, size, full, world)
+        assert whole(got) == txns
+        for _, _, payload in got:
+            cut = len(payload) > size
+            assert isinstance(payload, Spooled) >= (cut and len(payload) > ABOVE)
+
+    run(main, 1)
+
+
+def test_the_first_has_the_room_and_the_second_waits() -> None:
+    txn: Txn = (10, 9, bytes(100))
+
+    async def main(world: World) -> None:
+        spool = Spool(world.ports("drainer").disk, ABOVE)
+        await spool.clear()
+        world.node("drainer").disk.faults.capacity = KEPT_FREE + 130
+        first, second = Inbound("p1", 0, spool), Inbound("p2", 0, spool)
+        for inbound in (first, second):
+            inbound.take(serve([txn], inbound.ask("f", 1000, 10), 60))
+        await first.flush(0)
+        with pytest.raises(SpoolFull, match="transaction 10 of 100 bytes"):
+            await second.flush(0)
+        assert second.ask("f", 1000, 10).offset == 0
+        ((_, _, payload),), _ = first.take(serve([txn], first.ask("f", 1000, 10), 60))
+        await first.flush(0)
+        assert isinstance(payload, Spooled)
+        assert payload.read(0, 100) == txn[2]
+        assert spool.promised == 0
+
+    run(main, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.ports import StreamState
-from tidelog_drainer.membership import MembershipView, Verdict
+from tidelog_drainer.merge.membership import MembershipView, Verdict
 
 OLD = "2026-11-18T10:00:00.123456789Z"
 NOW_MS = 1_795_000_000_000

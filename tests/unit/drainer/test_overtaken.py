@@ -15,9 +15,9 @@ from tidelog.errors import Corrupt
 from tidelog.messages import OFFLINE
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
-from tidelog_drainer.merger import Merger, Overtaken
+from tidelog_drainer.merge.merger import Merger, Overtaken
+from tidelog_drainer.merge.sources import SOURCES_FILE
 from tidelog_drainer.service import build
-from tidelog_drainer.sources import SOURCES_FILE
 
 
 async def published(world: World, node: Node, ts: int) -> None:
@@ -295,6 +295,11 @@ def test_a_bucket_that_is_not_trusted_yet_is_remembered_all_the_same() -> None:
         late.commit([txn(50)], 60)
         await world.until(
             lambda: "p2" in said(node, "collector").get("sources", {}), 3, "the bucket to be read"
+        )
+        await world.until(
+            lambda: node.ports().disk.exists(SOURCES_FILE) and "p2" in remembered(node),
+            3,
+            "its name to be kept",
         )
         assert not said(node, "collector")["trusted"]
         node.kill()

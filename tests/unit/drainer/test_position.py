@@ -7,12 +7,13 @@ import pytest
 
 from tests.unit.registry.nodes import CLUSTER, build, drainer, nodes, pump
 from tidelog import subjects
-from tidelog.errors import PositionUnknown, Unavailable
+from tidelog.errors import PositionUnknown, Refused, Unavailable
+from tidelog.feeds import NOW, Feed, Feeds, beginning
 from tidelog.messages import Consumer
 from tidelog.oracle import RegistryOracle
 from tidelog.sim import World, run
-from tidelog_drainer.config import NOW, DrainerConfig
-from tidelog_drainer.position import Epoch, Start, find_start
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.publish.position import Epoch, Start, find_start
 from tidelog_registry import service
 from tidelog_registry.config import RegistryConfig
 
@@ -69,7 +70,9 @@ def test_the_lowest_reader_says_from_where_it_is_filled() -> None:
     run(main, 1)
 
 
-NEW = msgspec.structs.replace(CONFIG, initial_commit_ts=NOW)
+async def create(world: World, initial: int) -> None:
+    bus = world.ports().bus
+    await Feeds(bus, CLUSTER).create(Feed(FEED, await beginning(bus, CLUSTER, initial), 1))
 
 
 @pytest.mark.parametrize("initial", [0, 500])
@@ -77,39 +80,62 @@ def test_a_new_feeds_first_mark_says_that_nothing_was_before(initial: int) -> No
     async def main(world: World) -> None:
         world.node("r").start(service.build, REGISTRY)
         await world.sleep(4)
-        config = msgspec.structs.replace(CONFIG, initial_commit_ts=initial)
-        start = await start_of(world, config)
+        await create(world, initial)
+        start = await start_of(world)
         assert (start.commit_ts, start.prev_commit_ts, start.fresh) == (initial, 0, True)
 
     run(main, 1)
 
 
-def test_now_is_what_the_oracle_says_not_the_drainers_clock() -> None:
+def test_now_is_what_the_oracle_says_when_the_feed_is_created() -> None:
+    """Not what any clock says, nor what the oracle says when its Drainer starts."""
+
     async def main(world: World) -> None:
         bus = world.ports().bus
         world.node("d2", skew_ms=-50_000)
         world.node("r").start(service.build, REGISTRY)
         await world.sleep(8)
         before = await RegistryOracle(bus, CLUSTER).fresh()
-        start = await start_of(world, NEW)
-        assert before < start.commit_ts < await RegistryOracle(bus, CLUSTER).fresh()
+        await create(world, NOW)
+        after = await RegistryOracle(bus, CLUSTER).fresh()
+        await world.sleep(60)
+        start = await start_of(world)
+        assert before < start.commit_ts < after
         assert start.prev_commit_ts == 0
+        assert (await start_of(world)).commit_ts == start.commit_ts
 
     run(main, 1)
 
 
 def test_now_under_follow_is_the_newest_that_a_pump_has_seen() -> None:
     async def main(world: World) -> None:
-        config = msgspec.structs.replace(NEW, oracle="follow")
         world.node("r").start(service.build, msgspec.structs.replace(REGISTRY, oracle="follow"))
         await world.sleep(4)
         with pytest.raises(Unavailable):
-            await start_of(world, config)
+            await create(world, NOW)
         pumps = [pump("p1", high_ts=800), pump("p2", high_ts=700)]
         for p in pumps:
             world.node(p.node).start(build, p)
         await world.until(lambda: all(p.told for p in pumps), 20, "both are registered")
-        start = await start_of(world, config)
+        await create(world, NOW)
+        start = await start_of(world)
         assert (start.commit_ts, start.prev_commit_ts) == (800, 0)
+
+    run(main, 1)
+
+
+def test_a_feed_is_created_once() -> None:
+    async def main(world: World) -> None:
+        feeds = Feeds(world.ports().bus, CLUSTER)
+        assert (await feeds.get(FEED), await feeds.all()) == (None, [])
+        await feeds.create(Feed(FEED, 5, 1))
+        await feeds.create(Feed(FEED, 5, 1))
+        with pytest.raises(Refused):
+            await feeds.create(Feed(FEED, 7, 2))
+        await feeds.ensure(Feed(FEED, 7, 2))
+        assert await feeds.all() == [Feed(FEED, 5, 1)]
+        await feeds.remove(FEED)
+        await feeds.create(Feed(FEED, 7, 2))
+        assert await feeds.get(FEED) == Feed(FEED, 7, 2)
 
     run(main, 1)

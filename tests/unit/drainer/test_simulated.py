@@ -25,7 +25,8 @@ from tidelog.schema.model import (
 )
 from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.merger import Txn
+from tidelog_drainer.merge.merger import Txn
+from tidelog_drainer.schema.structures import SCHEMAS_FILE
 from tidelog_drainer.service import build
 from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutation
 
@@ -237,6 +238,8 @@ def test_a_lost_bucket_of_structures_is_written_again(how: str) -> None:
             return stream is not None and stream.messages > 0
 
         await world.until(written, 30, "the structures")
+        kept = node.ports().disk.exists
+        await world.until(lambda: kept(SCHEMAS_FILE), 3, "what was written to be remembered")
         if "down" in how:
             node.kill(restart_after_s=1)
         await bus.stream_delete(bucket.stream)

@@ -9,9 +9,11 @@ from tidelog.change_reader import Change, ChangeAssembler
 from tidelog.ports import Message
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.skipped import KEY, Skipped, from_key, joined, to_key
-from tidelog_drainer.batcher import MARKER_BYTES, Batch, Batcher
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decoder import Decoder, RowTxn, Undecodable
+from tidelog_drainer.decode.decoder import Decoder
+from tidelog_drainer.decode.errors import Undecodable
+from tidelog_drainer.decode.transactions import RowTxn
+from tidelog_drainer.publish.batcher import MARKER_BYTES, Batch, Batcher
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 
 RECORD = Skipped("shop", "NoPump: none is online", 20, 90, 7, 1)

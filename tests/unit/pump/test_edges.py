@@ -179,7 +179,7 @@ PULLS = st.builds(
     commit_ts=INT64,
     offset=st.just(0) | st.integers(0, (1 << 64) - 1),
     feed=st.text(max_size=4),
-    table_ids=st.lists(INT64, max_size=2),
+    unwanted_table_ids=st.lists(INT64, max_size=2),
 )
 PAYLOADS = st.binary(max_size=40) | st.builds(commit, INT64, INT64) | st.builds(prewrite, INT64)
 WRITES = st.builds(

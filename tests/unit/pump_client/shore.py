@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from tests.simulation.created import created
 from tidelog.change_reader import Change, ChangeReader
 from tidelog.ddl_history import EmbeddedHistory, open_history
 from tidelog.errors import Unavailable
@@ -73,6 +74,8 @@ class Shore:
                     txn_timeout_s=txn_timeout_s,
                 ),
             )
+        ports = world.ports("creator")
+        self.creating = world.loop.create_task(created(ports.bus, CLUSTER, FEED))
         world.node("drainer").start(
             build_drainer, DrainerConfig(node_id="d", cluster=CLUSTER, feed=FEED)
         )

@@ -17,8 +17,9 @@ from tidelog.pump_client.tables.catalog import Catalog
 from tidelog.schema import jobs
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import DdlJob, TableInfo, decode_jobs
+from tidelog.schema.steps import changes_schema
 from tidelog.schema.structure import TableStructure, structure
-from tidelog.schema.tracker import SYSTEM_SCHEMAS, changes_schema
+from tidelog.schema.tracker import SYSTEM_SCHEMAS
 
 DATA = Path(__file__).parents[2] / "fixtures" / "data"
 NOW = "2024-01-01 00:00:00.000000"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from tests.simulation.created import created
 from tidelog.change_reader import ChangeReader
 from tidelog.oracle import RegistryOracle
 from tidelog.pump_client import PumpClient
@@ -40,6 +41,7 @@ async def scenario(world: World) -> None:
     )
     pump = world.node("pump-1")
     pump.start(build_pump, PumpConfig(node_id="pump-1", cluster=CLUSTER, data_dir=""))
+    await created(world.ports("creator").bus, CLUSTER, "main")
     drainer = world.node("drainer")
     drainer.start(build_drainer, DrainerConfig(node_id="drainer", cluster=CLUSTER, data_dir=""))
     app = world.ports("app")

@@ -8,13 +8,18 @@ import lzma
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
+import msgspec
 import pytest
 from aiohttp import web
 
+from tests.fixtures.capture import ddl_history_json
 from tidelog.ddl_history import PAGE, EmbeddedHistory, FileHistory, HttpHistory, open_history
 from tidelog.errors import ConfigError, Corrupt, Unavailable
 from tidelog.ports import DdlHistory
+from tidelog.schema.job_stream import JobStream
+from tidelog.schema.model import DdlJob, decode_jobs
 from tidelog.sim import World, run
 
 JOBS = [{"id": i, "type": 3, "query": f"CREATE TABLE t{i} (a INT)"} for i in range(2, 1400, 2)]
@@ -68,10 +73,13 @@ def over_http(check: Callable[[HttpHistory, Status], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_the_first_read_asks_for_everything() -> None:
+def test_the_first_read_is_page_by_page_too() -> None:
+    """Everything at once is more than a TiDB of a million jobs has memory for."""
+
     async def check(history: HttpHistory, status: Status) -> None:
         assert await ids(history, 0) == [job["id"] for job in JOBS]
-        assert status.asked == [{}]
+        assert all(int(query["limit"]) <= PAGE for query in status.asked)
+        assert len(status.asked) <= len(JOBS) // (PAGE - 1) + 2
 
     over_http(check)
 
@@ -80,11 +88,38 @@ def test_the_first_read_asks_for_everything() -> None:
 def test_later_reads_fetch_only_what_is_new(after: int) -> None:
     async def check(history: HttpHistory, status: Status) -> None:
         found = await ids(history, after)
-        assert sorted(found) == [job["id"] for job in JOBS if int(str(job["id"])) > after]
+        assert found == [job["id"] for job in JOBS if int(str(job["id"])) > after]
         assert len(found) == len(set(found))
         assert len(status.asked) <= len(found) // (PAGE - 1) + 1
 
     over_http(check)
+
+
+@pytest.mark.parametrize("inclusive", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_ids_with_gaps_of_any_width_come_each_once_in_order(seed: int, inclusive: bool) -> None:
+    rng = Random(seed)
+    made: list[int] = []
+    while len(made) < 6000:
+        made += [(made[-1] if made else 0) + rng.choice((1, 1, 2, 7, 100, 3000))] * 1
+        made += range(made[-1] + 1, made[-1] + rng.choice((1, 1, 5, 900)))
+
+    class Sparse(HttpHistory):
+        asked = 0
+
+        async def _get(self, query: dict[str, int]) -> list[DdlJob]:
+            self.asked += 1
+            end = query.get("start_job_id", 1 << 60) - (not inclusive)
+            return [DdlJob(i, 3) for i in reversed(made) if i <= end][: query["limit"]]
+
+    async def main() -> None:
+        for after in (0, made[0], made[1000], made[-2], made[-1]):
+            history = Sparse("http://127.0.0.1:1")
+            found = await ids(history, after)
+            assert found == [i for i in made if i > after]
+            assert history.asked <= 10 + len(found) // 50
+
+    asyncio.run(main())
 
 
 def test_an_error_or_nobody_there_is_unavailable() -> None:
@@ -117,6 +152,43 @@ def test_a_file_plain_or_packed(tmp_path: Path) -> None:
             await ids(FileHistory(str(tmp_path / "none.json")), 0)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_large_file_is_decoded_as_it_is_read(tmp_path: Path, indent: int | None) -> None:
+    nasty = [
+        job
+        | {"query": '},{"id":1,"type":"' + str(job["query"]), "raw_args": {"id": 1, "type": [{}]}}
+        for job in JOBS
+    ]
+    path, shuffled, cut = tmp_path / "h.json", tmp_path / "s.json", tmp_path / "c.json"
+    text = json.dumps(nasty, indent=indent)
+    path.write_text(text)
+    shuffled.write_text(json.dumps([*nasty[400:], *nasty[:400]], indent=indent))
+    cut.write_text(text[:-30])
+
+    async def main() -> None:
+        for whole_bytes in (1, 1000, 50_000):
+            known = FileHistory(str(path), whole_bytes=whole_bytes)
+            assert await ids(known, 1000) == list(range(1002, 1400, 2))
+        assert await ids(FileHistory(str(shuffled)), 0) == list(range(2, 1400, 2))
+        with pytest.raises(Corrupt, match="rising"):
+            await ids(FileHistory(str(shuffled), whole_bytes=1000), 0)
+        with pytest.raises(Corrupt, match="something else"):
+            await ids(FileHistory(str(cut), whole_bytes=1000), 0)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 5000])
+def test_jobs_come_out_of_pieces_of_any_size(size: int) -> None:
+    jobs = decode_jobs(ddl_history_json("set-a"))
+    data = json.dumps(msgspec.to_builtins(jobs[:40])).encode()
+    stream, found = JobStream(), list[DdlJob]()
+    for at in range(0, len(data), max(size, len(data) // 400)):
+        found += stream.feed(data[at : at + max(size, len(data) // 400)])
+    assert found + stream.finish() == jobs[:40]
+    assert len(found) > 30
 
 
 def test_the_url_says_which() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.registry.join_model import Broken, Drainer, Model, Pump, first_break
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
-from tidelog_drainer.merger import Merger
+from tidelog_drainer.merge.merger import Merger
 from tidelog_registry.cluster import Cluster
 from tidelog_registry.effects import Effect, Joined, Notify, Write
 

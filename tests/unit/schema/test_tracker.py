@@ -10,7 +10,8 @@ from tests.fixtures.capture import SETS, Set, ddl_history
 from tests.unit.schema.jobs import create_schema, job, table_info
 from tidelog.schema import jobs as kinds
 from tidelog.schema.errors import UnknownJob, UnknownTable
-from tidelog.schema.history import Affected, TableAt, renamed_to
+from tidelog.schema.handlers import renamed_to
+from tidelog.schema.history import Affected, TableAt
 from tidelog.schema.model import DdlJob
 from tidelog.schema.tracker import SchemaTracker, is_setval
 
@@ -203,7 +204,7 @@ def test_jobs_between_are_those_that_touched_the_table() -> None:
     assert made.jobs_between(6, 11, 99) == []
 
 
-def test_pruning_keeps_what_later_readers_ask_for() -> None:
+def test_folding_keeps_what_later_readers_ask_for() -> None:
     made = tracker(
         CREATE,
         job(11, 5, table_info(5, "T", "id", "n")),
@@ -211,10 +212,10 @@ def test_pruning_keeps_what_later_readers_ask_for() -> None:
         job(13, kinds.DROP_TABLE, table_info(6, "b")),
         job(15, 5, table_info(5, "T", "id", "n", "m")),
     )
-    made.prune(14)
+    assert made.fold(0, keep=1) == 6
     assert len(made.table(5, 14).info.columns) == 2
     assert len(made.table(5, 15).info.columns) == 3
-    assert not made.is_dropped_or_truncated(6, 14), "forgotten"
+    assert made.is_dropped_or_truncated(6, 14), "its late mutations are no stop"
     with pytest.raises(UnknownJob):
         made.ddl(1011)
     made.add_jobs([CREATE])

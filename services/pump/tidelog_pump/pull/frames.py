@@ -7,6 +7,7 @@ it holds whole; of a piece that is not the last, what the reader had before.
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -16,6 +17,7 @@ from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.scan import CommitScan, Committed
+from tidelog_pump.pull.table_ids import Changed, TableIds
 
 FRAME_BYTES = 512 << 10
 FRAME_OVERHEAD = 128
@@ -24,6 +26,34 @@ TXN_OVERHEAD = 48
 PAGE = 256
 CHECKSUM_STEP = 1 << 20
 REMEMBERED_CHECKSUMS = 16
+LEFT_OUT_BYTES = 32 << 20
+LEFT_OUT_TXNS = 10_000
+"""A frame ends where so much was left out of it: its reader waits, and others too."""
+
+
+class Unwanted(NamedTuple):
+    """What a reader does not want: transactions that change none but these tables, under a schema
+    version at or below this one."""
+
+    tables: frozenset[int] = frozenset()
+    upto_version: int = 0
+
+    def has(self, changed: Changed | None) -> bool:
+        return (
+            changed is not None
+            and changed.version <= self.upto_version
+            and changed.tables <= self.tables
+        )
+
+
+NOTHING = Unwanted()
+
+
+class _Sum(NamedTuple):
+    """Of a large transaction: the crc32c of the whole, and which tables it changes."""
+
+    crc: int
+    changed: Changed | None
 
 
 class Framer:
@@ -32,25 +62,37 @@ class Framer:
     ) -> None:
         self._scan = CommitScan(segments, store, purge)
         self._clock = clock
-        self._checksums: dict[tuple[int, int], int] = {}
+        self._checksums: dict[tuple[int, int], _Sum] = {}
         self._under_way: dict[tuple[int, int], asyncio.Future[None]] = {}
 
-    async def frame(self, after_ts: int, resolved: int, budget: int) -> PullFrame:
-        """Transactions of (after_ts, resolved] in about `budget` bytes. Raises Corrupt, Purged."""
+    async def frame(
+        self, after_ts: int, resolved: int, budget: int, unwanted: Unwanted = NOTHING
+    ) -> tuple[PullFrame, list[int]]:
+        """Transactions of (after_ts, resolved] in about `budget` bytes, and the commit_ts of the
+        unwanted ones, which are not in it: they were read and checked. Raises Corrupt, Purged."""
         room = max(budget - FRAME_OVERHEAD, 1)
         frame = PullFrame(resolved_ts=resolved)
         position = after_ts
+        left_out: list[int] = []
+        left_out_bytes = 0
         while True:
             page = self._scan.entries(position, resolved, PAGE)
             for committed in page:
                 needed = committed.total + TXN_OVERHEAD
-                if needed > room:
-                    if frame.txns:
-                        frame.resolved_ts = position
-                        return frame
-                    return await self._piece(after_ts, committed, 0, room)
+                fits = needed <= room
+                full = len(left_out) >= LEFT_OUT_TXNS or left_out_bytes >= LEFT_OUT_BYTES
+                if full or (not fits and frame.txns):
+                    frame.resolved_ts = position
+                    return frame, left_out
+                payload = self._scan.payload(committed) if fits else b""
+                if unwanted.tables and unwanted.has(await self._changed(committed, payload)):
+                    position = committed.commit_ts
+                    left_out.append(position)
+                    left_out_bytes += committed.total
+                    continue
+                if not fits:
+                    return await self._piece(position, committed, 0, room), left_out
                 room -= needed
-                payload = self._scan.payload(committed)
                 frame.txns.append(
                     PulledTxn(
                         commit_ts=committed.commit_ts,
@@ -62,7 +104,7 @@ class Framer:
                 )
                 position = committed.commit_ts
             if len(page) < PAGE:
-                return frame
+                return frame, left_out
             await self._clock.sleep(0)
 
     async def continued(self, after_ts: int, commit_ts: int, offset: int, budget: int) -> PullFrame:
@@ -76,7 +118,7 @@ class Framer:
         self, after_ts: int, committed: Committed, offset: int, room: int
     ) -> PullFrame:
         length = min(max(room - TXN_OVERHEAD, 1), committed.total - offset)
-        crc = await self._checksum(committed)
+        crc = (await self._checksum(committed)).crc
         piece = PulledTxn(
             commit_ts=committed.commit_ts,
             start_ts=committed.start_ts,
@@ -88,7 +130,15 @@ class Framer:
         last = offset + length == committed.total
         return PullFrame(resolved_ts=committed.commit_ts if last else after_ts, txns=[piece])
 
-    async def _checksum(self, committed: Committed) -> int:
+    async def _changed(self, committed: Committed, payload: bytes) -> Changed | None:
+        """The tables it changes; `payload` if it is at hand."""
+        if not payload:
+            return (await self._checksum(committed)).changed
+        ids = TableIds()
+        ids.feed(memoryview(payload)[len(committed.head) :])
+        return ids.found()
+
+    async def _checksum(self, committed: Committed) -> _Sum:
         """Of the whole, computed once for its first piece; the record's own is checked with it.
         It may take longer than a reader waits: who asks again waits for the same reading."""
         key = (committed.commit_ts, committed.start_ts)
@@ -99,16 +149,17 @@ class Framer:
             await asyncio.wait([under_way])  # however it ended
         return known
 
-    async def _compute(self, key: tuple[int, int], committed: Committed) -> int:
+    async def _compute(self, key: tuple[int, int], committed: Committed) -> _Sum:
         done = self._under_way[key] = asyncio.get_running_loop().create_future()
+        ids = TableIds()
         try:
-            checksum = self._scan.checksum(committed, CHECKSUM_STEP)
+            checksum = self._scan.checksum(committed, CHECKSUM_STEP, ids.feed)
             while not checksum.advance():
                 await self._clock.sleep(0)
         finally:
             del self._under_way[key]
             done.set_result(None)
-        self._checksums[key] = checksum.value
+        found = self._checksums[key] = _Sum(checksum.value, ids.found())
         if len(self._checksums) > REMEMBERED_CHECKSUMS:
             del self._checksums[next(iter(self._checksums))]
-        return checksum.value
+        return found

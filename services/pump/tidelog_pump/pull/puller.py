@@ -7,6 +7,7 @@ in a task of its own, so that a waiting one holds nobody back.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -21,8 +22,8 @@ from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 from tidelog_pump.late.reader import Reader
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.metrics import NOTED, PULLED
-from tidelog_pump.pull.frames import FRAME_BYTES, Framer
+from tidelog_pump.metrics import LEFT_OUT, NOTED, PULLED
+from tidelog_pump.pull.frames import FRAME_BYTES, Framer, Unwanted
 from tidelog_pump.pull.idle import Idle
 from tidelog_pump.sort.sorter_actor import AwaitResolved, HasRead, Resolved, SorterMessage
 from tidelog_pump.unforeseen import check_ts, count_fatal, typed
@@ -206,9 +207,14 @@ class Puller(Actor[PullerMessage]):
         resolved = await self._wait(wanted)
         if resolved.resolved_ts <= wanted.after_ts:
             return PullFrame(resolved_ts=resolved.resolved_ts, high_ts=resolved.high_ts)
-        frame = await self._framer.frame(wanted.after_ts, resolved.resolved_ts, budget)
-        self._took(wanted.feed, frame)
+        unwanted = Unwanted(frozenset(wanted.unwanted_table_ids), wanted.unwanted_upto_version)
+        frame, left_out = await self._framer.frame(
+            wanted.after_ts, resolved.resolved_ts, budget, unwanted
+        )
+        self._took(wanted.feed, frame, left_out)
         frame.high_ts = resolved.high_ts
+        frame.left_out = len(left_out)
+        LEFT_OUT.inc(len(left_out))
         return frame
 
     def _reader(self, feed: str, after_ts: int) -> Reader:
@@ -230,12 +236,12 @@ class Puller(Actor[PullerMessage]):
         reader = self._readers.get(feed)
         return after_ts if reader is not None and after_ts > reader.begins else 0
 
-    def _took(self, feed: str, frame: PullFrame) -> None:
-        """A frame goes out: late pairs that are whole in it are given."""
+    def _took(self, feed: str, frame: PullFrame, left_out: Iterable[int] = ()) -> None:
+        """A frame goes out: late pairs that are whole in it, or unwanted, are given."""
         reader = self._readers.get(feed)
         if reader is not None:
             whole = [txn.commit_ts for txn in frame.txns if txn.commit_ts <= frame.resolved_ts]
-            if reader.took(self._store, whole, frame.resolved_ts):
+            if reader.took(self._store, [*whole, *left_out], frame.resolved_ts):
                 self._readers_changed = True
 
     async def _wait(self, wanted: PullRequest) -> Resolved:

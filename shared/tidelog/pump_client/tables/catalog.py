@@ -11,7 +11,9 @@ from tidelog.pump_client.tables.table import Table
 from tidelog.schema import jobs as kinds
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import DBInfo, DdlJob, Name
-from tidelog.schema.tracker import SchemaTracker, changes_schema
+from tidelog.schema.steps import changes_schema
+from tidelog.schema.tracker import SchemaTracker
+from tidelog.timestamps import TS_MAX
 
 _PART = r"`((?:[^`]|``)+)`|([^`.\s]+)"
 _QUALIFIED = re.compile(rf"(?:{_PART})\.(?:{_PART})")
@@ -43,7 +45,7 @@ class Catalog:
             self.last_job = max(self.last_job, job.id)
             self.version = max(self.version, job.version)
             self.next_id = max(self.next_id, 1 + _highest_id(job))
-        self._tracker.prune(self.version)
+        self._tracker.fold(TS_MAX, keep=0)
 
     def find(self, db: str, name: str) -> TableAt | None:
         """The living table of that name."""

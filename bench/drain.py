@@ -1,0 +1,260 @@
+"""Merge, decode and publish: a Drainer behind three Pumps whose answers are ready.
+
+The Pumps are a process that only looks up prebuilt frames (`bench.feeder`), so the figure is the
+Drainer's: it shares the cores with that process and the NATS server, which syncs every batch.
+Beside it stand two limits of the same workload in the same run: merging, decoding and batching
+alone (`bench.alone`), and the same atomic batches sent by plain nats-py. Each as plain Python and
+with the codecs that `make compiled` builds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import nats
+from nats.aio.client import Client
+from nats.js.api import StorageType, StreamConfig
+
+from bench.alone import FEED, Alone, Work, batches
+from bench.figure import Figure, Limit
+from bench.frames import Prepared, prepare
+from bench.limits import settle
+from bench.progress import follow, speed
+from bench.stage import CLUSTER, Stage
+from tidelog.messages import JOINING, PUMP, NodeStatus, Register, Registered, decode_reply, encode
+from tidelog.ports import Outgoing
+from tidelog.real.clock import RealClock
+from tidelog.subjects import registry
+from tidelog.timestamps import compose
+
+SECTION = "drain"
+PUMPS = ("fed-1", "fed-2", "fed-3")
+COMPILED = Path(__file__).parent.parent / "build" / "compiled" / "site"
+ORIGINAL = "30k txn/s, 64k rows/s into files"
+TIMEOUT_S = 180.0
+STEP_S = 0.2
+LIMIT_S = 2.0
+"""Batches are sent alone for about so long."""
+
+
+class Case(NamedTuple):
+    """`aim` in `unit`, with the compiled codecs."""
+
+    rows: int
+    columns: int
+    transactions: int
+    unit: str = "rows/s"
+    aim: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.rows} row{'s' * (self.rows > 1)} of {self.columns} columns"
+
+
+CASES = (
+    Case(1, 4, 120_000, "txn/s", 30_000),
+    Case(20, 4, 20_000),
+    Case(100, 4, 5_000, aim=150_000),
+    Case(1000, 4, 500),
+    Case(1, 16, 80_000, "txn/s"),
+    Case(20, 16, 8_000),
+    Case(1000, 16, 160),
+)
+
+
+async def measure(
+    directory: Path, limits: Mapping[str, Limit], share: float, profile: str = ""
+) -> list[Figure]:
+    figures: list[Figure] = []
+    sites = [("plain", ""), *([("mypyc", str(COMPILED))] if COMPILED.is_dir() else [])]
+    if len(sites) == 1:
+        sys.stderr.write("no compiled codecs in build/compiled: `make compiled` builds them\n")
+    async with Stage(directory, pumps=0, oracle="follow", profile=profile) as stage:
+        await stage.start("registry")
+        for pump in PUMPS:
+            await join(stage, pump)
+        first_ts = compose(RealClock().wall_ms()) - (1 << 40)
+        for case in CASES:
+            count = max(50, int(case.transactions * share))
+            prepared = prepare(CLUSTER, PUMPS, first_ts, case.columns, count, case.rows)
+            run = Run(stage, directory, case, prepared)
+            figures += [figure async for figure in run.figures(sites)]
+    return figures
+
+
+async def join(stage: Stage, pump: str) -> None:
+    """As a Pump does, so that it is a source."""
+    status = NodeStatus(pump, "127.0.0.1", JOINING, True, kind=PUMP, epoch=1)
+    body = encode(Register(status))
+    answer = await stage.bus.request(registry(CLUSTER, "register"), body, timeout_s=30)
+    decode_reply(answer.data, Registered)
+
+
+class Run:
+    """One workload: its limits, then the Drainer, for each build of the codecs."""
+
+    def __init__(self, stage: Stage, directory: Path, case: Case, prepared: Prepared) -> None:
+        self._stage = stage
+        self._case = case
+        self._prepared = prepared
+        self._key = f"{case.rows}x{case.columns}"
+        self._work = directory / f"{self._key}.work"
+        self._backlog = directory / f"{self._key}.backlog"
+        self._history = directory / f"{self._key}.json"
+
+    async def figures(self, sites: Sequence[tuple[str, str]]) -> AsyncIterator[Figure]:
+        prepared = self._prepared
+        work = Work(prepared.history, prepared.backlog)
+        self._work.write_bytes(msgspec.msgpack.encode(work))
+        self._backlog.write_bytes(msgspec.msgpack.encode(prepared.backlog))
+        self._history.write_bytes(msgspec.json.encode(prepared.history))
+        by_nats = await jetstream(self._stage.url, work) * self._each
+        for build, site in sites:
+            yield await self._drainer(build, site, self._alone(site), by_nats)
+        for path in (self._work, self._backlog):
+            path.unlink()
+
+    @property
+    def _each(self) -> int:
+        """Units of a transaction."""
+        return self._case.rows if self._case.unit == "rows/s" else 1
+
+    def _alone(self, site: str) -> Alone:
+        with python_path(site):
+            done = subprocess.run(
+                [sys.executable, "-m", "bench.alone", str(self._work)],
+                check=True,
+                stdout=subprocess.PIPE,
+            )
+        return msgspec.json.decode(done.stdout, type=Alone)
+
+    async def _drainer(self, build: str, site: str, alone: Alone, by_nats: float) -> Figure:
+        case, stage = self._case, self._stage
+        total = len(self._prepared.txns)
+        last_ts, first_ts = self._prepared.txns[-1][0], self._prepared.txns[0][0]
+        feed = f"f{self._key}-{build}"
+        name = f"drainer-{feed}"
+        with self._fed():
+            with python_path(site):
+                history = f"file:{self._history}"
+                await stage.start(name, feed=feed, ddl_history=history)
+            url = stage.status_url(name)
+
+            async def done() -> int:
+                at = await asyncio.get_running_loop().run_in_executor(None, published, url)
+                return max(0, min(total, (at - first_ts) * total // (last_ts - first_ts)))
+
+            cpu = stage.cpu()
+            found = [s async for s in follow(done, total, stage.check, TIMEOUT_S, STEP_S)]
+            usage = cpu.usage()
+            await stage.stop(name)
+        await stage.bus.stream_delete(f"CHANGES_{feed.upper().replace('-', '_')}")
+        await settle()
+        rate = speed(found) * self._each
+        seconds = alone.merge_s + alone.decode_s + alone.batch_s
+        by_decoding = alone.transactions / seconds * self._each
+        stages = ((alone.merge_s, "merge"), (alone.decode_s, "decode"), (alone.batch_s, "batch"))
+        each = ", ".join(f"{what} {s / alone.transactions * 1e6:.1f}" for s, what in stages)
+        return Figure(
+            SECTION,
+            f"{case.name}, {build}",
+            rate,
+            case.unit,
+            Limit("the same batches by nats-py", by_nats, case.unit),
+            case.aim if build == "mypyc" else None,
+            original=ORIGINAL,
+            usage=usage,
+            note=f"{rate / by_decoding:.2f} of decoding alone ({by_decoding / 1000:.0f}k: {each}"
+            " µs a txn)",
+        )
+
+    @contextmanager
+    def _fed(self) -> Iterator[None]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.feeder", self._stage.url, str(self._backlog)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdout.readline()
+            self._stage.watch("feeder", process.pid)
+            yield
+        finally:
+            process.stdin.close()
+            process.wait(15)
+            process.stdout.close()
+
+
+@contextmanager
+def python_path(site: str) -> Iterator[None]:
+    """Processes that are started meanwhile find `site` first; empty: what is installed."""
+    before = os.environ.get("PYTHONPATH")
+    if site:
+        os.environ["PYTHONPATH"] = site
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+        else:
+            os.environ.pop("PYTHONPATH", None)
+
+
+def published(url: str) -> int:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        status = msgspec.json.decode(answer.read())
+    return int(status["actors"]["publisher"]["published_ts"])
+
+
+async def jetstream(url: str, work: Work) -> float:
+    """Transactions per second when their batches are ready, one in flight, by plain nats-py."""
+    ready = [(batch.txns, batch.chunks) for batch in batches(work)]
+    client = await nats.connect(url)
+    config = StreamConfig(
+        name="BENCH", subjects=[f"changes.{FEED}.>"], storage=StorageType.FILE, allow_atomic=True
+    )
+    await client.jetstream().add_stream(config)
+    try:
+        began = time.perf_counter()
+        txns = number = 0
+        while time.perf_counter() - began < LIMIT_S:
+            count, chunks = ready[number % len(ready)]
+            for at, chunk in enumerate(chunks):
+                await _send(client, chunk, f"{number}-{at}")
+            txns += count
+            number += 1
+        return txns / (time.perf_counter() - began)
+    finally:
+        await client.jetstream().delete_stream("BENCH")
+        await client.close()
+
+
+async def _send(client: Client, chunk: Sequence[Outgoing], batch: str) -> None:
+    last = len(chunk)
+    for number, message in enumerate(chunk, 1):
+        headers = dict(message.headers)
+        if last > 1:
+            headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+        if number == last > 1:
+            headers["Nats-Batch-Commit"] = "1"
+        if number in (1, last):
+            answer = await client.request(
+                message.subject, message.data, headers=headers, timeout=30
+            )
+            if b'"error"' in answer.data:
+                raise RuntimeError(answer.data.decode())
+        else:
+            await client.publish(message.subject, message.data, headers=headers)

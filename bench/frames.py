@@ -1,0 +1,115 @@
+"""What the Pumps of `bench drain` serve: transactions of one table, spread over them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from bench.binlogs import KEY, prewrite_value
+from bench.feeder import Backlog, PumpBacklog
+from bench.tables import DATABASE, BenchTable
+from tidelog.schema import jobs
+from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name
+from tidelog.subjects import pump as pump_subject
+from tidelog_proto.binlog_pb2 import Binlog, Commit
+from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
+
+FRAME_BYTES = 512 << 10
+SCHEMA_ID, TABLE_ID = 90, 100
+DISTINCT = 2000
+"""So many rows are encoded; then they come again."""
+
+Txn = tuple[int, int, bytes]
+"""commit_ts, start_ts, payload: as the Drainer's merge has them."""
+
+
+class Prepared(NamedTuple):
+    """A workload: its history, its transactions in commit order, what each Pump answers."""
+
+    history: list[DdlJob]
+    txns: list[Txn]
+    rows: int
+    backlog: Backlog
+
+
+def history(table: BenchTable, before_ts: int) -> list[DdlJob]:
+    """The database and the table, older than every transaction."""
+    schema = DBInfo(SCHEMA_ID, Name(DATABASE, DATABASE), "utf8mb4", "utf8mb4_bin")
+    made = ((jobs.CREATE_SCHEMA, schema, None), (jobs.CREATE_TABLE, None, table.info))
+    return [
+        DdlJob(
+            id=version,
+            type=kind,
+            schema_id=SCHEMA_ID,
+            table_id=info.id if info else 0,
+            schema_name=DATABASE,
+            table_name=info.name.text if info else "",
+            query=table.query if info else f"CREATE DATABASE `{DATABASE}`",
+            binlog=HistoryInfo(
+                schema_version=version, db_info=db, table_info=info, finished_ts=before_ts - 1
+            ),
+        )
+        for version, (kind, db, info) in enumerate(made, 1)
+    ]
+
+
+def transactions(table: BenchTable, first_ts: int, count: int, rows: int) -> Iterator[Txn]:
+    encoded = [("c", table.insert(number)) for number in range(DISTINCT)]
+    for number in range(count):
+        at = number * rows % DISTINCT
+        value = prewrite_value(2, TABLE_ID, (encoded + encoded)[at : at + rows])
+        start_ts, commit_ts = first_ts + 2 * number, first_ts + 2 * number + 1
+        payload = Binlog(
+            tp=Commit,
+            start_ts=start_ts,
+            commit_ts=commit_ts,
+            prewrite_key=KEY,
+            prewrite_value=value,
+        )
+        yield commit_ts, start_ts, payload.SerializeToString()
+
+
+def served(subject: str, txns: Sequence[Txn], last_ts: int) -> PumpBacklog:
+    """Frames of what one Pump holds; the last one is complete up to `last_ts`."""
+    found = PumpBacklog(subject, [], [])
+    frame, size = PullFrame(), 0
+
+    def close(resolved_ts: int) -> None:
+        nonlocal frame, size
+        frame.resolved_ts = frame.high_ts = resolved_ts
+        found.frames.append(frame.SerializeToString())
+        found.resolved.append(resolved_ts)
+        frame, size = PullFrame(), 0
+
+    for commit_ts, start_ts, payload in txns:
+        if size + len(payload) > FRAME_BYTES and size:
+            close(commit_ts - 1)
+        size += len(payload) + 32
+        frame.txns.append(
+            PulledTxn(
+                commit_ts=commit_ts,
+                start_ts=start_ts,
+                payload=payload,
+                total=len(payload),
+                crc=crc32c(payload),
+            )
+        )
+    close(last_ts)
+    return found
+
+
+def prepare(
+    cluster: str, pumps: Sequence[str], first_ts: int, columns: int, count: int, rows: int
+) -> Prepared:
+    """`count` transactions of `rows` rows each, to the Pumps in turn."""
+    table = BenchTable(TABLE_ID, columns)
+    txns = list(transactions(table, first_ts, count, rows))
+    backlog = Backlog(
+        [
+            served(pump_subject(cluster, pump, "pull"), txns[at :: len(pumps)], txns[-1][0])
+            for at, pump in enumerate(pumps)
+        ]
+    )
+    return Prepared(history(table, first_ts), txns, count * rows, backlog)

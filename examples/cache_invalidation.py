@@ -1,0 +1,38 @@
+"""A cache of rows that forgets what changed, a moment after it was committed.
+
+    python examples/cache_invalidation.py nats://127.0.0.1:4222
+
+It reads rows as they come (transactional=False): to forget a row too early, or twice, does no harm.
+"""
+
+import asyncio
+import sys
+from typing import Any
+
+import tidelog
+from tidelog.changes import RowMessage
+from tidelog.errors import Purged
+from tidelog.feed_reader import Gap
+
+cache: dict[int, dict[str, Any]] = {}
+
+
+async def main(nats_url: str) -> None:
+    while True:
+        try:
+            async with tidelog.subscribe(
+                "main", nats_url=nats_url, tables=["shop.item"], start="now", transactional=False
+            ) as changes:
+                cache.clear()  # what was cached before "now" may have changed unseen
+                print("ready", flush=True)
+                async for rows in changes:
+                    if isinstance(rows, RowMessage):
+                        for event in rows.events:
+                            key = (event.key or {})["id"]
+                            cache.pop(key, None)
+                            print("forget", key, flush=True)
+        except (Gap, Purged) as error:  # away for longer than the stream keeps
+            print("forget everything:", error, flush=True)
+
+
+asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,39 @@
+// A cache that forgets what changed: npm install && node cache_invalidation.js nats://127.0.0.1:4222
+//
+// It reads one table's rows, and the markers and watermarks to see a gap: each carries the commit_ts
+// of the one before it. A commit_ts is beyond what a JavaScript number holds: take it from the
+// headers, or from the text.
+import { connect } from "@nats-io/transport-node";
+import { DeliverPolicy, jetstream } from "@nats-io/jetstream";
+
+const cache = new Map();
+const connection = await connect({ servers: process.argv[2], maxReconnectAttempts: -1 });
+const consumer = await jetstream(connection).consumers.get("CHANGES_MAIN", {
+  filter_subjects: ["changes.main.row.shop.item", "changes.main.txn", "changes.main.watermark"],
+  deliver_policy: DeliverPolicy.New,
+});
+const messages = await consumer.consume();
+console.log("ready");
+
+let position = null;
+let pieces = [];
+for await (const message of messages) {
+  const [index, count] = (message.headers.get("Tidelog-Fragment") || "0/1").split("/").map(Number);
+  pieces = index === 0 ? [message.string()] : [...pieces, message.string()];
+  if (index + 1 < count) continue; // a body above 256 KiB comes in pieces
+  const body = pieces.join("");
+  if (message.subject === "changes.main.row.shop.item") {
+    for (const event of JSON.parse(body).events) {
+      cache.delete(event.key.id);
+      console.log("forget", event.key.id);
+    }
+    continue;
+  }
+  const previous = BigInt(/"prev_commit_ts":(\d+)/.exec(body)[1]);
+  if (position !== null && previous > position) {
+    cache.clear();
+    console.log("forget everything: a gap after", position);
+  }
+  const last = BigInt(message.headers.get("Tidelog-Last-Commit-Ts"));
+  position = position === null || last > position ? last : position;
+}

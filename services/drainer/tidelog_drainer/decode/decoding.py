@@ -1,0 +1,153 @@
+"""Decoding as far as the DDL history goes: what it does not know yet is fetched, or waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tidelog.errors import BadInput
+from tidelog.ports import Clock
+from tidelog.schema.errors import TablesAway, UnknownJob, UnknownTable
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.decode.ddls import Ddls
+from tidelog_drainer.decode.decoder import Decoder
+from tidelog_drainer.decode.errors import MustAsk, SchemaBehind, Undecodable
+from tidelog_drainer.decode.survey import Survey, survey
+from tidelog_drainer.decode.transactions import DdlTxn, LargeTxn, RowTxn
+from tidelog_drainer.decode.wire import Malformed
+from tidelog_drainer.filter.unwanted import Unwanted
+from tidelog_drainer.merge.merger import Txn
+from tidelog_drainer.merge.spool import Spooled
+from tidelog_drainer.schema.errors import HistoryTooShort
+from tidelog_drainer.schema.store import SchemaStore
+
+HISTORY_TRIES = 20
+"""Complete answers of the DDL history without the wanted job or table: then the feed stops."""
+
+BEHIND_S = 1.0
+"""How long a mutation newer than the DDL history waits for it, once for each schema version."""
+
+LATE_AT, LATE_JOBS = 3, 4096
+"""At this try it is looked for among so many of the last ids."""
+
+
+class Decoding:
+    """The pure decoder, with the store that brings what it lacks. Owned by the publisher."""
+
+    def __init__(self, config: DrainerConfig, store: SchemaStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._decoder = Decoder(config, store.tracker, store.tracker.query_of)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Transactions, DDLs and mutations, by reason."""
+        return self._decoder.passed.dropped
+
+    @property
+    def ddls(self) -> Ddls:
+        """Their policy, and what was noted of them."""
+        return self._decoder.ddls
+
+    @property
+    def unwanted(self) -> Unwanted:
+        """What the Pumps need not send any more."""
+        return self._decoder.unwanted
+
+    def begin(self, commit_ts: int, version: int, early: Iterable[int]) -> None:
+        """Once the history was read: what is decoded lies above `commit_ts`, where readers know
+        the schema `version`, and the DDLs of the versions in `early`."""
+        passed = self._decoder.passed
+        passed.base_version = max(version, self._store.tracker.version_at(commit_ts))
+        passed.early = set(early)
+        self._decoder.allowed_version = self._store.newest_version
+
+    def at_once(self, txn: Txn) -> RowTxn | DdlTxn | None:
+        """`decode`, where nothing has to be read or asked: nearly always. Raises MustAsk, and as
+        `decode` does."""
+        if not isinstance(txn[2], bytes):
+            raise MustAsk
+        try:
+            return self._decoder.decode(txn)
+        except (SchemaBehind, TablesAway, UnknownJob, UnknownTable):
+            raise MustAsk from None
+        except BadInput as error:
+            raise Undecodable(txn[0], error.message, hint=error.hint) from error
+
+    async def decode(self, txn: Txn) -> LargeTxn | RowTxn | DdlTxn | None:
+        """None: it is dropped. Raises Undecodable, whatever it is that stops the feed at this
+        transaction."""
+        try:
+            return await self._decode_or_ask(txn)
+        except (BadInput, HistoryTooShort) as error:
+            raise Undecodable(txn[0], error.message, hint=error.hint) from error
+
+    async def _decode_or_ask(self, txn: Txn) -> LargeTxn | RowTxn | DdlTxn | None:
+        """Decode, fetching more of the DDL history when the schema is unknown. Raises Undecodable
+        or a BadInput: the history answers and still doesn't know, or can't be read."""
+        commit_ts, start_ts, payload = txn
+        found = await _surveyed(commit_ts, payload) if isinstance(payload, Spooled) else None
+        tries = 0
+        while True:
+            try:
+                if found is not None and isinstance(payload, Spooled):
+                    return self._decoder.large(commit_ts, start_ts, payload, found)
+                return self._decoder.decode(txn)
+            except SchemaBehind as behind:
+                await self._catch_up(behind.version)
+                continue
+            except TablesAway as away:
+                await self._store.load(away.pages)
+                continue
+            except (UnknownJob, UnknownTable) as error:
+                if tries >= HISTORY_TRIES:
+                    raise
+                await self._ask(error, tries)
+            self._decoder.schema_changed()
+            tries += 1
+
+    async def _ask(self, missing: UnknownJob | UnknownTable, tries: int) -> None:
+        """Read what is new in the history, or from the missing job on: jobs may finish out of
+        order. A table that stays unknown may have got lost from the snapshot."""
+        if tries:
+            await self._store.pause(tries)
+        if isinstance(missing, UnknownJob):
+            job = missing.job_id
+            await self._store.fetch_until_answered(missing.message, job - 1, wanted=job)
+        elif tries == HISTORY_TRIES // 2:
+            await self._store.rebuild("unknown table")
+        else:
+            await self._store.fetch_until_answered(missing.message)
+        self._store.waiting = missing.message
+
+    async def _catch_up(self, version: int) -> None:
+        """Give the history a moment to tell of a schema version that is in use already. Versions
+        of a DDL that is still running are in no history: then rows go on without it."""
+        deadline = self._clock.monotonic() + BEHIND_S
+        why = f"the DDL job of schema version {version}"
+        await self._store.fetch_until_answered(why)
+        tries = 1
+        while self._store.newest_version < version and self._clock.monotonic() < deadline:
+            self._store.waiting = why
+            await self._store.pause(tries)
+            # A job that ran long has a lower id than others that are known already.
+            after = self._store.tracker.last_job - LATE_JOBS if tries == LATE_AT else None
+            await self._store.fetch_until_answered(why, after)
+            tries += 1
+        self._store.waiting = ""
+        self._decoder.allowed_version = max(version, self._store.newest_version)
+        self._decoder.schema_changed()
+
+
+async def _surveyed(commit_ts: int, payload: Spooled) -> Survey:
+    """Letting others run between the steps. Raises Undecodable."""
+    steps = survey(payload)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: Survey = done.value
+            return found
+        except Malformed as error:
+            raise Undecodable(commit_ts, f"its bytes are no binlog: {error}") from error
+        await asyncio.sleep(0)

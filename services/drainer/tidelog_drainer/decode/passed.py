@@ -1,0 +1,35 @@
+"""Which schema version the feed's readers know of each table, and what was dropped on the way."""
+
+from __future__ import annotations
+
+from tidelog.schema.tracker import DdlOutcome
+
+
+class Passed:
+    """What the stream has passed so far, as far as decoding asks."""
+
+    def __init__(self) -> None:
+        self.dropped: dict[str, int] = {}
+        """Transactions, DDLs, mutations, and of an event filter rows, dropped by reason (I7)."""
+        self.base_version = 0
+        """What readers know of every table that no DDL has touched since the start."""
+        self.early: set[int] = set()
+        """Schema versions published early whose own binlogs are still to come."""
+        self._known: dict[int, int] = {}
+
+    def version_of(self, table_id: int) -> int:
+        """The newest schema version by which readers know this table."""
+        return self._known.get(table_id, self.base_version)
+
+    def note(self, outcome: DdlOutcome) -> None:
+        """Readers know these tables by this version now, if not by a newer one."""
+        for one in outcome.affected:
+            for state in (one.before, one.after):
+                if state is not None:
+                    table_id = state.info.id
+                    self._known[table_id] = max(self.version_of(table_id), outcome.schema_version)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count something that is not published (I7)."""
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + count

@@ -1,0 +1,100 @@
+"""Where the rows of each table go, or why nowhere: looked up once for each schema version."""
+
+from __future__ import annotations
+
+from tidelog import subjects
+from tidelog.rows.table_codec import TableCodec
+from tidelog.schema.history import TableAt
+from tidelog.schema.structure import TableStructure, structure
+from tidelog.schema.tracker import SchemaTracker
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.decode.ddl_filter import routed
+from tidelog_drainer.decode.envelope import TIDELOG, Envelope
+from tidelog_drainer.decode.met import Met
+from tidelog_drainer.decode.passed import Passed
+from tidelog_drainer.filter.filters import MARK, Filters
+
+ROUTES_MAX = 4096
+"""Cached tables; beyond it the cache begins anew."""
+
+
+class Route:
+    """Where the rows of one table id at one schema version go, and in what form. `table` has the
+    names that readers know; rows of the types in `ignored` are left out."""
+
+    def __init__(
+        self,
+        feed: str,
+        table: TableAt,
+        envelope: Envelope = TIDELOG,
+        ignored: frozenset[int] = frozenset(),
+    ) -> None:
+        self.db = table.db
+        self.ignored = ignored
+        self.table = table
+        self.label = f"{subjects.escape(table.db)}.{subjects.escape(table.name)}"
+        self.subject = subjects.changes_row(feed, table.db, table.name)
+        self.envelope = envelope.table(table.db, table.name, table)
+        self._structure: TableStructure | None = None
+
+    @property
+    def structure(self) -> TableStructure:
+        if self._structure is None:
+            self._structure = structure(self.table)
+        return self._structure
+
+
+class Routes:
+    """Routes by (table id, schema version of a mutation); a text names why there is none."""
+
+    def __init__(
+        self,
+        config: DrainerConfig,
+        tracker: SchemaTracker,
+        passed: Passed,
+        filters: Filters,
+        envelope: Envelope = TIDELOG,
+    ) -> None:
+        self.met = Met(tracker, filters)
+        self._envelope = envelope
+        self._feed = config.feed
+        self._tracker = tracker
+        self._passed = passed
+        self._filters = filters
+        self._routes: dict[tuple[int, int], Route | str] = {}
+        self._marks: dict[tuple[int, int], TableCodec] = {}
+
+    def cached(self, table_id: int, version: int) -> Route | str | None:
+        return self._routes.get((table_id, version))
+
+    def find(self, table_id: int, version: int) -> Route | str:
+        """Rows go out in the form that readers know: the newest the stream has passed, or the
+        mutation's own. An id that was truncated or dropped by then is discarded. Raises
+        UnknownTable."""
+        newest = max(version, self._passed.version_of(table_id))
+        route: Route | str
+        if self._tracker.is_dropped_or_truncated(table_id, newest):
+            route = "truncated"
+        else:
+            table = self._tracker.table(table_id, newest)
+            verdict = self._filters.table(table.db, table.name)
+            route = verdict.reason or Route(
+                self._feed, routed(table, verdict), self._envelope, verdict.ignored_rows
+            )
+            self.met.filtered(table_id, version, verdict.reason)
+            if route == MARK:
+                self._marks[table_id, version] = TableCodec(table.info)
+        if len(self._routes) >= ROUTES_MAX:
+            self.clear()
+        self._routes[table_id, version] = route
+        return route
+
+    def mark(self, table_id: int, version: int) -> TableCodec:
+        """Of a table whose route is MARK."""
+        return self._marks[table_id, version]
+
+    def clear(self) -> None:
+        """Jobs were added, or a DDL was passed: all are looked up again."""
+        self._routes.clear()
+        self._marks.clear()
+        self.met.schema_changed()

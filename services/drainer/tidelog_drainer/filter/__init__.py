@@ -1,0 +1,1 @@
+"""What of the upstream a feed publishes, and under which names. Pure."""

@@ -1,0 +1,1 @@
+"""The Pumps' transactions, merged in commit order."""

@@ -1,0 +1,135 @@
+"""From where each Pump is read, kept on disk: a Pump that we knew is waited for (ADR 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from tidelog.errors import Corrupt
+from tidelog.ports import Disk
+
+SOURCES_FILE = "sources.json"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """`pumps`: the sources; None = each is read from the feed's position, or after what ts it must
+    still be read. `since`: all that this directory's Drainer passed above it, it passed with no
+    others than these and `gone`, the tombstoned ones. None = it passed nothing yet. `joined`: of
+    the pumps those that came while nothing was merged, and were not met yet."""
+
+    pumps: dict[str, int | None] = {}
+    since: int | None = None
+    gone: list[str] = []
+    joined: list[str] = []
+
+
+class Sources:
+    """`begin` tells where the merge begins, before any Pump is met.
+
+    A source met in mid-merge may be a new Pump, or one that all had forgotten: that one may hold
+    what was passed without it, so it is read from where we began to pass, lives ago perhaps. One
+    that was tombstoned left nothing behind: all it held was read, or given up for good.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._since = 0
+        self._gone: set[str] = set()
+        self._behind: dict[str, int] = {}
+        self._kept = Kept()
+        self._keeping = asyncio.Lock()
+
+    def begin(self, start: int, *, ours: bool) -> dict[str, int]:
+        """The Pumps of earlier lives, and after what ts each is read. `ours`: this directory's
+        Drainer published last, so what is passed since its earlier lives, they passed. Raises
+        Corrupt."""
+        self._kept = self._stored()
+        pumps, since = self._kept.pumps, self._kept.since
+        self._gone = set(self._kept.gone) - pumps.keys()
+        self._since = min(start, since) if ours and since is not None else start
+        joined = set(self._kept.joined) - set(self._kept.gone)
+        met = {node: self._since for node in joined if pumps.get(node) is None}
+        # A stream that lost its tail begins below what an earlier life has passed.
+        return {
+            node: start if behind is None else min(start, behind)
+            for node, behind in (pumps | met).items()
+        }
+
+    def met(self, node: str, emitted: int) -> int:
+        """A Pump that is no source yet becomes one: after what ts it is read."""
+        after_ts = emitted if node in self._gone else self._since
+        self._gone.discard(node)
+        return after_ts
+
+    def added(self, node: str, after_ts: int, emitted: int) -> None:
+        if after_ts < emitted:
+            self._behind[node] = after_ts
+
+    def tombstoned(self, node: str) -> None:
+        self._gone.add(node)
+        self._behind.pop(node, None)
+
+    @property
+    def behind(self) -> bool:
+        """Is one not read up to what was emitted, as far as a restart would know?"""
+        return bool(self._behind)
+
+    async def caught_up(self, nodes: Iterable[str]) -> None:
+        """All are read up to what was emitted: a restart reads them from the feed's position."""
+        self._behind.clear()
+        await self.keep(nodes)
+
+    async def keep(self, nodes: Iterable[str]) -> None:
+        """These are the sources. Durable when it returns."""
+        async with self._keeping:
+            pumps = {node: self._behind.get(node) for node in nodes}
+            await self._write(Kept(pumps, self._since, sorted(self._gone)))
+
+    async def keep_also(self, nodes: Iterable[str]) -> None:
+        """Without a merge nobody meets tombstones, which alone take a Pump out (I4): only add.
+        Durable when it returns. Raises Corrupt."""
+        async with self._keeping:
+            kept = self._stored()
+            joined = sorted({*kept.joined, *(set(nodes) - kept.pumps.keys())})
+            pumps = dict.fromkeys(nodes) | kept.pumps
+            await self._write(msgspec.structs.replace(kept, pumps=pumps, joined=joined))
+
+    async def follow(self, pumps: Mapping[str, bool]) -> None:
+        """Without a merge: these are sources, or have a tombstone. Durable when it returns. Raises
+        Corrupt."""
+        async with self._keeping:
+            kept = self._stored()
+            here = {node for node, is_source in pumps.items() if is_source}
+            gone = pumps.keys() - here
+            known = {node: at for node, at in kept.pumps.items() if node not in gone}
+            joined = {*kept.joined, *(here - known.keys())} - gone
+            whole = Kept(
+                dict.fromkeys(sorted(here)) | known,
+                kept.since,
+                sorted({*kept.gone, *gone}),
+                sorted(joined),
+            )
+            await self._write(whole)
+
+    @property
+    def known(self) -> list[str]:
+        """The sources as they were last kept or read."""
+        return sorted(self._kept.pumps)
+
+    async def _write(self, kept: Kept) -> None:
+        if kept != self._kept:
+            await self._disk.write_file(SOURCES_FILE, msgspec.json.encode(kept))
+            self._kept = kept
+
+    def _stored(self) -> Kept:
+        if not self._disk.exists(SOURCES_FILE):
+            return Kept()
+        try:
+            return msgspec.json.decode(self._disk.read_file(SOURCES_FILE), type=Kept)
+        except msgspec.DecodeError as error:
+            raise Corrupt(
+                f"{SOURCES_FILE} can't be read: {error}",
+                hint="remove it when every Pump is up: the Drainer then learns of them anew",
+            ) from error

@@ -1,0 +1,1 @@
+"""The stream: its position, its batches, its end."""

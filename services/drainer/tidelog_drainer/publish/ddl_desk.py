@@ -1,0 +1,185 @@
+"""What operators order about DDLs, and which were not published as they came: kept in `DDL_<FEED>`.
+
+In a bucket, because whichever Drainer publishes the feed next must know both; and in a file, for a
+bucket that is lost. Each write replaces the revision that was read, so two Drainers that think they
+publish never undo each other's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from tidelog import subjects
+from tidelog.drainer_control import (
+    ACTIONS,
+    FORWARD,
+    NOTED_KEY,
+    ORDERS_KEY,
+    SKIP,
+    STOP,
+    DdlOrders,
+    DecidedDdl,
+    DrainerRequest,
+    FeedDdls,
+    NotedDdls,
+)
+from tidelog.errors import BadInput, Conflict, Refused, StreamMissing, Unavailable
+from tidelog.kv import Bucket
+from tidelog.ports import Ports
+from tidelog_drainer.decode.ddls import Ddls
+from tidelog_drainer.decode.errors import UndecidedDdl
+
+DECIDED_MAX = 200
+POLICY_MAX = 200
+"""Of orders kept. An older decision is asked for again, should its DDL ever come again."""
+DDLS_FILE = "ddls.json"
+TRIES = 8
+"""Writes that meet another Drainer's."""
+
+VERBS = "ddls, ddl-pass, ddl-skip, ddl-policy"
+
+S = TypeVar("S", DdlOrders, NotedDdls)
+
+log = structlog.get_logger()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """DDLS_FILE: both, as this node last knew them."""
+
+    orders: DdlOrders = DdlOrders()
+    noted: NotedDdls = NotedDdls()
+
+
+class DdlDesk:
+    """Owned by the publisher."""
+
+    def __init__(self, feed: str, ports: Ports, ddls: Ddls) -> None:
+        self._feed = feed
+        self._disk = ports.disk
+        self._ddls = ddls
+        self._bucket = Bucket(ports.bus, subjects.ddl_bucket(feed))
+        self._writing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """What earlier lives kept. Raises Unavailable."""
+        mine = Kept()
+        if self._disk.exists(DDLS_FILE):
+            mine = msgspec.json.decode(self._disk.read_file(DDLS_FILE), type=Kept)
+        orders, noted = mine.orders, mine.noted
+        with contextlib.suppress(StreamMissing):
+            if (entry := await self._bucket.get(ORDERS_KEY)) is not None:
+                orders = msgspec.json.decode(entry.value, type=DdlOrders)
+            if (entry := await self._bucket.get(NOTED_KEY)) is not None:
+                noted = msgspec.json.decode(entry.value, type=NotedDdls)
+        self._ddls.policy.obey(orders)
+        self._ddls.noted.merged(noted)
+        self._ddls.noted.changed = False
+
+    async def save(self) -> None:
+        """What was noted since is kept, before the stream passes it. Raises Unavailable."""
+        noted = self._ddls.noted
+        if noted.changed:
+            async with self._writing:
+                await self._update(NOTED_KEY, NotedDdls, noted.merged)
+                noted.changed = False
+                await self._remember()
+
+    async def answer(self, asked: DrainerRequest, stands_at: UndecidedDdl | None) -> FeedDdls:
+        """An order is kept before it is obeyed, and obeyed before it is answered. Raises BadInput,
+        Refused, Unavailable."""
+        match asked.verb:
+            case "ddls":
+                pass
+            case "ddl-pass":
+                await self._decide(asked.ts, FORWARD, stands_at)
+            case "ddl-skip":
+                await self._decide(asked.ts, SKIP, stands_at)
+            case "ddl-policy":
+                await self._set_policy(asked.kind, asked.action)
+            case _:
+                raise BadInput(f"unknown verb {asked.verb!r}", hint=VERBS)
+        return self.state(stands_at)
+
+    def state(self, stands_at: UndecidedDdl | None) -> FeedDdls:
+        orders, listed = self._ddls.policy.orders, self._ddls.noted.listed()
+        waits = stands_at is not None and not self.decides(stands_at)
+        ddl = stands_at.ddl if stands_at is not None and waits else None
+        return FeedDdls(self._feed, ddl, orders.policy, orders.decided, listed.ddls, listed.older)
+
+    def decides(self, met: UndecidedDdl) -> bool:
+        """An operator has said by now what becomes of it."""
+        return self._ddls.policy.action(met.ddl.kind, met.ddl.job_id) != STOP
+
+    async def _decide(self, commit_ts: int, action: str, at: UndecidedDdl | None) -> None:
+        """Asked twice, as its answer may be lost, it is the same."""
+        known = self._ddls.policy.orders.decided
+        if any((one.commit_ts, one.action) == (commit_ts, action) for one in known):
+            return
+        if at is None or self.decides(at) or at.ddl.commit_ts != commit_ts:
+            where = f"at {at.ddl.commit_ts}" if at and not self.decides(at) else "at no DDL"
+            raise Refused(
+                f"feed {self._feed} does not stand at {commit_ts}: it stands {where}",
+                hint="`tidelog ddl` shows where it stands; `tidelog ddl policy` decides beforehand",
+            )
+        met = at.ddl
+        decided = DecidedDdl(met.job_id, commit_ts, met.kind, action)
+
+        def with_it(now: DdlOrders) -> DdlOrders:
+            others = [one for one in now.decided if one.job_id != met.job_id]
+            return replace(now, decided=[*others, decided][-DECIDED_MAX:])
+
+        await self._order(with_it)
+
+    async def _set_policy(self, kind: str, action: str) -> None:
+        if not kind or action not in ("", *ACTIONS):
+            raise BadInput(f"a policy {kind}={action}", hint=f"KIND= or KIND={'|'.join(ACTIONS)}")
+
+        def with_it(now: DdlOrders) -> DdlOrders:
+            others = {one: what for one, what in now.policy.items() if one != kind}
+            if action and len(others) >= POLICY_MAX:
+                raise Refused(f"feed {self._feed} has {POLICY_MAX} policies", hint="`ddl-policy`")
+            return replace(now, policy=others | ({kind: action} if action else {}))
+
+        await self._order(with_it)
+
+    async def _order(self, change: Callable[[DdlOrders], DdlOrders]) -> None:
+        async with self._writing:
+            kept = await self._update(ORDERS_KEY, DdlOrders, change)
+            self._ddls.policy.obey(kept)
+            await self._remember()
+        log.info("an operator's order about DDLs", feed=self._feed, orders=kept)
+
+    async def _update(self, key: str, kind: type[S], change: Callable[[S], S]) -> S:
+        """Changes what is kept now; of a bucket that was lost, what this life knows. Raises
+        Unavailable."""
+        for _ in range(TRIES):
+            try:
+                entry = await self._bucket.get(key)
+            except StreamMissing:
+                await self._bucket.create()
+                entry = None
+            before, revision = self._known(kind), 0
+            if entry is not None:
+                before, revision = msgspec.json.decode(entry.value, type=kind), entry.revision
+            after = change(before)
+            try:
+                await self._bucket.put(key, msgspec.json.encode(after), expected=revision)
+            except (Conflict, StreamMissing):
+                continue
+            return after
+        raise Unavailable(f"bucket {self._bucket.name} changes all the time", hint="ask again")
+
+    def _known(self, kind: type[S]) -> S:
+        known = {DdlOrders: self._ddls.policy.orders, NotedDdls: NotedDdls()}
+        return known[kind]  # type: ignore[return-value]
+
+    async def _remember(self) -> None:
+        kept = Kept(self._ddls.policy.orders, self._ddls.noted.listed())
+        await self._disk.write_file(DDLS_FILE, msgspec.json.encode(kept))

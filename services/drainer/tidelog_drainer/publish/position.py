@@ -1,0 +1,192 @@
+"""Where a feed goes on (design section 5, "Position at start").
+
+The stream itself says it: the later of its last marker and its last watermark. Where one is new or
+gone, `beginning.py` says it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+import structlog
+
+from tidelog import changes, subjects
+from tidelog.changes import DdlMessage, Marker, Watermark
+from tidelog.errors import Corrupt, StreamMissing, Unavailable
+from tidelog.ports import Message, Ports, StreamConfig, StreamState
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.publish.batcher import H_EARLY
+from tidelog_drainer.publish.beginning import beginning
+
+EPOCH_FILE = "drainer.json"
+UNREADABLE = "delete it: the feed's stream tells the epoch that was reached"
+STREAM_MIN_BYTES = 64 << 20
+
+log = structlog.get_logger()
+
+
+class Epoch(msgspec.Struct, frozen=True, order=True):
+    """Rises with every life of a feed's publisher; the node tells apart two that rose alike."""
+
+    number: int
+    node: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.number}:{self.node}"
+
+
+def parse_epoch(message: Message | None) -> Epoch:
+    """The epoch in a message's headers; number 0 if there is none."""
+    if message is None:
+        return Epoch(0)
+    number, _, node = message.headers.get(changes.H_EPOCH, "0").partition(":")
+    return Epoch(int(number), node)
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The end of the stream: `state`, and its newest marks."""
+
+    state: StreamState
+    marker: Marker | None
+    watermark: Watermark | None
+    epoch: Epoch
+    schema_version: int
+    """Of the newest DDL in the stream; 0 = none."""
+    early: tuple[int, ...]
+    """Schema versions published before their own binlogs, as that DDL says."""
+
+    @property
+    def commit_ts(self) -> int | None:
+        """The later of the last marker and the last watermark; None without either."""
+        last = [self.marker.txns[-1].commit_ts] if self.marker is not None else []
+        if self.watermark is not None:
+            last.append(self.watermark.resolved_ts)
+        return max(last, default=None)
+
+    @property
+    def prev_commit_ts(self) -> int:
+        """The last marker's last commit_ts, from the marker or from the watermark after it."""
+        prev = self.watermark.prev_commit_ts if self.watermark is not None else 0
+        return max(prev, self.marker.txns[-1].commit_ts if self.marker is not None else 0)
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Where to go on: publish what is above `commit_ts`. `fresh`: the stream holds no mark yet.
+    `ours`: its newest message is of an earlier life of this node."""
+
+    commit_ts: int
+    prev_commit_ts: int
+    state: StreamState
+    epoch: Epoch
+    schema_version: int
+    early: tuple[int, ...]
+    fresh: bool
+    ours: bool
+
+
+async def read_tail(ports: Ports, feed: str) -> Tail:
+    """The stream's end as its leader has it. Raises StreamMissing, Unavailable."""
+    bus, stream = ports.bus, subjects.changes_stream(feed)
+    while True:
+        state = await bus.stream_state(stream)
+        if state is None:
+            raise StreamMissing(f"stream {stream} does not exist")
+        marker = await bus.last_message(stream, subjects.changes_txn(feed))
+        watermark = await bus.last_message(stream, subjects.changes_watermark(feed))
+        ddl = await bus.last_message(stream, f"changes.{feed}.ddl.>")
+        newest = await bus.last_message(stream, f"changes.{feed}.>")
+        seen = [m.sequence for m in (marker, watermark, ddl, newest) if m is not None]
+        if max(seen, default=0) <= state.last_seq:
+            break  # else somebody appended in between: read a state that covers it
+    return Tail(
+        state,
+        msgspec.json.decode(marker.data, type=Marker) if marker else None,
+        msgspec.json.decode(watermark.data, type=Watermark) if watermark else None,
+        max(parse_epoch(m) for m in (marker, watermark, newest)),
+        _schema_version(ddl),
+        _early(ddl),
+    )
+
+
+def _schema_version(ddl: Message | None) -> int:
+    if ddl is None:
+        return 0
+    version = ddl.headers.get(changes.H_SCHEMA_VERSION)
+    if version is not None:
+        return int(version)
+    if changes.H_FRAGMENT in ddl.headers:  # of a stream that an earlier release wrote
+        return 0
+    return msgspec.json.decode(ddl.data, type=DdlMessage).schema_version
+
+
+def _early(ddl: Message | None) -> tuple[int, ...]:
+    text = ddl.headers.get(H_EARLY, "") if ddl is not None else ""
+    return tuple(int(version) for version in text.split(",") if version)
+
+
+async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start:
+    """The position, and an epoch above every one in the stream. Creates a missing stream.
+
+    Waits for the registry only when the stream doesn't tell. Raises FeedNotCreated,
+    PositionUnknown, Unavailable.
+    """
+    tail: Tail | None = None
+    with contextlib.suppress(StreamMissing):
+        tail = await read_tail(ports, config.feed)
+    begin, prev = 0, 0
+    if tail is None or tail.commit_ts is None:
+        # Before the stream is made: a crash in between must not leave an empty one that looks new.
+        begin, prev = await beginning(config, ports)
+        await _create_stream(config, ports)
+        tail = await read_tail(ports, config.feed)
+    ours = tail.epoch.number > 0 and tail.epoch.node == config.node
+    if tail.epoch.number >= epoch.number:
+        epoch = await rise(config, ports, tail.epoch.number)
+    # What another Drainer of the feed wrote meanwhile is where it goes on.
+    fresh = tail.commit_ts is None
+    if tail.commit_ts is not None:
+        begin, prev = tail.commit_ts, tail.prev_commit_ts
+    return Start(begin, prev, tail.state, epoch, tail.schema_version, tail.early, fresh, ours)
+
+
+async def _create_stream(config: DrainerConfig, ports: Ports) -> None:
+    """Create the stream, smaller where the server's store has no room: it reserves `max_bytes`.
+
+    Raises Unavailable.
+    """
+    name = subjects.changes_stream(config.feed)
+    max_bytes = config.changes_max_bytes
+    while True:
+        try:
+            await ports.bus.stream_create(
+                StreamConfig(
+                    name,
+                    (f"changes.{config.feed}.>",),
+                    max_age_s=config.changes_max_age_s,
+                    max_bytes=max_bytes,
+                )
+            )
+            return
+        except Unavailable as error:
+            if max_bytes // 2 < STREAM_MIN_BYTES or await ports.bus.stream_state(name) is not None:
+                raise
+            max_bytes //= 2
+            log.warning("a smaller change stream is tried", max_bytes=max_bytes, reason=str(error))
+
+
+async def rise(config: DrainerConfig, ports: Ports, above: int = 0) -> Epoch:
+    """A new epoch, above the one stored here and `above`; durable when it returns.
+
+    Raises Corrupt."""
+    number = above
+    if ports.disk.exists(EPOCH_FILE):
+        try:
+            stored = msgspec.json.decode(ports.disk.read_file(EPOCH_FILE), type=Epoch)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"{EPOCH_FILE} can't be read: {error}", hint=UNREADABLE) from error
+        number = max(number, stored.number)
+    epoch = Epoch(number + 1, config.node)
+    await ports.disk.write_file(EPOCH_FILE, msgspec.json.encode(epoch))
+    return epoch

@@ -1,0 +1,1 @@
+"""Private streams for readers that the feed's own stream has left behind."""

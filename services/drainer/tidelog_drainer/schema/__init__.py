@@ -1,0 +1,1 @@
+"""The feed's schema: DDL history in, SCHEMAS_<FEED> out."""

@@ -1,0 +1,334 @@
+"""The feed's schema: from its snapshot and the DDL history, kept in SCHEMAS_<FEED>."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from tidelog import subjects
+from tidelog.errors import BadInput, ConfigError, Corrupt, StreamMissing, Unavailable
+from tidelog.kv import Bucket
+from tidelog.ports import Ports
+from tidelog.schema.folded import Folded
+from tidelog.schema.history import unpacked
+from tidelog.schema.structure import TableStructure, structure
+from tidelog.schema.tracker import SchemaTracker
+from tidelog_drainer import metrics
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.schema.errors import HistoryTooShort, SnapshotDamaged
+from tidelog_drainer.schema.snapshot import Snapshot
+from tidelog_drainer.schema.stream_floor import oldest_ts
+from tidelog_drainer.schema.structures import Structures, key_of
+
+BACKOFF_MIN_S = 0.05
+BACKOFF_MAX_S = 1.0
+KEEP_JOBS, FOLD_JOBS = 64, 128
+"""The newest jobs are not folded, and the others so many at a time."""
+KEEP_S = 5.0
+"""How often it is looked whether the snapshot is worth writing."""
+DELTA_S = 60.0
+DELTA_JOBS = 32
+"""New jobs are put into the snapshot's root when there are so many, or after a while."""
+
+log = structlog.get_logger()
+
+
+class SchemaStore:
+    """Owned by the publisher. `tracker` is asked synchronously; `fetch` and `load` bring what it
+    lacks. It knows every job above the snapshot, and below it the state of each table."""
+
+    def __init__(self, config: DrainerConfig, ports: Ports) -> None:
+        self.tracker = SchemaTracker()
+        self.waiting = ""
+        """For what the merge waits here; shown in status."""
+        self.rebuilds: dict[str, int] = {}
+        """How often the schema was read from the whole history, by reason."""
+        self._config = config
+        self._ports = ports
+        self._history = ports.open_ddl_history(config.ddl_history)
+        self._bucket = Bucket(ports.bus, subjects.schemas_bucket(config.feed))
+        self._structures = Structures(ports, self._bucket)
+        self._snapshot = Snapshot(self._bucket)
+        self._one_at_a_time = asyncio.Lock()
+        self._first_job = 0
+        self._passed_ts = 0
+        """The feed's position: jobs whose binlogs lie at or below it may be folded."""
+        self._saved_job = 0
+        self._saved_at = 0.0
+        self._saves = True
+        self._opened = False
+
+    @property
+    def bucket_name(self) -> str:
+        return self._bucket.name
+
+    @property
+    def newest_version(self) -> int:
+        """The highest schema version of any job, rolled back ones included."""
+        return self.tracker.seen_version
+
+    def status(self) -> dict[str, object]:
+        folded = self.tracker.folded
+        return {
+            "tables": len(folded.live),
+            "jobs": self.tracker.unfolded,
+            "last_job": self.tracker.last_job,
+            "saved_job": self._saved_job,
+            "rebuilds": dict(self.rebuilds),
+        }
+
+    def recall(self) -> None:
+        """What an earlier life wrote, so that a loss meanwhile is seen. Raises Corrupt."""
+        self._structures.recall()
+
+    async def check(self) -> None:
+        """A file is right or it isn't; who else keeps the history may not be there yet. Raises
+        ConfigError for a file that can't be read or begins with something else."""
+        if not self._config.ddl_history.startswith("file:"):
+            return
+        try:
+            async for _ in self._history.jobs(0):
+                return
+        except Corrupt as error:
+            raise _wrong_file(error) from error
+
+    # The beginning
+
+    async def open(self, commit_ts: int, schema_version: int) -> None:
+        """Be ready to decode what lies above `commit_ts`, where the stream has passed the schema
+        `schema_version` (0: it doesn't say), waiting for whoever doesn't answer. Raises
+        HistoryTooShort, ConfigError."""
+        self._passed_ts = commit_ts
+        self._saved_at = self._ports.clock.monotonic()
+        await self._until_answered("the schema at start", self._open)
+        self._opened = True
+        if self.tracker.seen_version < schema_version:
+            self._too_short(
+                f"the stream has passed schema version {schema_version}, the DDL history ends at"
+                f" {self.tracker.seen_version}"
+            )
+
+    async def _open(self) -> None:
+        if await self._structures.is_lost():
+            await self._restore()
+            return
+        folded, why = await self._read_snapshot()
+        if folded is None or self._snapshot.root is None:
+            await self._rebuild(why)
+            return
+        root = self._snapshot.root
+        self._first_job, self._saved_job = root.first_job, root.read_upto
+        self.tracker.reset(folded, root.steps)
+        if root.read_upto:
+            await self._catch_up(root.read_upto)
+
+    async def _read_snapshot(self) -> tuple[Folded | None, str]:
+        """Nothing, and why, where there is none that this position can go on with."""
+        try:
+            folded = await self._snapshot.read()
+        except StreamMissing:
+            return None, ""
+        except SnapshotDamaged as error:
+            log.error(
+                "the schema's snapshot is damaged", bucket=self._bucket.name, error=str(error)
+            )
+            return None, "damaged"
+        if folded is None:
+            return None, ""
+        if folded.ts > self._passed_ts:
+            log.error(
+                "the schema's snapshot is newer than the feed's position",
+                snapshot_ts=folded.ts,
+                position=self._passed_ts,
+            )
+            return None, "position"
+        return folded, ""
+
+    async def _catch_up(self, read_upto: int) -> None:
+        """What came after the snapshot, and what finished late just below it. The history still
+        has the newest job that is known."""
+        found = False
+        async for page in self._history.jobs(max(0, read_upto - 1 - KEEP_JOBS)):
+            found = found or any(job.id == read_upto for job in page)
+            self.tracker.add_jobs(page)
+        if not found:
+            self._too_short(f"the DDL history has no job {read_upto}, which this feed has read")
+
+    # Reading
+
+    async def fetch(self, after_job: int | None = None, wanted: int = 0) -> int:
+        """Read the jobs after the newest one known, or after `after_job`: jobs may finish out of
+        order. `wanted` is taken even if it was folded. Returns how many. Raises Unavailable."""
+        count = 0
+        last = self.tracker.last_job
+        async for page in self._history.jobs(last if after_job is None else min(after_job, last)):
+            self.tracker.add_jobs(page, wanted=wanted)
+            count += len(page)
+        return count
+
+    async def fetch_until_answered(
+        self, why: str, after_job: int | None = None, wanted: int = 0
+    ) -> None:
+        """`fetch`, waiting for an unreachable history for as long as it takes."""
+        await self._until_answered(why, lambda: self.fetch(after_job, wanted))
+
+    async def load(self, pages: list[int]) -> None:
+        """Bring pages of the snapshot, waiting for the bucket; if they are lost, all is read from
+        the history again. Raises HistoryTooShort, ConfigError."""
+
+        async def bring() -> None:
+            try:
+                await self._snapshot.load(self.tracker.folded, pages)
+            except (SnapshotDamaged, StreamMissing) as error:
+                log.error("pages of the schema's snapshot are lost", error=str(error))
+                await self._rebuild("damaged")
+
+        await self._until_answered("a table of the schema's snapshot", bring)
+
+    async def rebuild(self, why: str) -> None:
+        """Read everything from the history again, for this reason. Raises HistoryTooShort,
+        ConfigError."""
+        await self._until_answered("the whole DDL history", lambda: self._rebuild(why))
+
+    async def _rebuild(self, why: str) -> None:
+        async with self._one_at_a_time:
+            fresh = await self._read_all(self._passed_ts)
+            await self._take(fresh, why)
+
+    async def _read_all(self, fold_ts: int) -> SchemaTracker:
+        """The whole history, folded up to `fold_ts` as it comes. Raises HistoryTooShort."""
+        fresh = SchemaTracker()
+        first, fold_at = 0, KEEP_JOBS + FOLD_JOBS
+        async for page in self._history.jobs(0):
+            first = first or page[0].id
+            fresh.add_jobs(page)
+            if fresh.unfolded >= fold_at:
+                fresh.fold(fold_ts, keep=KEEP_JOBS)
+                fold_at = 2 * fresh.unfolded + FOLD_JOBS
+            await asyncio.sleep(0)
+        known = self._structures.known
+        if known is not None and known.last_job > fresh.last_job:
+            self._too_short(
+                f"the DDL history ends at job {fresh.last_job}, this feed has read {known.last_job}"
+            )
+        if known is not None and 0 < known.first_job < first:
+            self._too_short(f"the DDL history begins at job {first}, it began at {known.first_job}")
+        self._first_job = first
+        return fresh
+
+    async def _take(self, fresh: SchemaTracker, why: str) -> None:
+        if why:
+            self.rebuilds[why] = self.rebuilds.get(why, 0) + 1
+            metrics.SCHEMA_REBUILDS.labels(self._config.feed, why).inc()
+            log.error("the schema was read from the whole DDL history again", why=why)
+        fresh.folded.changed.update(fresh.folded.live, fresh.folded.ended)
+        self.tracker.reset(fresh.folded, fresh.steps())
+        self._saved_job = 0
+        with contextlib.suppress(StreamMissing):  # it will be made with the first structure
+            await self._snapshot.begin_anew()
+
+    def _too_short(self, what: str) -> None:
+        error = HistoryTooShort(what)
+        if not self._config.accept_loss:
+            raise error
+        log.error("a DDL history that lacks jobs is accepted", what=what)
+
+    # Writing
+
+    async def publish(self, structures: dict[str, TableStructure]) -> None:
+        """Write the structures, by key, that this life has not yet written. Raises Unavailable,
+        StreamMissing."""
+        await self._structures.publish(structures)
+
+    async def look(self) -> None:
+        """Is the bucket still the one that was written? Raises as `publish`, HistoryTooShort."""
+        if not self._opened:
+            return  # the beginning's mark comes before anything is known to write
+        if await self._structures.is_lost():
+            await self._restore()
+
+    async def _restore(self) -> None:
+        """Readers may need a structure long after its rows: every version that is newer than the
+        stream's beginning is written again, and of older ones the last."""
+        log.warning("the bucket of structures was lost", bucket=self._bucket.name)
+        async with self._one_at_a_time:
+            await self._structures.begin_anew()
+            oldest = await oldest_ts(self._ports.bus, self._config.feed)
+            fold_ts = self._passed_ts if oldest is None else min(oldest, self._passed_ts)
+            fresh = await self._read_all(fold_ts)
+            states = sorted(fresh.tables(), key=lambda state: state.version)
+            for at in range(0, len(states), 100):
+                tables = [unpacked(state) for state in states[at : at + 100]]
+                shapes = {key_of(t.db, structure(t)): structure(t) for t in tables}
+                await self._structures.publish(shapes)
+                await asyncio.sleep(0)
+            fresh.fold(self._passed_ts, keep=KEEP_JOBS)
+            await self._take(fresh, "lost")
+            self._structures.found()
+
+    async def keep(self, passed_ts: int) -> None:
+        """Fold what the feed has passed, and write the snapshot when that is worth it. Raises
+        Unavailable, StreamMissing: the one before holds."""
+        self._passed_ts = max(self._passed_ts, passed_ts)
+        async with self._one_at_a_time:
+            self.tracker.fold(self._passed_ts, keep=KEEP_JOBS, at_least=FOLD_JOBS)
+            now = self._ports.clock.monotonic()
+            fresh = self.tracker.last_job - self._saved_job
+            due = fresh > 0 and now - self._saved_at >= DELTA_S
+            many = len([s for s in self.tracker.steps() if s.id > self._saved_job]) >= DELTA_JOBS
+            if not self._saves or not (self.tracker.folded.changed or many or due):
+                return
+            self._saved_at = now
+            await self._structures.exist()
+            await self._save()
+
+    async def _save(self) -> None:
+        last_job = self.tracker.last_job
+        try:
+            saved = await self._snapshot.save(self.tracker, self._first_job)
+        except SnapshotDamaged as error:
+            log.error("the schema's snapshot is damaged", error=str(error))
+            fresh = await self._read_all(self._passed_ts)
+            await self._take(fresh, "damaged")
+            return
+        except BadInput as error:
+            self._saves = False
+            log.error("the schema's snapshot can't be written", error=str(error))
+            return
+        if not saved:
+            self._saves = False
+            log.warning("another Drainer writes the schema's snapshot", bucket=self._bucket.name)
+            return
+        self._saved_job = last_job
+        await self._structures.remember(self._snapshot.revision, self._first_job, last_job)
+
+    # Waiting
+
+    async def pause(self, failures: int) -> None:
+        """Back off before asking again."""
+        delay = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 8))
+        await self._ports.clock.sleep(delay * (0.5 + self._ports.rng.random() / 2))
+
+    async def _until_answered(self, why: str, ask: Callable[[], Awaitable[object]]) -> None:
+        failures = 0
+        while True:
+            try:
+                await ask()
+            except Corrupt as error:
+                raise _wrong_file(error) from error
+            except (Unavailable, StreamMissing) as error:
+                self.waiting = f"{why}: {error}"
+                if not failures:
+                    log.warning("the feed waits", why=why, error=str(error))
+                await self.pause(failures)
+                failures += 1
+                continue
+            self.waiting = ""
+            return
+
+
+def _wrong_file(error: Corrupt) -> ConfigError:
+    return ConfigError(error.message, hint="`ddl-history`: a JSON array of jobs")

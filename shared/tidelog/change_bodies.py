@@ -1,0 +1,86 @@
+"""The change stream's messages back into what they say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from tidelog import changes
+from tidelog.changes import DdlMessage, Marker, RowMessage, Watermark
+from tidelog.errors import UnparsablePayload
+from tidelog.ports import Message
+
+S = TypeVar("S")
+
+
+class OtherEnvelope(UnparsablePayload):
+    """The feed's rows and DDLs are written for other readers."""
+
+    default_hint = "read another feed, whose Drainer has the envelope `tidelog`"
+
+
+_ROWS = msgspec.json.Decoder(RowMessage)
+_DDL = msgspec.json.Decoder(DdlMessage)
+_MARKER = msgspec.json.Decoder(Marker)
+_WATERMARK = msgspec.json.Decoder(Watermark)
+
+
+def rows_of(message: Message) -> RowMessage:
+    """As the others: raises UnparsablePayload for a body that is none of ours."""
+    return _decode(_ROWS, message)
+
+
+def ddl_of(message: Message) -> DdlMessage:
+    return _decode(_DDL, message)
+
+
+def marker_of(message: Message) -> Marker:
+    """One that has transactions."""
+    marker = _decode(_MARKER, message)
+    if not marker.txns:
+        raise UnparsablePayload(f"marker {message.sequence} has no transactions")
+    return marker
+
+
+def watermark_of(message: Message) -> Watermark:
+    return _decode(_WATERMARK, message)
+
+
+def _decode(decoder: msgspec.json.Decoder[S], message: Message) -> S:
+    try:
+        return decoder.decode(message.data)
+    except msgspec.DecodeError as error:
+        envelope = message.headers.get(changes.H_ENVELOPE)
+        if envelope is not None:
+            raise OtherEnvelope(f"{message.subject} has the envelope {envelope}") from error
+        raise UnparsablePayload(f"{message.subject} at {message.sequence}: {error}") from error
+
+
+class Joiner:
+    """Fragments in order -> whole messages."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def whole(self, message: Message) -> Message | None:
+        """The message itself, or what its fragments make with the last of them."""
+        fragment = message.headers.get(changes.H_FRAGMENT)
+        if fragment is None:
+            return message
+        self._pieces.append(message.data)
+        index, _, count = fragment.partition("/")
+        if int(index) + 1 < int(count):
+            return None
+        pieces, self._pieces = self._pieces, []
+        return msgspec.structs.replace(message, data=b"".join(pieces))
+
+
+def joined(messages: Iterable[Message]) -> Iterator[Message]:
+    """A batch's messages, each whole."""
+    joiner = Joiner()
+    for message in messages:
+        whole = joiner.whole(message)
+        if whole is not None:
+            yield whole

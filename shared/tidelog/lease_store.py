@@ -1,0 +1,90 @@
+"""Where a lease stands: a record in a bucket, changed only by revision, and who we are in the data
+directory. The registry's and each feed's are made of it.
+
+No clock is compared with another one: a record is old by how long whoever looks at it has seen it
+unchanged.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from tidelog.errors import Corrupt, StreamMissing
+from tidelog.kv import Bucket
+from tidelog.ports import Ports
+
+FILE = "lease.json"
+WRITE_S = 1.5
+"""Shorter than any lease: an answer that does not come must leave time for another try."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """`owner` names a data directory, whose lock keeps other processes off it, except off a copy of
+    it; `epoch` counts the takings of the lease, `life` is drawn at each. `host`: where the holder's
+    status page is. `paused`: of a feed's, it holds the lease and publishes nothing, by an order."""
+
+    owner: str
+    epoch: int = 0
+    life: str = ""
+    node: str = ""
+    host: str = ""
+    since_ms: int = 0
+    released: bool = False
+    paused: bool = False
+
+    def follows(self, other: Holder) -> bool:
+        """Was the lease taken from that one, by whomever?"""
+        return self.epoch >= other.epoch and self.life != other.life
+
+    def is_of(self, other: Holder) -> bool:
+        """Did that one's directory write it? What a copy of the directory wrote since follows."""
+        return self.owner == other.owner and not self.follows(other)
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(" ", "seconds")
+        return f"{self.node or self.owner} at {self.host or '?'} (since {since})"
+
+
+class LeaseStore:
+    """The record `key` of `bucket`, which is created when it is missing."""
+
+    def __init__(self, ports: Ports, bucket: str, key: str) -> None:
+        self._disk = ports.disk
+        self._rng = ports.rng
+        self._bucket = Bucket(ports.bus, bucket)
+        self._key = key
+
+    async def known(self) -> tuple[Holder, bool]:
+        """Who we were in our last life, and whether there was one. Raises Corrupt."""
+        if self._disk.exists(FILE):
+            return self._decode(self._disk.read_file(FILE)), True
+        return Holder(self._rng.token()), False
+
+    async def remember(self, mine: Holder) -> None:
+        await self._disk.write_file(FILE, msgspec.json.encode(mine))
+
+    async def read(self) -> tuple[Holder | None, int]:
+        """The record and its revision, 0 = none. Raises Unavailable."""
+        try:
+            entry = await self._bucket.get(self._key)
+        except StreamMissing:
+            await self._bucket.create()
+            return None, 0
+        return (None, 0) if entry is None else (self._decode(entry.value), entry.revision)
+
+    async def write(self, holder: Holder, revision: int) -> int:
+        """Replace that revision; returns the new one.
+
+        Raises Conflict, StreamMissing, Unavailable.
+        """
+        return await self._bucket.put(
+            self._key, msgspec.json.encode(holder), expected=revision, timeout_s=WRITE_S
+        )
+
+    def _decode(self, data: bytes) -> Holder:
+        try:
+            return msgspec.json.decode(data, type=Holder)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"the lease {self._key} can't be read: {error}") from error

@@ -1,0 +1,106 @@
+"""`tidelog.subscribe`: a reader on the real ports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal, overload
+
+from tidelog.errors import BadInput
+from tidelog.real.bus import NatsBus
+from tidelog.real.clock import RealClock
+from tidelog.subscriber.assemblers import RowItem
+from tidelog.subscriber.registration import Registration
+from tidelog.subscriber.start import Start, begin
+from tidelog.subscriber.subscription import Subscription, of_rows, of_transactions
+from tidelog.subscriber.tables import Tables
+from tidelog.subscriber.transaction import Transaction
+
+NATS_URL = "nats://127.0.0.1:4222"
+BUFFER_BYTES = 8 << 20
+
+
+@overload
+def subscribe(
+    feed: str = ...,
+    *,
+    nats_url: str = ...,
+    tables: Iterable[str] = ...,
+    start: Start = ...,
+    transactional: Literal[True] = ...,
+    buffer_bytes: int = ...,
+    consumer: str = ...,
+    cluster: str = ...,
+    timeout_s: float | None = ...,
+) -> AbstractAsyncContextManager[Subscription[Transaction]]: ...
+
+
+@overload
+def subscribe(
+    feed: str = ...,
+    *,
+    nats_url: str = ...,
+    tables: Iterable[str] = ...,
+    start: Start = ...,
+    transactional: Literal[False],
+    buffer_bytes: int = ...,
+    consumer: str = ...,
+    cluster: str = ...,
+    timeout_s: float | None = ...,
+) -> AbstractAsyncContextManager[Subscription[RowItem]]: ...
+
+
+def subscribe(
+    feed: str = "main",
+    *,
+    nats_url: str = NATS_URL,
+    tables: Iterable[str] = (),
+    start: Start = "now",
+    transactional: bool = True,
+    buffer_bytes: int = BUFFER_BYTES,
+    consumer: str = "",
+    cluster: str = "default",
+    timeout_s: float | None = 30.0,
+) -> AbstractAsyncContextManager[Any]:
+    """Read a feed:
+
+        async with tidelog.subscribe("main", tables=["shop.item"], start=position) as changes:
+            async for txn in changes:
+                for rows in txn.rows: ...
+
+    `tables`: `db.table`, `db.*`, `*.table`; none = all. `start`: a Position or commit_ts to go on
+    after, a datetime with a zone (what was committed then or later), "now", or "beginning" (all
+    that is kept). `transactional`: whole transactions, each once; False: RowMessage, DdlMessage and
+    Skipped as they come, sooner, and some of a large transaction perhaps twice.
+
+    `buffer_bytes`: a larger transaction is not held in memory, see `Transaction.parts`. `consumer`:
+    the Pumps keep what this one, registered in `cluster` under that name, has not acked.
+    `timeout_s`: how long to wait for NATS and for the feed's stream, None for ever.
+
+    Raises BadInput, Unavailable, StreamMissing.
+    """
+    wanted = Tables(tables)
+    if buffer_bytes < 1:
+        raise BadInput(f"buffer_bytes {buffer_bytes}: at least 1")
+
+    @asynccontextmanager
+    async def subscribed() -> AsyncIterator[Any]:
+        bus = await NatsBus.connect(nats_url, name="tidelog-subscriber", timeout_s=timeout_s)
+        subscription: Subscription[Any] | None = None
+        try:
+            after = await begin(bus, feed, start, timeout_s)
+            registration = None
+            if consumer:
+                registration = Registration(bus, RealClock(), cluster, feed, consumer)
+                await registration.begin(after or 0)
+            if transactional:
+                subscription = of_transactions(bus, feed, after, wanted, buffer_bytes, registration)
+            else:
+                subscription = of_rows(bus, feed, after, wanted, registration)
+            yield subscription
+        finally:
+            if subscription is not None:
+                await subscription.close()
+            await bus.close()
+
+    return subscribed()

@@ -1,0 +1,72 @@
+"""Where a subscription begins, as an application says it -> a commit_ts."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from tidelog import subjects
+from tidelog.errors import BadInput, StreamMissing, Unavailable
+from tidelog.feed_reader import commit_ts_of
+from tidelog.ports import Bus
+from tidelog.subscriber.positions import Position
+from tidelog.timestamps import TS_MAX, compose
+
+RETRY_S = 0.2
+
+Start = Position | int | datetime | str
+"""A position or commit_ts (what follows it), a time (what was committed at it or later), "now", or
+"beginning" (all that the stream keeps)."""
+
+
+async def begin(bus: Bus, feed: str, start: Start, timeout_s: float | None) -> int | None:
+    """Everything after it is wanted; None = wherever the stream starts. Waits for the stream.
+
+    Raises BadInput, and StreamMissing if there is none in time.
+    """
+    said = _said(feed, start)
+    try:
+        async with asyncio.timeout(timeout_s):
+            newest = await _newest(bus, feed)
+    except TimeoutError:
+        raise StreamMissing(
+            f"feed {feed!r} has no stream",
+            hint="is the feed's name right? Its Drainer makes the stream: see `tidelog status`",
+        ) from None
+    if isinstance(said, int):
+        return said
+    return newest if said == "now" else None
+
+
+def _said(feed: str, start: Start) -> int | str:
+    match start:
+        case Position():
+            if start.feed != feed:
+                raise BadInput(f"{start.encode()} is a position of another feed than {feed!r}")
+            return start.commit_ts
+        case datetime():
+            if start.tzinfo is None:
+                raise BadInput("start is a time without a zone", hint="datetime(…, tzinfo=UTC)")
+            return max(0, compose(int(start.timestamp() * 1000)) - 1)
+        case int() if 0 <= start <= TS_MAX:
+            return start
+        case "now" | "beginning":
+            return start
+    raise BadInput(
+        f"start {start!r}", hint='a Position, a commit_ts, a datetime, "now" or "beginning"'
+    )
+
+
+async def _newest(bus: Bus, feed: str) -> int:
+    """The last marker or watermark. A Drainer begins with a mark, which is waited for."""
+    stream = subjects.changes_stream(feed)
+    marks = subjects.changes_txn(feed), subjects.changes_watermark(feed)
+    while True:
+        try:
+            found = [await bus.last_message(stream, subject) for subject in marks]
+        except (StreamMissing, Unavailable):
+            found = []
+        newest = [commit_ts_of(mark) for mark in found if mark is not None]
+        if newest:
+            return max(newest)
+        await asyncio.sleep(RETRY_S)

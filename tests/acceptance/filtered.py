@@ -1,0 +1,198 @@
+"""Traffic of which little or nothing is published (scenarios T2 and T7), on real processes.
+
+    python -m tests.acceptance.filtered [--txns 20000] [--seconds 600]
+
+First transactions of 1000 DELETEs that an event filter drops and one INSERT that it keeps: the
+Drainer's memory must not grow with them. Then only such as are dropped whole, for some time: the
+largest lag of the watermark is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import re
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tests.acceptance.status_api import status_api
+from tests.acceptance.writing import CLUSTER_ID, T1, T1_VERSION, Pump, commit, now_ts, pump_of
+from tests.fixtures.capture import ddl_history, ddl_history_json
+from tests.topology import Running, up
+from tidelog import subjects
+from tidelog.changes import Marker, Watermark
+from tidelog.real.bus import NatsBus
+from tidelog.rows.table_codec import DELETE, INSERT, TableCodec
+from tidelog.rows.values import Value
+from tidelog.schema.tracker import SchemaTracker
+from tidelog.timestamps import physical_ms
+from tidelog_proto.binlog_pb2 import Binlog, BinlogType, PrewriteValue, TableMutation
+
+DELETES = 1000
+FLAT_MIB = 16
+"""What the Drainer's memory may differ by, between a quarter of the transactions and all."""
+ENVIRONMENT = {
+    "TIDELOG_DRAINER_BINLOG_FILTER_RULE": json.dumps({"no-deletes": {"ignore-event": ["delete"]}}),
+    "TIDELOG_DRAINER_TABLE_MIGRATE_RULE": json.dumps(
+        [{"source": {"schema": "app", "table": "t1"}, "binlog-filter-rule": ["no-deletes"]}]
+    ),
+}
+
+
+class Memory(NamedTuple):
+    """MiB of the Drainer: now, and the most so far."""
+
+    now: float
+    peak: float
+
+
+@contextlib.contextmanager
+def topology(home: Path) -> Iterator[Running]:
+    """One Pump of a captured history, a Drainer that drops DELETEs of app.t1; ENVIRONMENT is set by
+    the caller."""
+    with status_api(ddl_history_json("set-a")) as api:
+        options = (
+            *("--pumps", "1", "--oracle", "follow", "--ddl-history", api),
+            *("--cluster-id", str(CLUSTER_ID)),
+        )
+        with up(home / "top", f"sqlite:///{home / 'down.db'}", *options) as running:
+            yield running
+
+
+class Traffic:
+    """Prewrites whose DELETEs are encoded once."""
+
+    def __init__(self) -> None:
+        tracker = SchemaTracker()
+        tracker.add_jobs(ddl_history("set-a"))
+        self._codec = TableCodec(tracker.table(T1, T1_VERSION).info)
+        rows = [
+            self._codec.encode_delete({"id": number, "v": "gone", "n": number}, number)
+            for number in range(DELETES)
+        ]
+        self._deletes = TableMutation(
+            table_id=T1,
+            deleted_rows=rows,
+            sequence=[DELETE] * DELETES,  # type: ignore[list-item]
+        )
+
+    def write(self, pump: Pump, insert: int | None) -> int:
+        """One transaction, with an INSERT of that id behind its DELETEs; its commit_ts."""
+        mutation = TableMutation()
+        mutation.CopyFrom(self._deletes)
+        if insert is not None:
+            row: dict[str, Value] = {"id": insert, "v": "kept", "n": insert}
+            mutation.inserted_rows.append(self._codec.encode_insert(row, insert))
+            mutation.sequence.append(INSERT)  # type: ignore[arg-type]
+        start_ts = now_ts()
+        value = PrewriteValue(schema_version=T1_VERSION, mutations=[mutation])
+        pump.write(
+            Binlog(
+                tp=BinlogType.Prewrite,
+                start_ts=start_ts,
+                prewrite_key=b"k%d" % start_ts,
+                prewrite_value=value.SerializeToString(),
+            ).SerializeToString()
+        )
+        commit_ts = now_ts()
+        pump.write(commit(start_ts, commit_ts))
+        return commit_ts
+
+
+def memory(running: Running) -> Memory:
+    status = Path(f"/proc/{running.pid('drainer')}/status").read_text()
+    found = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
+    return Memory(int(found["VmRSS"]) / 1024, int(found["VmHWM"]) / 1024)
+
+
+def dropped(running: Running) -> dict[str, int]:
+    """What the Drainer left out since it started, by reason."""
+    with urllib.request.urlopen(f"{running.ready['http']['drainer']}/status") as answer:
+        found: dict[str, int] = json.load(answer)["actors"]["publisher"]["dropped"]
+        return found
+
+
+def mostly_filtered(running: Running, count: int) -> tuple[Memory, Memory]:
+    """T2: `count` transactions; each time the downstream's checkpoint reaches them. The memory
+    after a quarter, and after all."""
+    traffic = Traffic()
+    seen: list[Memory] = []
+    with pump_of(running) as pump:
+        for number in range(1, count + 1):
+            last = traffic.write(pump, number)
+            if number in (count // 4, count):
+                running.wait(last, 600)
+                seen.append(memory(running))
+    first, then = seen
+    return first, then
+
+
+def all_filtered(running: Running, seconds: float) -> float:
+    """T7: transactions without a row to publish, as fast as one writer writes them. How far the
+    stream's newest mark was behind the newest commit_ts, at most, in seconds."""
+    traffic = Traffic()
+    written = 0
+
+    async def watch(done: asyncio.Event) -> float:
+        bus = await NatsBus.connect(running.nats, name="test")
+        stream, worst = subjects.changes_stream("main"), 0.0
+        try:
+            while not done.is_set():
+                position = 0
+                mark = await bus.last_message(stream, subjects.changes_watermark("main"))
+                if mark is not None:
+                    position = msgspec.json.decode(mark.data, type=Watermark).resolved_ts
+                mark = await bus.last_message(stream, subjects.changes_txn("main"))
+                if mark is not None:
+                    txns = msgspec.json.decode(mark.data, type=Marker).txns
+                    position = max(position, txns[-1].commit_ts)
+                worst = max(worst, (physical_ms(written) - physical_ms(position)) / 1000)
+                await asyncio.sleep(0.1)
+        finally:
+            await bus.close()
+        return worst
+
+    async def main() -> float:
+        done = asyncio.Event()
+        watching = asyncio.create_task(watch(done))
+        await asyncio.to_thread(write)
+        done.set()
+        return await watching
+
+    def write() -> None:
+        nonlocal written
+        end = time.monotonic() + seconds
+        with pump_of(running) as pump:
+            while time.monotonic() < end:
+                written = traffic.write(pump, None)
+
+    return asyncio.run(main())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--txns", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=600)
+    wanted = parser.parse_args()
+    os.environ.update(ENVIRONMENT)
+    with tempfile.TemporaryDirectory() as home, topology(Path(home)) as running:
+        first, then = mostly_filtered(running, wanted.txns)
+        print(f"T2: {wanted.txns} transactions of {DELETES} filtered DELETEs and one INSERT")
+        print(f"    Drainer {first.now:.1f} MiB after a quarter, {then.now:.1f} at the end, peak")
+        print(f"    {then.peak:.1f}; left out: {dropped(running)}")
+        assert then.now - first.now < FLAT_MIB, "the memory grows with what is filtered"
+        lag_s = all_filtered(running, wanted.seconds)
+        print(f"T7: all filtered for {wanted.seconds:.0f} s: the watermark lagged {lag_s:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The captures through a whole topology whose Drainer is restarted after random transactions (issue
+6, Done when 1): `python -m tests.acceptance.restarts --restarts 50`.
+
+One restart is a kill -9, the next one orderly. Whatever the Drainer had in hand, what the readers
+have at the end is what the source held, and each transaction is in the stream once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tests.acceptance import golden_stream
+from tests.acceptance.replaying import replay
+from tests.acceptance.status_api import status_api
+from tests.acceptance.stream import commit_timestamps, following
+from tests.acceptance.test_capture import options
+from tests.fixtures.capture import (
+    SETS,
+    Set,
+    ddl_history,
+    ddl_history_json,
+    published,
+    pulled,
+    records,
+)
+from tests.fixtures.downstream_rows import sqlite_differences
+from tests.topology import Running, until, up
+from tidelog.change_reader import Change
+from tidelog.schema.tracker import SchemaTracker, is_setval
+
+
+def restart_orderly(running: Running) -> None:
+    """SIGTERM: it publishes what it has in hand, and ends."""
+    old = running.pid("drainer")
+    os.kill(old, signal.SIGTERM)
+    until(lambda: running.pid("drainer") != old, "the Drainer to be started again")
+
+
+def plan(
+    running: Running, which: Set, count: int, rng: random.Random
+) -> dict[int, Callable[[], None]]:
+    """After `count` random Commits, a restart each."""
+    commits = [n for n, record in enumerate(records(which)) if record.tp == "Commit"]
+    chosen = sorted(rng.sample(commits[:-1], count))
+    ways = (partial(running.kill, "drainer"), partial(restart_orderly, running))
+    return {n + 1: ways[number % 2] for number, n in enumerate(chosen)}
+
+
+def last_published(which: Set) -> int:
+    """The last commit_ts that a reader of the stream must see: what follows it may be dropped."""
+    return max(b.commit_ts for b in pulled(which) if b.commit_ts != b.start_ts)
+
+
+def run(which: Set, count: int, seed: int, directory: Path) -> list[Change]:
+    """What a subscriber saw over all restarts; every check is made."""
+    database = directory / "down.db"
+    with (
+        status_api(ddl_history_json(which)) as api,
+        up(directory / "top", f"sqlite:///{database}", *options(which, api)) as running,
+        following(running.nats, "main", last_published(which)) as subscriber,
+    ):
+        done = replay(running, which, plan(running, which, count, random.Random(seed)))
+        running.wait(done.max_commit_ts, timeout_s=240)
+        changes = subscriber.result()
+    check(which, changes)
+    assert sqlite_differences(which, database) == []
+    return changes
+
+
+def check(which: Set, changes: list[Change]) -> None:
+    """Each transaction once, in order; of set-a each row. Every DDL is one that is known."""
+    seen = commit_timestamps(changes)
+    assert seen == sorted(set(seen))
+    if which == "set-a":
+        wanted = [txn.commit_ts for txn in published()]
+        missing, strange = set(wanted) - set(seen), set(seen) - set(wanted)
+        assert not missing, sorted(missing)[:9]
+        assert not strange, sorted(strange)[:9]
+        golden_stream.check(changes)
+    assert not [kind for kind in tracked(which) if kind.startswith("unknown")]
+    kinds = {ddl.kind for change in changes for ddl in change.ddls}
+    assert kinds <= tracked(which).keys()
+
+
+def tracked(which: Set) -> Counter[str]:
+    """The kinds of the capture's DDLs. Raises UnknownJob for one that is in no history."""
+    tracker = SchemaTracker()
+    tracker.add_jobs(ddl_history(which))
+    found: Counter[str] = Counter()
+    for binlog in pulled(which):
+        if binlog.ddl_query and not is_setval(binlog.ddl_query.decode()):
+            found[tracker.ddl(binlog.ddl_job_id, binlog.ddl_schema_state).kind] += 1
+    return found
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--restarts", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args(argv)
+    for which in SETS:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="restarts-") as directory:
+            changes = run(which, chosen.restarts, chosen.seed, Path(directory))
+        print(
+            f"{which}: {chosen.restarts} restarts of the Drainer, every other one a kill -9;"
+            f" {len(commit_timestamps(changes))} transactions once, in order;"
+            f" {sum(tracked(which).values())} DDLs tracked, of {len(tracked(which))} kinds;"
+            f" contents equal; {time.monotonic() - began:.0f} s, seed {chosen.seed}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

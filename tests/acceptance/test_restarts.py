@@ -1,0 +1,17 @@
+"""Five of the fifty restarts of `python -m tests.acceptance.restarts`, for each capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.restarts import run
+from tests.fixtures.capture import SETS, Set
+
+RESTARTS = 5
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_contents_hold_whenever_the_drainer_is_restarted(which: Set, tmp_path: Path) -> None:
+    run(which, RESTARTS, 7, tmp_path)

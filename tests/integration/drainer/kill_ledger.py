@@ -1,0 +1,144 @@
+"""What was committed, and what is wrong with what a plain reader of the stream sees. Pure.
+
+The chain is checked here, message by message, beside the ChangeReader's own parts: a reader that
+hides a gap must not hide it from the rig.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tidelog import subjects
+from tidelog.change_reader import Change, ChangeAssembler, Gap
+from tidelog.changes import Marker, Watermark
+from tidelog.ports import Message
+from tidelog.rows.values import Value
+
+Row = dict[str, Value]
+RowChange = tuple[str, Row | None, Row | None]
+"""op, before, after."""
+
+
+class Wrong(AssertionError):
+    """The Drainer broke a promise."""
+
+
+@dataclass
+class Written:
+    """One committed transaction: rows by table, in order; or a DDL."""
+
+    start_ts: int
+    rows: dict[str, list[RowChange]] = field(default_factory=dict)
+    query: str = ""
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.txns: dict[int, Written] = {}
+        self.order: list[int] = []
+        self.under_way: set[int] = set()
+
+    def commit(self, commit_ts: int, written: Written) -> None:
+        """Before its Commit is sent: a reader may be quicker than its ack."""
+        self.txns[commit_ts] = written
+        bisect.insort(self.order, commit_ts)
+
+    @property
+    def last_commit_ts(self) -> int:
+        return self.order[-1] if self.order else 0
+
+
+class Reading:
+    """The stream from its first message on, as a reader at position 0 sees it."""
+
+    def __init__(self, ledger: Ledger, feed: str) -> None:
+        self.position = 0
+        self.checked = 0
+        self.abandoned = 0
+        """Attempts whose marker never came: a kill between the parts."""
+        self._ledger = ledger
+        self._txn = subjects.changes_txn(feed)
+        self._watermark = subjects.changes_watermark(feed)
+        self._assembler = ChangeAssembler(feed, 0)
+        self._marked = 0
+        self._attempt = ""
+        self._sequence = 0
+        self._next = 0
+
+    def take(self, messages: list[Message]) -> None:
+        """The next messages. Raises Wrong."""
+        for message in messages:
+            if message.sequence != self._sequence + 1:
+                raise Wrong(f"message {message.sequence} follows {self._sequence}")
+            self._sequence = message.sequence
+            self._chain(message)
+            try:
+                changes = self._assembler.feed([message])
+            except Gap as gap:
+                raise Wrong(f"a gap: {gap}") from gap
+            for change in changes:
+                self._change(change)
+
+    def _chain(self, message: Message) -> None:
+        """I5, without what a reader forgives."""
+        if message.subject == self._watermark:
+            mark = msgspec.json.decode(message.data, type=Watermark)
+            prev, last = mark.prev_commit_ts, self._marked
+            if mark.resolved_ts < self._marked:
+                raise Wrong(f"watermark {mark.resolved_ts} below the marker of {self._marked}")
+        elif message.subject == self._txn:
+            marker = msgspec.json.decode(message.data, type=Marker)
+            prev, last = marker.prev_commit_ts, marker.txns[-1].commit_ts
+            if marker.txns[0].commit_ts <= self._marked:
+                raise Wrong(f"{marker.txns[0].commit_ts} is published twice: {self._marked} was")
+            self._attempt = ""
+        else:
+            attempt = message.headers["Tidelog-Attempt"]
+            self.abandoned += bool(self._attempt) and attempt != self._attempt
+            self._attempt = attempt
+            return
+        if prev != self._marked:
+            raise Wrong(f"prev_commit_ts {prev} after a marker of {self._marked}")
+        self._marked = last
+
+    def _change(self, change: Change) -> None:
+        ledger = self._ledger
+        for txn in change.txns:
+            if txn.commit_ts <= self.position:
+                raise Wrong(f"{txn.commit_ts} comes after {self.position}: twice, or disorder")
+            self._passed(txn.commit_ts - 1)
+            written = ledger.txns.get(txn.commit_ts)
+            if written is None or written.start_ts != txn.start_ts:
+                raise Wrong(f"({txn.commit_ts}, {txn.start_ts}) was never committed")
+            self._next += 1
+            self.position = txn.commit_ts
+            self._compare(change, txn.commit_ts, written)
+            self.checked += 1
+        self._passed(change.commit_ts)
+        self.position = max(self.position, change.commit_ts)
+
+    def _passed(self, upto: int) -> None:
+        order = self._ledger.order
+        if self._next < len(order) and order[self._next] <= upto:
+            raise Wrong(f"loss: {order[self._next]} is not in the stream, which is at {upto}")
+
+    def _compare(self, change: Change, commit_ts: int, written: Written) -> None:
+        if written.query:
+            if [ddl.query for ddl in change.ddls] != [written.query]:
+                raise Wrong(f"{commit_ts}: {change.ddls} instead of {written.query}")
+            return
+        found: dict[str, list[RowChange]] = {}
+        for rows in change.rows:
+            for event in rows.events:
+                if event.commit_ts == commit_ts:
+                    one = (event.op, event.before, event.after)
+                    found.setdefault(rows.table, []).append(one)
+        if found != written.rows:
+            raise Wrong(f"{commit_ts}: {_shown(found)} instead of {_shown(written.rows)}")
+
+
+def _shown(rows: dict[str, list[RowChange]]) -> str:
+    return str(rows)[:300]

@@ -1,0 +1,51 @@
+"""What the rigs of kills are started with: `--kills 100 --seed 1`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tests.servers import NatsServer, nats_server
+
+
+class KillRig(Protocol):
+    kills: Counter[str]
+
+    def run(self, on_kill: Callable[[], None]) -> Coroutine[Any, Any, None]: ...
+
+    def summary(self) -> str: ...
+
+
+class Made(Protocol):
+    def __call__(self, nats: NatsServer, directory: Path, *, kills: int, seed: int) -> KillRig: ...
+
+
+def command(argv: list[str], about: str | None, made: Made, wrong: type[Exception]) -> int:
+    """`wrong`: what the rig found is printed and is exit code 1."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(argv)
+    columns = (TextColumn("kill -9"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="kill-rig-") as directory,
+        nats_server(Path(directory)) as nats,
+        Progress(*columns, console=Console(stderr=True)) as progress,
+    ):
+        bar = progress.add_task("kills", total=options.kills)
+        rig = made(nats, Path(directory), kills=options.kills, seed=options.seed)
+        try:
+            asyncio.run(rig.run(lambda: progress.advance(bar)))
+        except wrong as error:
+            print(f"kill {rig.kills.total()} of seed {options.seed}: {error}")
+            return 1
+    print(rig.summary())
+    return 0

@@ -1,0 +1,210 @@
+"""The schema's snapshot: whatever ends a save, what is read is the schema as of some save."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+
+import msgspec
+import pytest
+
+from tests.unit.schema.random_history import TS_STEP, RandomHistory
+from tidelog.errors import Unavailable
+from tidelog.kv import Bucket
+from tidelog.schema.errors import TablesAway, UnknownTable
+from tidelog.schema.history import TableAt
+from tidelog.schema.tracker import SchemaTracker
+from tidelog.sim.world import World, run
+from tidelog_drainer.schema import pages
+from tidelog_drainer.schema.errors import SnapshotDamaged
+from tidelog_drainer.schema.snapshot import Snapshot
+
+
+class Flaky(Bucket):
+    """Fails after so many writes, before or after the write was done."""
+
+    writes = 1 << 60
+    lose_answer = False
+
+    async def put_all(self, values: Mapping[str, bytes], **how: object) -> int:
+        return await self._flaky(lambda: super(Flaky, self).put_all(values, **how))  # type: ignore[arg-type]
+
+    async def put(self, key: str, value: bytes, **how: object) -> int:
+        return await self._flaky(lambda: super(Flaky, self).put(key, value, **how))  # type: ignore[arg-type]
+
+    async def _flaky(self, write: Callable[[], Awaitable[int]]) -> int:
+        self.writes -= 1
+        if self.writes >= 0:
+            return await write()
+        if self.lose_answer:
+            await write()
+        raise Unavailable("no answer")
+
+
+async def table(
+    tracker: SchemaTracker, snapshot: Snapshot, table_id: int, version: int
+) -> TableAt | None:
+    while True:
+        try:
+            return tracker.table(table_id, version)
+        except UnknownTable:
+            return None
+        except TablesAway as away:
+            await snapshot.load(tracker.folded, away.pages)
+
+
+async def saved(world: World, history: RandomHistory) -> tuple[Bucket, SchemaTracker]:
+    """A snapshot of all of it."""
+    bucket = Bucket(world.ports().bus, "SCHEMAS_X")
+    await bucket.create()
+    tracker = SchemaTracker()
+    tracker.add_jobs(history.jobs)
+    tracker.fold(1 << 60, keep=0)
+    assert await Snapshot(bucket).save(tracker, 1)
+    return bucket, tracker
+
+
+async def again(bucket: Bucket) -> tuple[Snapshot, SchemaTracker]:
+    """What a new life finds."""
+    snapshot, tracker = Snapshot(bucket), SchemaTracker()
+    folded = await snapshot.read()
+    if folded is not None:
+        assert snapshot.root is not None
+        tracker.reset(folded, snapshot.root.steps)
+    return snapshot, tracker
+
+
+async def all_tables(
+    snapshot: Snapshot, tracker: SchemaTracker, history: RandomHistory
+) -> dict[int, TableAt | None]:
+    newest = len(history.jobs)
+    return {i: await table(tracker, snapshot, i, newest) for i in sorted(set(history.ids))}
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_BYTES", 900)
+    monkeypatch.setattr(pages, "PAGE_MAX_BYTES", 1400)
+    monkeypatch.setattr(pages, "GROUP", 4)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_crash_at_any_write_leaves_the_old_snapshot_or_the_new_one(seed: int) -> None:
+    async def main(world: World) -> None:
+        rng, history = Random(seed), RandomHistory(seed)
+        bucket = Flaky(world.ports().bus, "SCHEMAS_X")
+        await bucket.create()
+        snapshot, tracker = await again(bucket)
+        for _ in range(15):
+            tracker.add_jobs(history.jobs[tracker.last_job :])
+            tracker.add_jobs(history.extend(rng.randrange(1, 60)))
+            whole = SchemaTracker()
+            whole.add_jobs(history.jobs)
+            tracker.fold(rng.randrange(len(history.jobs) + 1) * TS_STEP, keep=3)
+            bucket.writes = rng.choice((0, 1, 2, 3, 5, 1 << 60))
+            bucket.lose_answer = rng.random() < 0.5
+            with contextlib.suppress(Unavailable):
+                assert await snapshot.save(tracker, 1)
+            bucket.writes = 1 << 60
+            if rng.random() < 0.5:
+                snapshot, tracker = await again(bucket)
+                tracker.add_jobs(history.jobs[tracker.last_job :])
+            expected = await all_tables(snapshot, whole, history)
+            assert await all_tables(snapshot, tracker, history) == expected
+            assert sorted(tracker.folded.names) == sorted(
+                {state.db_id for state in tracker.folded.live.values()}
+            )
+
+    run(main, seed)
+
+
+def test_a_save_that_changes_one_table_writes_one_page() -> None:
+    async def main(world: World) -> None:
+        history = RandomHistory(3)
+        history.extend(300)
+        bucket, tracker = await saved(world, history)
+        snapshot, tracker = await again(bucket)
+        before = await bucket.state()
+        tracker.folded.changed.add(next(iter(tracker.folded.live)))
+        assert await snapshot.save(tracker, 1)
+        after = await bucket.state()
+        assert before is not None
+        assert after is not None
+        assert after.last_seq - before.last_seq == 3, "a page, a part of the index, the root"
+        assert before.messages > 20
+
+    run(main)
+
+
+def test_it_does_not_grow_with_the_number_of_ddls() -> None:
+    async def main(world: World) -> None:
+        history = RandomHistory(6)
+        history.extend(200)
+        bucket = Bucket(world.ports().bus, "SCHEMAS_X")
+        await bucket.create()
+        tracker, snapshot = SchemaTracker(), Snapshot(bucket)
+        tracker.add_jobs(history.jobs)
+        sizes: list[int] = []
+        for _ in range(40):
+            last = history.jobs[-1]
+            alter = next(job for job in reversed(history.jobs) if job.type == 5 and job.state != 3)
+            assert alter.binlog is not None
+            binlog = msgspec.structs.replace(
+                alter.binlog, schema_version=last.version + 1, finished_ts=last.id * TS_STEP + 5
+            )
+            history.jobs.append(msgspec.structs.replace(alter, id=last.id + 1, binlog=binlog))
+            tracker.add_jobs(history.jobs[-1:])
+            tracker.fold(1 << 60, keep=3)
+            assert await snapshot.save(tracker, 1)
+            state = await bucket.state()
+            assert state is not None
+            sizes.append(state.messages)
+        assert sizes[3:] == [sizes[3]] * 37
+
+    run(main)
+
+
+def test_whoever_saves_second_changes_nothing() -> None:
+    async def main(world: World) -> None:
+        history = RandomHistory(4)
+        history.extend(50)
+        bucket = Bucket(world.ports().bus, "SCHEMAS_X")
+        await bucket.create()
+        one, two = SchemaTracker(), SchemaTracker()
+        for tracker in (one, two):
+            tracker.add_jobs(history.jobs)
+            tracker.fold(1 << 60, keep=0)
+        first, second = Snapshot(bucket), Snapshot(bucket)
+        assert await first.save(one, 1)
+        root = first.root
+        assert not await second.save(two, 1)
+        assert second.root is None
+        entry = await bucket.get("schema/root")
+        assert entry is not None
+        assert entry.revision == first.revision
+        # The parts that the second one wrote over are found to be none of the first one's.
+        assert root is not None
+        with pytest.raises(SnapshotDamaged):
+            await again(bucket)
+
+    run(main)
+
+
+@pytest.mark.parametrize("key", ["schema/root", "schema/index/0/0", "schema/page/{}/0"])
+@pytest.mark.parametrize("value", [b"", b"\x00" * 30])
+def test_what_is_no_part_is_named(key: str, value: bytes) -> None:
+    async def main(world: World) -> None:
+        history = RandomHistory(5)
+        history.extend(50)
+        bucket, tracker = await saved(world, history)
+        page = max(state.table.page for state in tracker.folded.live.values())
+        await bucket.put(key.format(page), value)
+
+        async def read() -> None:
+            await all_tables(*await again(bucket), history)
+
+        with pytest.raises(SnapshotDamaged):
+            await read()
+
+    run(main)
