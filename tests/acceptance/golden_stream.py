@@ -61,4 +61,9 @@ def check(changes: list[Change]) -> None:
     assert rows.keys() == wanted.keys()
     wrong = [ts for ts in wanted if rows[ts] != wanted[ts]]
     assert wrong == [], [(rows[ts], wanted[ts]) for ts in wrong[:1]]
-    assert ddls == {t.commit_ts: t.ddl["SQL"] for t in as_published() if t.ddl is not None}
+    queries = {t.commit_ts: t.ddl["SQL"] for t in as_published() if t.ddl is not None}
+    assert ddls == queries, [
+        (ts, ddls.get(ts), queries.get(ts))
+        for ts in sorted(ddls.keys() | queries.keys())
+        if ddls.get(ts) != queries.get(ts)
+    ]

@@ -180,6 +180,11 @@ class SchemaTracker:
         step = self._steps.get(job_id)
         return step.query if step is not None else ""
 
+    def finished_ts(self, job_id: int) -> int:
+        """When a job was done, 0 if it is unknown or folded."""
+        step = self._steps.get(job_id)
+        return step.finished_ts if step is not None else 0
+
     def version_at(self, commit_ts: int) -> int:
         """The schema version that the stream had passed at `commit_ts`, as near as the history
         tells: a job's FinishedTS is never below its binlog's commit_ts (fixtures README)."""

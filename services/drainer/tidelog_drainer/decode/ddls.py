@@ -21,6 +21,7 @@ from tidelog.schema.tracker import DdlOutcome, SchemaTracker, is_setval
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.ddl_filter import DdlFilter
 from tidelog_drainer.decode.ddl_policy import DdlPolicy
+from tidelog_drainer.decode.doubts import Doubts
 from tidelog_drainer.decode.errors import UndecidedDdl, Undecodable
 from tidelog_drainer.decode.noted import Noted, shortened
 from tidelog_drainer.decode.passed import Passed
@@ -64,6 +65,7 @@ class Ddls:
         self._passed = passed
         self._query_of = query_of
         self.policy = DdlPolicy(config.ddl_policy)
+        self.doubts = Doubts()
         self.noted = Noted()
         self._filter = DdlFilter(filters, sync_ddl=config.sync_ddl)
 
@@ -97,14 +99,19 @@ class Ddls:
         self, commit_ts: int, start_ts: int, table_id: int, version: int
     ) -> tuple[list[DdlTxn], bool]:
         """The DDLs that must stand ahead of a transaction of this version, and whether any was
-        passed, published or not."""
+        passed, published or not. Raises InDoubt, UndecidedDdl, Undecodable."""
         ahead: list[DdlTxn] = []
         known = self._passed.version_of(table_id)
         job_ids = self._tracker.jobs_between(table_id, known, version)
         met: list[tuple[DdlOutcome, str, _Left]] = []
-        for job_id in job_ids:  # one that nobody decided about leaves no trace: all is asked again
+        for job_id in job_ids:  # one that is not decided leaves no trace: all is asked again
             outcome, query = self._tracker.ddl(job_id), self._query_of(job_id)
-            met.append((outcome, query, self._left(commit_ts, outcome, query, STATE_PUBLIC)))
+            left = self._left(commit_ts, outcome, query, STATE_PUBLIC)
+            if not left.dropped and self.doubts.readers_know(
+                job_id, commit_ts, self._tracker.finished_ts(job_id)
+            ):
+                left = _Left(outcome, query, dropped=True)
+            met.append((outcome, query, left))
         for outcome, query, left in met:
             self._passed.note(outcome)
             if left.dropped:

@@ -52,7 +52,7 @@ class Decoder:
         """None: dropped, and counted.
 
         Raises UnknownTable, UnknownJob or SchemaBehind (fetch more of the history and ask again),
-        Undecodable.
+        InDoubt, Undecodable.
         """
         commit_ts, start_ts, payload = txn
         assert isinstance(payload, bytes)
@@ -190,6 +190,14 @@ class Decoder:
             self.schema_changed()
         self._ahead += ahead
         return self._routes.find(table_id, version)
+
+
+def job_of(payload: bytes) -> int:
+    """The DDL job whose binlog it is; 0 for rows, and for bytes that are no binlog."""
+    try:
+        return Binlog.FromString(payload).ddl_job_id
+    except DecodeError:
+        return 0
 
 
 def _is_ddl(payload: bytes) -> bool:

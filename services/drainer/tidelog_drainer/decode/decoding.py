@@ -11,6 +11,7 @@ from tidelog.schema.errors import TablesAway, UnknownJob, UnknownTable
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.ddls import Ddls
 from tidelog_drainer.decode.decoder import Decoder
+from tidelog_drainer.decode.doubts import InDoubt
 from tidelog_drainer.decode.errors import MustAsk, SchemaBehind, Undecodable
 from tidelog_drainer.decode.survey import Survey, survey
 from tidelog_drainer.decode.transactions import DdlTxn, LargeTxn, RowTxn
@@ -56,7 +57,9 @@ class Decoding:
 
     def begin(self, commit_ts: int, version: int, early: Iterable[int]) -> None:
         """Once the history was read: what is decoded lies above `commit_ts`, where readers know
-        the schema `version`, and the DDLs of the versions in `early`."""
+        the schema `version` (0: the stream doesn't say), and the DDLs of the versions in
+        `early`."""
+        self._decoder.ddls.doubts.begin(commit_ts, told=bool(version) or not commit_ts)
         passed = self._decoder.passed
         passed.base_version = max(version, self._store.tracker.version_at(commit_ts))
         passed.early = set(early)
@@ -69,14 +72,14 @@ class Decoding:
             raise MustAsk
         try:
             return self._decoder.decode(txn)
-        except (SchemaBehind, TablesAway, UnknownJob, UnknownTable):
+        except (InDoubt, SchemaBehind, TablesAway, UnknownJob, UnknownTable):
             raise MustAsk from None
         except BadInput as error:
             raise Undecodable(txn[0], error.message, hint=error.hint) from error
 
     async def decode(self, txn: Txn) -> LargeTxn | RowTxn | DdlTxn | None:
-        """None: it is dropped. Raises Undecodable, whatever it is that stops the feed at this
-        transaction."""
+        """None: it is dropped. Raises InDoubt; or Undecodable, whatever it is that stops the feed
+        at this transaction."""
         try:
             return await self._decode_or_ask(txn)
         except (BadInput, HistoryTooShort) as error:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
 from tidelog.actor import Reply
+from tidelog_drainer.decode.decoder import job_of
 from tidelog_drainer.decode.decoding import Decoding
+from tidelog_drainer.decode.doubts import InDoubt
 from tidelog_drainer.decode.errors import MustAsk
 from tidelog_drainer.decode.transactions import DdlTxn, LargeTxn, RowTxn
 from tidelog_drainer.filter.unwanted import Unwanted
@@ -21,6 +24,8 @@ from tidelog_drainer.publish.position import Start
 QUEUE_BYTES = 16 << 20
 YIELD_TXNS = 128
 """Decoding lets others run after so many transactions."""
+LOOK_AHEAD_S = 5.0
+"""How long a transaction waits for what lies ahead of it."""
 
 
 class Intake:
@@ -39,6 +44,7 @@ class Intake:
         self._batcher: PartsBatcher
         self._queue: deque[Merged] = deque()
         self._at = 0
+        self._more = asyncio.Event()
         self._carry: LargeTxn | RowTxn | DdlTxn | None = None
         self._credits: deque[Reply[Unwanted]] = deque()
 
@@ -57,6 +63,7 @@ class Intake:
         self.bytes += merged.size
         self.accepted = merged.upto
         self._credits.append(merged.reply)
+        self._more.set()
 
     def answer(self) -> None:
         """More may come, as far as there is room."""
@@ -94,7 +101,7 @@ class Intake:
             try:
                 decoded = self._decoding.at_once(txn)
             except MustAsk:
-                decoded = await self._decoding.decode(txn)
+                decoded = await self._ask(txn)
         if decoded is not None and not self._batcher.takes(decoded):
             self._carry = decoded
             return self.finish()
@@ -110,6 +117,27 @@ class Intake:
             self._counts.met(decoded.commit_ts, decoded.skipped)
         self._batcher.add(decoded)
         return None
+
+    async def _ask(self, txn: Txn) -> LargeTxn | RowTxn | DdlTxn | None:
+        """As `Decoding.decode`."""
+        while True:
+            try:
+                return await self._decoding.decode(txn)
+            except InDoubt as doubt:
+                comes = await self._comes(doubt)
+                self._decoding.ddls.doubts.settle(doubt.job_id, comes=comes)
+
+    async def _comes(self, doubt: InDoubt) -> bool:
+        """Whether a DDL's binlog stands in the queue. Where that does not reach as far it counts as
+        one that does: readers rather meet a DDL twice."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AHEAD_S):
+                while self.accepted < doubt.upto and self.bytes < QUEUE_BYTES:
+                    self._more.clear()
+                    await self._more.wait()
+        ahead = (txn[2] for merged in self._queue for txn in merged.txns)
+        found = any(isinstance(one, bytes) and job_of(one) == doubt.job_id for one in ahead)
+        return found or self.accepted < doubt.upto
 
     def finish(self) -> Batch:
         """The open batch as it is."""
