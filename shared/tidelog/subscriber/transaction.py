@@ -85,6 +85,8 @@ class Transaction:
                 continue
             found = rows_of(message)
             events = [event for event in found.events if event.commit_ts == self.commit_ts]
+            if not events:
+                continue  # of transactions before it and behind it
             part.append(replace(found, events=events))
             size += len(message.data)
             if size >= PART_BYTES:
