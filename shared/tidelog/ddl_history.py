@@ -114,15 +114,26 @@ class HttpHistory:
 
     async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
         """Oldest first. Raises Unavailable."""
-        newest = await self._page({"limit": PAGE})
+        async with aiohttp.ClientSession(timeout=self._timeout) as session:
+            newest = await self._page(session, {"limit": PAGE})
+            async for page in self._below(session, newest, after_job_id):
+                yield page
+        newer = [job for job in newest if job.id > after_job_id]
+        if newer:
+            yield newer
+
+    async def _below(
+        self, session: aiohttp.ClientSession, newest: list[DdlJob], after_job_id: int
+    ) -> AsyncIterator[list[DdlJob]]:
+        """What lies between `after_job_id` and the newest page."""
         top = newest[0].id - 1 if len(newest) == PAGE else after_job_id
         low, span = after_job_id, PAGE
         if low < top:
-            span = max(PAGE - 1, (newest[-1].id - top) * 3 // 4)
+            span = max(PAGE - 1, (newest[-1].id - top) * 7 // 8)
         while low < top:
             high = min(low + span, top)
             # Whether the start itself is part of the answer is nowhere written down.
-            page = await self._page({"start_job_id": high + 1, "limit": PAGE})
+            page = await self._page(session, {"start_job_id": high + 1, "limit": PAGE})
             inside = [job for job in page if low < job.id <= high]
             if len(page) == PAGE and page[0].id > low + 1 and span >= PAGE:
                 span = max(PAGE - 1, span // 2)
@@ -132,20 +143,14 @@ class HttpHistory:
             low = high
             if len(inside) < PAGE // 2:
                 span *= 2
-        newer = [job for job in newest if job.id > after_job_id]
-        if newer:
-            yield newer
 
-    async def _page(self, query: dict[str, int]) -> list[DdlJob]:
+    async def _page(self, session: aiohttp.ClientSession, query: dict[str, int]) -> list[DdlJob]:
         """Oldest first."""
-        return sorted(await self._get(query), key=lambda job: job.id)
+        return sorted(await self._get(session, query), key=lambda job: job.id)
 
-    async def _get(self, query: dict[str, int]) -> list[DdlJob]:
+    async def _get(self, session: aiohttp.ClientSession, query: dict[str, int]) -> list[DdlJob]:
         try:
-            async with (
-                aiohttp.ClientSession(timeout=self._timeout) as session,
-                session.get(self._url, params=query) as answer,
-            ):
+            async with session.get(self._url, params=query) as answer:
                 body = await answer.read()
                 if answer.status != 200:
                     said = body[:200].decode(errors="replace")

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import re
 import signal
@@ -47,10 +48,13 @@ class Figures(msgspec.Struct):
     """Seconds and MiB."""
 
     first_start_s: float = 0
+    first_start_cpu_s: float = 0
+    """Of the Drainer alone, whatever else the machine does."""
     saved_s: float = 0
     """Until the snapshot was written, from the start on."""
     peak_mib: float = 0
     restart_s: float = 0
+    restart_cpu_s: float = 0
     first_rows_s: float = 0
     """From ready, until rows of tables that had to be read first were in the stream."""
     restart_mib: float = 0
@@ -167,6 +171,12 @@ class Rig:
         assert found is not None
         return int(found[1]) / 1024
 
+    def cpu_s(self) -> float:
+        assert self._drainer.process is not None
+        stat = Path(f"/proc/{self._drainer.process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def _status(self) -> Any:
         address = (self._drainer.directory / "http").read_text().strip()
         with urllib.request.urlopen(f"http://{address}/status", timeout=30) as answer:
@@ -177,12 +187,14 @@ async def measure(rig: Rig, bus: Bus, drainer: Service) -> Figures:
     figures = Figures()
     began = time.monotonic()
     figures.first_start_s = await rig.start()
+    figures.first_start_cpu_s = rig.cpu_s()
     await rig.rows(1)
     await rig.saved()
     figures.saved_s = time.monotonic() - began
     figures.peak_mib = rig.peak_mib()
     await asyncio.to_thread(drainer.kill, signal.SIGTERM)
     figures.restart_s = await rig.start()
+    figures.restart_cpu_s = rig.cpu_s()
     ready = time.monotonic()
     await rig.rows(2)
     figures.first_rows_s = time.monotonic() - ready
@@ -196,7 +208,7 @@ def run(directory: Path, jobs: int, tables: int, kind: str = "http") -> Figures:
     """Everything on a server of its own in `directory`."""
     made = Jobs(jobs, tables)
 
-    async def main(url: str, history: str) -> Figures:
+    async def main(url: str) -> Figures:
         bus = await NatsBus.connect(url, timeout_s=10)
         registry = FakeRegistry(bus)
         await registry.bucket.create()
@@ -205,20 +217,19 @@ def run(directory: Path, jobs: int, tables: int, kind: str = "http") -> Figures:
         pump = await registry.pump("p1")
         pump.commit([], made.last_ts)
         flags = ["--nats-url", url, "--cluster", CLUSTER, "--feed", FEED]
-        flags += ["--ddl-history", history, "--start-ts", str(made.last_ts), "--node-id", "d1"]
-        drainer = Service("tidelog_drainer", directory / "drainer", flags)
-        try:
-            return await measure(Rig(bus, pump, drainer, made), bus, drainer)
-        finally:
-            drainer.kill(signal.SIGTERM)
-            await pump.close()
-            await bus.close()
+        flags += ["--start-ts", str(made.last_ts), "--node-id", "d1"]
+        with history_of(kind, made, tables, directory, url) as history:
+            flags += ["--ddl-history", history]
+            drainer = Service("tidelog_drainer", directory / "drainer", flags)
+            try:
+                return await measure(Rig(bus, pump, drainer, made), bus, drainer)
+            finally:
+                drainer.kill(signal.SIGTERM)
+                await pump.close()
+                await bus.close()
 
-    with (
-        nats_server(directory) as nats,
-        history_of(kind, made, tables, directory, nats.url) as history,
-    ):
-        return asyncio.run(main(nats.url, history))
+    with nats_server(directory) as nats:
+        return asyncio.run(main(nats.url))
 
 
 if __name__ == "__main__":
@@ -231,4 +242,4 @@ if __name__ == "__main__":
         found = run(Path(home), asked.jobs, asked.tables, asked.history)
     print(f"{asked.jobs} jobs, {asked.tables} tables, {asked.history}:")
     for name, value in msgspec.to_builtins(found).items():
-        print(f"  {name:16} {value:10.1f}")
+        print(f"  {name:18} {value:10.1f}")

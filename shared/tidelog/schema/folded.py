@@ -20,7 +20,7 @@ discarded, and FLASHBACK DATABASE brings them back."""
 LOADED_BYTES = 64 << 20
 
 
-class State(msgspec.Struct, frozen=True, array_like=True):
+class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A table as of `version`, the schema version that last changed it."""
 
     db: str

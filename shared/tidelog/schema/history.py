@@ -31,7 +31,7 @@ class Affected(msgspec.Struct, frozen=True):
     after: TableAt | None
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """An `Affected` whose tables are packed."""
 
     db: str

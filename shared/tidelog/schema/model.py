@@ -2,6 +2,8 @@
 
 Only what decoding, key choice and DDL need is kept; msgspec ignores the rest. `decode_jobs` reads
 `GET /ddl/history` or a file of jobs (fixtures README: `ddl_history.json`).
+None of these can be part of a cycle: the collector, which would take longer than decoding, needn't
+look at them.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ UNSPECIFIED_LENGTH = -1
 Default = str | int | float | bool | None
 
 
-class Name(msgspec.Struct, frozen=True, omit_defaults=True, rename={"text": "O", "lower": "L"}):
+class Name(
+    msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rename={"text": "O", "lower": "L"}
+):
     """A name as written and in lower case (TiDB's CIStr, `{"O": …, "L": …}`)."""
 
     text: str = ""
     lower: str = ""
 
 
-class FieldType(msgspec.Struct, frozen=True, omit_defaults=True):
+class FieldType(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A column's type. `Tp` is MySQL's type byte, `Decimal` the scale or the fsp, -1 unknown."""
 
     Tp: int
@@ -41,7 +45,7 @@ class FieldType(msgspec.Struct, frozen=True, omit_defaults=True):
     Elems: tuple[str, ...] | None = None
 
 
-class ColumnInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class ColumnInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A column. `default_bit` is the base64 of a BIT default, whose `default` may not be text."""
 
     id: int
@@ -77,7 +81,7 @@ class ColumnInfo(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.type.Flag & FLAG_UNSIGNED)
 
 
-class IndexColumn(msgspec.Struct, frozen=True, omit_defaults=True):
+class IndexColumn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A column of an index; `length` is the prefix length, -1 = whole."""
 
     name: Name
@@ -85,7 +89,7 @@ class IndexColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     length: int = UNSPECIFIED_LENGTH
 
 
-class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An index or key."""
 
     id: int
@@ -100,7 +104,7 @@ class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     state: int = 5
 
 
-class ForeignKey(msgspec.Struct, frozen=True, omit_defaults=True):
+class ForeignKey(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A foreign key; `on_delete`/`on_update`: 0 none, 1 restrict, 2 cascade, 3 set null."""
 
     id: int
@@ -113,7 +117,7 @@ class ForeignKey(msgspec.Struct, frozen=True, omit_defaults=True):
     on_update: int = 0
 
 
-class PartitionDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+class PartitionDefinition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One partition: its physical id, name and bounds (SQL text; a range's upper, a list's)."""
 
     id: int
@@ -122,7 +126,7 @@ class PartitionDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     in_values: tuple[tuple[str, ...], ...] | None = None
 
 
-class PartitionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class PartitionInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`type`: 1 range, 2 hash, 3 list, 4 key."""
 
     type: int = 0
@@ -132,11 +136,11 @@ class PartitionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     definitions: tuple[PartitionDefinition, ...] | None = None
 
 
-class ViewInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class ViewInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     view_select: str = ""
 
 
-class SequenceInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class SequenceInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     sequence_start: int = 1
     sequence_increment: int = 1
     sequence_min_value: int = 1
@@ -147,7 +151,7 @@ class SequenceInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     sequence_comment: str = ""
 
 
-class TableInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class TableInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A table, view or sequence at one schema version."""
 
     id: int
@@ -182,7 +186,7 @@ class TableInfo(msgspec.Struct, frozen=True, omit_defaults=True):
         return frozenset(d.id for d in self.partition.definitions or ())
 
 
-class DBInfo(msgspec.Struct, frozen=True):
+class DBInfo(msgspec.Struct, frozen=True, gc=False):
     """A schema (database)."""
 
     id: int
@@ -195,6 +199,7 @@ class DBInfo(msgspec.Struct, frozen=True):
 class HistoryInfo(
     msgspec.Struct,
     frozen=True,
+    gc=False,
     rename={
         "schema_version": "SchemaVersion",
         "db_info": "DBInfo",
@@ -212,7 +217,7 @@ class HistoryInfo(
     table_infos: tuple[TableInfo, ...] | None = None
 
 
-class DdlJob(msgspec.Struct, frozen=True):
+class DdlJob(msgspec.Struct, frozen=True, gc=False):
     """One job of the DDL history. `type` see `jobs.KIND_NAMES`; `state` 3 = rolled back."""
 
     id: int

@@ -9,7 +9,7 @@ from tidelog.schema.model import DdlJob
 from tidelog.schema.packed import Packed, pack
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True):
+class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`finished_ts`: the DDL's binlog is not above it (fixtures README). `db_name` is that of a
     created or altered schema."""
 

@@ -12,7 +12,7 @@ from random import Random
 
 import msgspec
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from tests.fixtures.capture import ddl_history_json
 from tidelog.ddl_history import PAGE, EmbeddedHistory, FileHistory, HttpHistory, open_history
@@ -107,7 +107,7 @@ def test_ids_with_gaps_of_any_width_come_each_once_in_order(seed: int, inclusive
     class Sparse(HttpHistory):
         asked = 0
 
-        async def _get(self, query: dict[str, int]) -> list[DdlJob]:
+        async def _get(self, session: ClientSession, query: dict[str, int]) -> list[DdlJob]:
             self.asked += 1
             end = query.get("start_job_id", 1 << 60) - (not inclusive)
             return [DdlJob(i, 3) for i in reversed(made) if i <= end][: query["limit"]]
