@@ -17,7 +17,7 @@ from tidelog.actor import off_loop
 from tidelog.errors import ConfigError, Corrupt, Unavailable, UnparsablePayload
 from tidelog.messages import DdlAppend, DdlJobs, DdlList, Empty, decode_reply, encode
 from tidelog.ports import Bus, DdlHistory
-from tidelog.schema.job_stream import JobStream
+from tidelog.schema.job_stream import JobStream, place_of
 from tidelog.schema.model import DdlJob, decode_jobs
 
 PAGE = 512
@@ -46,8 +46,9 @@ def open_history(url: str, bus: Bus, cluster: str) -> DdlHistory:
 
 class FileHistory:
     """A JSON array of jobs as TiDB's status API gives it, `.json` or `.json.xz`; read anew at each
-    call, so that a file may grow. One of more than `WHOLE_BYTES` is decoded as it is read, and its
-    jobs must come in rising order of their ids, as TiDB lists them."""
+    call, so that a file may grow. One of more than `WHOLE_BYTES` is decoded as it is read, where
+    it is not packed from about the jobs that were asked for on; they must come in rising order of
+    their ids, as TiDB lists them."""
 
     def __init__(self, path: str, *, whole_bytes: int = WHOLE_BYTES) -> None:
         self._path = Path(path)
@@ -58,7 +59,7 @@ class FileHistory:
         file = await off_loop(self._open)
         try:
             last = after_job_id
-            async for jobs in self._read(file):
+            async for jobs in self._read(file, after_job_id):
                 newer = [job for job in jobs if job.id > after_job_id]
                 for start in range(0, len(newer), PAGE):
                     page = newer[start : start + PAGE]
@@ -73,15 +74,16 @@ class FileHistory:
         finally:
             await off_loop(file.close)
 
-    async def _read(self, file: IO[bytes]) -> AsyncIterator[list[DdlJob]]:
+    async def _read(self, file: IO[bytes], after_job_id: int) -> AsyncIterator[list[DdlJob]]:
         try:
             begin = await off_loop(file.read, self._whole_bytes)
             if len(begin) < self._whole_bytes:
                 yield sorted(await off_loop(decode_jobs, begin), key=lambda job: job.id)
                 return
-            stream = JobStream()
-            yield await off_loop(stream.feed, begin)
             del begin
+            place = await off_loop(self._place, file, after_job_id)
+            await off_loop(file.seek, place)
+            stream = JobStream(begun=place > 0)
             while data := await off_loop(file.read, CHUNK_BYTES):
                 yield await off_loop(stream.feed, data)
             yield await off_loop(stream.finish)
@@ -89,6 +91,13 @@ class FileHistory:
             raise Corrupt(f"the DDL history {self._path} holds something else: {error}") from error
         except (OSError, EOFError, lzma.LZMAError) as error:
             raise ConfigError(f"the DDL history {self._path} can't be read: {error}") from error
+
+    def _place(self, file: IO[bytes], after_job_id: int) -> int:
+        """Where the jobs begin that were asked for, or some before them."""
+        if not after_job_id or isinstance(file, lzma.LZMAFile):
+            return 0
+        file.seek(0)
+        return place_of(file, after_job_id, min(CHUNK_BYTES, self._whole_bytes))
 
     def _open(self) -> IO[bytes]:
         try:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from itertools import islice
+from typing import IO
 
 import msgspec
 
@@ -11,7 +15,7 @@ from tidelog.schema.model import DdlJob, decode_jobs
 JOB_BYTES = 64 << 20
 """No job is longer; more without the end of one is no array of jobs."""
 TRIES = 8
-"""Places tried as the end of the last whole job."""
+"""Places tried as the end of the last whole job, or as the beginning of the first."""
 
 _KEY = rb'"((?:[^"\\]|\\.)*)"\s*:\s*'
 _FIRST_KEYS = re.compile(rb"\s*\{\s*" + _KEY + rb"[-+.\w]+\s*,\s*" + _KEY)
@@ -19,11 +23,12 @@ _FIRST_KEYS = re.compile(rb"\s*\{\s*" + _KEY + rb"[-+.\w]+\s*,\s*" + _KEY)
 
 class JobStream:
     """Where one job ends and the next begins is guessed by the keys that jobs begin with, and is
-    right when all before it is JSON: then its brackets are in pairs."""
+    right when all before it is JSON: then its brackets are in pairs. `begun`: what is fed begins
+    with a job, not with the array."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, begun: bool = False) -> None:
         self._rest = b""
-        self._begun = False
+        self._begun = begun
         self._next_job: re.Pattern[bytes] | None = None
 
     def feed(self, data: bytes) -> list[DdlJob]:
@@ -64,8 +69,40 @@ class JobStream:
             keys = _FIRST_KEYS.match(self._rest)
             if keys is None:
                 return re.compile(rb",\s*(?=\{)")
-            first, second = (re.escape(key) for key in keys.groups())
-            self._next_job = re.compile(
-                rb',\s*(?=\{\s*"' + first + rb'"\s*:\s*[-+.\w]+\s*,\s*"' + second + rb'"\s*:)'
-            )
+            self._next_job = _next_job(keys)
         return self._next_job
+
+
+def place_of(file: IO[bytes], job_id: int, window: int) -> int:
+    """Where in an array of jobs in rising order of their ids to begin reading for those above
+    `job_id`: at a job that is not above it, or at 0, the array's own beginning. Found by halving,
+    in pieces of `window` bytes."""
+    keys = _FIRST_KEYS.match(file.read(window).lstrip().removeprefix(b"["))
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while keys is not None and high - low > window:
+        middle = (low + high) // 2
+        file.seek(middle)
+        found = _first_job(file.read(window), _next_job(keys))
+        if found is not None and found[1] <= job_id:
+            low = middle + found[0]
+        else:
+            high = middle
+    return low
+
+
+def _first_job(data: bytes, next_job: re.Pattern[bytes]) -> tuple[int, int] | None:
+    """Where a job begins in a piece out of the middle, about the first that is whole, and its
+    id."""
+    for match in islice(next_job.finditer(data), TRIES):
+        with contextlib.suppress(msgspec.DecodeError):
+            if jobs := JobStream(begun=True).feed(data[match.end() :]):
+                return match.end(), jobs[0].id
+    return None
+
+
+def _next_job(keys: re.Match[bytes]) -> re.Pattern[bytes]:
+    """The comma before a job that begins with the same keys."""
+    first, second = (re.escape(key) for key in keys.groups())
+    return re.compile(
+        rb',\s*(?=\{\s*"' + first + rb'"\s*:\s*[-+.\w]+\s*,\s*"' + second + rb'"\s*:)'
+    )

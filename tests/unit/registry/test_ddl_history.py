@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import lzma
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
@@ -18,7 +20,7 @@ from tests.fixtures.capture import ddl_history_json
 from tidelog.ddl_history import PAGE, EmbeddedHistory, FileHistory, HttpHistory, open_history
 from tidelog.errors import ConfigError, Corrupt, Unavailable
 from tidelog.ports import DdlHistory
-from tidelog.schema.job_stream import JobStream
+from tidelog.schema.job_stream import JobStream, place_of
 from tidelog.schema.model import DdlJob, decode_jobs
 from tidelog.sim import World, run
 
@@ -189,6 +191,24 @@ def test_jobs_come_out_of_pieces_of_any_size(size: int) -> None:
         found += stream.feed(data[at : at + max(size, len(data) // 400)])
     assert found + stream.finish() == jobs[:40]
     assert len(found) > 30
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_large_file_is_read_from_about_the_jobs_asked_for(indent: int | None) -> None:
+    """Where lists within jobs look like jobs, too."""
+    likeness = [{"id": 5000, "type": 3}, {"id": 1, "type": 3}, {"id": 5000, "type": 3}]
+    jobs = [job | {"raw_args": likeness} if i % 3 == 0 else job for i, job in enumerate(JOBS)]
+    text = json.dumps(jobs, indent=indent).encode()
+    starts = {
+        int(found[1]): found.start() + 1
+        for found in re.finditer(rb'[\[,]\s*\{\s*"id": (\d+),\s*"type": 3,\s*"query"', text)
+    }
+    assert len(starts) == len(jobs)
+    for after in range(2, 1400, 46):
+        place = place_of(BytesIO(text), after, 1500)
+        assert starts[after] - place < 3000
+        (begin,) = JobStream(begun=place > 0).feed(text[place : place + 1500])[:1]
+        assert begin.id <= after
 
 
 def test_the_url_says_which() -> None:
