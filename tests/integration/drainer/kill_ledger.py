@@ -39,7 +39,6 @@ class Ledger:
     def __init__(self) -> None:
         self.txns: dict[int, Written] = {}
         self.order: list[int] = []
-        self.under_way: set[int] = set()
 
     def commit(self, commit_ts: int, written: Written) -> None:
         """Before its Commit is sent: a reader may be quicker than its ack."""

@@ -3,8 +3,8 @@
 T11 and T13, on real processes: nats-server is killed and started again; frozen, so that every
 connection stands half open, and woken; or killed and started on a copy of its store that is older.
 Every client is there all the while. Each transaction comes once, in order, gapless (I5), for a
-reader by commit_ts that lives through it all. Printed: how long until what was committed after the
-server's return can be read.
+reader by commit_ts that lives through it all, and in the stream as it stands at the end. Printed:
+how long until what was committed after the server's return can be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.integration.membership import processes
-from tests.integration.membership.rig import Rig
+from tests.integration.membership.rig import STUCK_S, Rig
+from tests.integration.membership.stream import marked
 from tests.integration.pump.kill_ledger import Wrong
 from tests.servers import NatsServer, nats_server
 from tidelog.logs import configure
@@ -61,6 +62,14 @@ class OutageRig(Rig):
         finally:
             self.seconds = time.monotonic() - began
             await asyncio.to_thread(self.processes.kill)
+
+    async def _end(self) -> None:
+        """What an older store had lost was published again: no hole is left behind."""
+        await super()._end()
+        async with asyncio.timeout(STUCK_S):
+            found = await marked(self.bus, processes.FEED)
+        if found != self.committed:
+            raise Wrong(f"{self.committed} committed, and {found} are in the stream")
 
     async def _outage(self, kind: str) -> None:
         if kind == OLDER:
