@@ -14,15 +14,17 @@ import signal
 import sys
 import tempfile
 import time
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from tests.acceptance import golden_stream
 from tests.acceptance.replaying import replay
 from tests.acceptance.status_api import status_api
-from tests.acceptance.stream import commit_timestamps, following
+from tests.acceptance.stream import Follower, commit_timestamps, following
 from tests.acceptance.test_capture import options
 from tests.fixtures.capture import (
     SETS,
@@ -37,6 +39,9 @@ from tests.fixtures.downstream_rows import sqlite_differences
 from tests.topology import Running, until, up
 from tidelog.change_reader import Change
 from tidelog.schema.tracker import SchemaTracker, is_setval
+from tidelog_proto.binlog_pb2 import Binlog
+
+FOREVER = 1 << 64
 
 
 def restart_orderly(running: Running) -> None:
@@ -46,14 +51,56 @@ def restart_orderly(running: Running) -> None:
     until(lambda: running.pid("drainer") != old, "the Drainer to be started again")
 
 
-def plan(
-    running: Running, which: Set, count: int, rng: random.Random
-) -> dict[int, Callable[[], None]]:
-    """After `count` random Commits, a restart each."""
-    commits = [n for n, record in enumerate(records(which)) if record.tp == "Commit"]
-    chosen = sorted(rng.sample(commits[:-1], count))
-    ways = (partial(running.kill, "drainer"), partial(restart_orderly, running))
-    return {n + 1: ways[number % 2] for number, n in enumerate(chosen)}
+def due(which: Set) -> list[int]:
+    """The commit_ts that the stream gets to once the records in front of the n-th one are sent,
+    whatever follows: what is open by then commits later than it began."""
+    undecided: set[int] = set()
+    committed: list[int] = []
+    found: list[int] = []
+    for record in records(which):
+        below = bisect_left(committed, min(undecided, default=FOREVER))
+        found.append(committed[below - 1] if below else 0)
+        if record.tp == "Prewrite":
+            undecided.add(record.start_ts)
+            continue
+        undecided.discard(record.start_ts)
+        if record.tp == "Commit":
+            insort(committed, Binlog.FromString(record.payload).commit_ts)
+    return found
+
+
+class Restarts:
+    """After `count` random Commits, a restart each. `positions`: where the stream was by then."""
+
+    def __init__(self, which: Set, count: int, seed: int) -> None:
+        commits = [n for n, record in enumerate(records(which)) if record.tp == "Commit"]
+        self._chosen = sorted(random.Random(seed).sample(commits[:-1], count))
+        self._due = due(which)
+        self.positions: list[int] = []
+
+    def plan(self, running: Running, subscriber: Follower) -> dict[int, Callable[[], None]]:
+        ways = (partial(running.kill, "drainer"), partial(restart_orderly, running))
+        return {
+            n + 1: partial(self._restart, ways[number % 2], subscriber, self._due[n])
+            for number, n in enumerate(self._chosen)
+        }
+
+    def _restart(self, way: Callable[[], None], subscriber: Follower, position: int) -> None:
+        """What comes before that Commit is published first: a Drainer that is ended while it still
+        starts proves little. The Commit's own transaction is what it has in hand."""
+
+        def reached() -> bool:
+            subscriber.check()
+            return subscriber.position >= position
+
+        until(reached, f"{position} to be published")
+        self.positions.append(subscriber.position)
+        way()
+
+    @property
+    def lives(self) -> int:
+        """Those in which something was published, before the last one."""
+        return sum(before < after for before, after in pairwise([0, *self.positions]))
 
 
 def last_published(which: Set) -> int:
@@ -61,7 +108,7 @@ def last_published(which: Set) -> int:
     return max(b.commit_ts for b in pulled(which) if b.commit_ts != b.start_ts)
 
 
-def run(which: Set, count: int, seed: int, directory: Path) -> list[Change]:
+def run(which: Set, restarts: Restarts, directory: Path) -> list[Change]:
     """What a subscriber saw over all restarts; every check is made."""
     database = directory / "down.db"
     with (
@@ -69,7 +116,7 @@ def run(which: Set, count: int, seed: int, directory: Path) -> list[Change]:
         up(directory / "top", f"sqlite:///{database}", *options(which, api)) as running,
         following(running.nats, "main", last_published(which)) as subscriber,
     ):
-        done = replay(running, which, plan(running, which, count, random.Random(seed)))
+        done = replay(running, which, restarts.plan(running, subscriber))
         running.wait(done.max_commit_ts, timeout_s=240)
         changes = subscriber.result()
     check(which, changes)
@@ -111,9 +158,11 @@ def main(argv: list[str]) -> int:
     for which in SETS:
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="restarts-") as directory:
-            changes = run(which, chosen.restarts, chosen.seed, Path(directory))
+            restarts = Restarts(which, chosen.restarts, chosen.seed)
+            changes = run(which, restarts, Path(directory))
         print(
-            f"{which}: {chosen.restarts} restarts of the Drainer, every other one a kill -9;"
+            f"{which}: {chosen.restarts} restarts of the Drainer, every other one a kill -9,"
+            f" {restarts.lives} of them after it had published something;"
             f" {len(commit_timestamps(changes))} transactions once, in order;"
             f" {sum(tracked(which).values())} DDLs tracked, of {len(tracked(which))} kinds;"
             f" contents equal; {time.monotonic() - began:.0f} s, seed {chosen.seed}"

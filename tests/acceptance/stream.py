@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from tidelog.change_reader import Change, ChangeReader
@@ -32,26 +32,51 @@ def read_stream(url: str, feed: str, until: int) -> list[Change]:
     return asyncio.run(_read(url, feed, until))
 
 
-@contextmanager
-def following(url: str, feed: str, until: int) -> Iterator[Future[list[Change]]]:
-    """A subscriber beside the test, from the feed's first transaction on, over whatever happens;
-    the future has what it read once it saw commit_ts `until`."""
+class Follower:
+    """A subscriber from the feed's first transaction on, in a thread of its own, over whatever
+    happens; `position`: the commit_ts up to which it has read."""
 
-    async def follow() -> list[Change]:
-        bus = await NatsBus.connect(url, name="subscriber")
-        reader = ChangeReader(bus, feed, 0)
+    def __init__(self, url: str, feed: str, until: int) -> None:
+        self.position = 0
+        self._url, self._feed, self._until = url, feed, until
+        self._pool = ThreadPoolExecutor(1)
+        self._reading = self._pool.submit(asyncio.run, self._follow())
+
+    async def _follow(self) -> list[Change]:
+        bus = await NatsBus.connect(self._url, name="subscriber")
+        reader = ChangeReader(bus, self._feed, 0)
         found: list[Change] = []
         try:
             async with asyncio.timeout(FOLLOW_S):
-                while not found or found[-1].commit_ts < until:
+                while self.position < self._until:
                     found += await reader.next(1.0)
+                    self.position = found[-1].commit_ts if found else 0
         finally:
             await reader.close()
             await bus.close()
         return found
 
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(asyncio.run, follow())
+    def result(self) -> list[Change]:
+        """What it read, once it is where it was to read to."""
+        return self._reading.result()
+
+    def check(self) -> None:
+        """Raises what ended it early."""
+        if self._reading.done():
+            self._reading.result()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+@contextmanager
+def following(url: str, feed: str, until: int) -> Iterator[Follower]:
+    """A subscriber beside the test, up to commit_ts `until`."""
+    follower = Follower(url, feed, until)
+    try:
+        yield follower
+    finally:
+        follower.close()
 
 
 def commit_timestamps(changes: list[Change]) -> list[int]:

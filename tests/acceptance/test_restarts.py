@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.restarts import run
+from tests.acceptance.restarts import Restarts, run
 from tests.fixtures.capture import SETS, Set
 
 RESTARTS = 5
@@ -14,4 +14,7 @@ RESTARTS = 5
 
 @pytest.mark.parametrize("which", SETS)
 def test_contents_hold_whenever_the_drainer_is_restarted(which: Set, tmp_path: Path) -> None:
-    run(which, RESTARTS, 7, tmp_path)
+    restarts = Restarts(which, RESTARTS, 7)
+    run(which, restarts, tmp_path)
+    assert len(restarts.positions) == RESTARTS
+    assert restarts.lives >= RESTARTS - 1

@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -111,7 +112,11 @@ class TakeoverRig(Rig):
 
 
 def _shown(times: dict[str, list[float]]) -> str:
-    return "; ".join(f"{how}: {', '.join(f'{s:.1f}' for s in t)} s" for how, t in times.items())
+    return "; ".join(
+        f"{how}: p50 {statistics.median(t):.1f}, most {max(t):.1f} s of {len(t)}"
+        for how, t in times.items()
+        if t
+    )
 
 
 def main(argv: list[str]) -> int:
