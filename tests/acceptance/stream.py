@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from tidelog.change_reader import Change, ChangeReader
 from tidelog.real.bus import NatsBus
 
-FOLLOW_S = 240
+FOLLOW_S = 120
+"""So long a subscriber waits for the stream to go on."""
 
 
 async def _read(url: str, feed: str, until: int) -> list[Change]:
@@ -47,14 +48,18 @@ class Follower:
         reader = ChangeReader(bus, self._feed, 0)
         found: list[Change] = []
         try:
-            async with asyncio.timeout(FOLLOW_S):
-                while self.position < self._until:
-                    found += await reader.next(1.0)
-                    self.position = found[-1].commit_ts if found else 0
+            while self.position < self._until:
+                async with asyncio.timeout(FOLLOW_S):
+                    await self._beyond(reader, self.position, found)
         finally:
             await reader.close()
             await bus.close()
         return found
+
+    async def _beyond(self, reader: ChangeReader, position: int, found: list[Change]) -> None:
+        while self.position <= position:
+            found += await reader.next(1.0)
+            self.position = found[-1].commit_ts if found else 0
 
     def result(self) -> list[Change]:
         """What it read, once it is where it was to read to."""
