@@ -234,3 +234,23 @@ def test_the_feed_itself_goes_on_beside_a_replay() -> None:
         assert times(found) == [*TIMES, *range(TIMES[-1] + 10, TIMES[-1] + 110, 10)]
 
     run(main, 1)
+
+
+def test_a_drainer_that_does_not_know_its_position_yet_says_nothing_of_a_reader_s() -> None:
+    """Else a reader in the middle of a restart hears that nothing is missing, and gives up."""
+
+    async def main(world: World) -> None:
+        await behind(world)
+        node = world.node("drainer")
+        node.kill()
+        node.restart()
+        rewinding = Rewinding(world.ports().bus, CLUSTER, FEED, "late")
+        answers = set[int]()
+        while not answers:
+            with contextlib.suppress(Unavailable):
+                answers.add((await rewinding.ask(0)).upto)
+            await world.sleep(0.001)
+        assert answers.pop() >= TIMES[-1]
+
+    for seed in range(5):
+        run(main, seed)

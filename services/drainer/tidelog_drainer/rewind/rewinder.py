@@ -153,6 +153,8 @@ class Rewinder(Actor[RewinderMail]):
 
     async def _begin(self, request: Rewind) -> Replay:
         published = await self._publisher.ask(AskPublished)
+        if not published.commit_ts:
+            raise Unavailable("the feed's position is not known yet", hint="ask again")
         if request.after_ts >= published.commit_ts:  # the feed itself goes on from there
             return await self._nothing(request)
         await self._refuse_if_gone(request.after_ts)
