@@ -23,7 +23,9 @@ import pytest
 
 import tidelog
 from tests.topology import Running, until, up
+from tidelog import subjects
 from tidelog.pump_client import Writer
+from tidelog.real.bus import NatsBus
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -91,6 +93,12 @@ def running(out: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.wait()
+
+
+async def lose_stream(url: str) -> None:
+    bus = await NatsBus.connect(url, name="test")
+    await bus.stream_delete(subjects.changes_stream("main"))
+    await bus.close()
 
 
 def printed(out: Path) -> list[str]:
@@ -192,6 +200,13 @@ def test_the_examples(tmp_path: Path) -> None:
         assert times[0] >= began
         later = finished(tmp_path, *python("replay.py", top.nats, times[-1].isoformat()))
         assert later == [line for line, at in zip(told, times, strict=True) if at == times[-1]]
+        # The stream comes again under lower sequences: whoever waits at his old one hears nothing.
+        asyncio.run(lose_stream(top.nats))
+        until(lambda: printed(outs["node"]).count("ready") == 2, "node to begin anew")
+        asyncio.run(keep_shop(top.nats, shop, 10))
+        for name in caches:
+            last = f"forget {max(shop.items)}"
+            until(lambda: last in printed(outs[name]), f"{name} to go on")  # noqa: B023
 
 
 def test_node_is_there() -> None:
