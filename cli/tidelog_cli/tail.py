@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tidelog import subjects
 from tidelog.change_reader import Change, ChangeReader
+from tidelog.errors import StreamMissing
+from tidelog.feed_reader import newest_mark
 from tidelog.ports import Bus
 from tidelog.rewind import RewindingReader
+from tidelog.timestamps import TS_MAX
 
 Line = dict[str, Any]
 
@@ -45,27 +47,30 @@ async def follow(
     rewinds: str,
 ) -> AsyncIterator[Line]:
     """Lines for ever, or up to where the stream ends now: watermarks alone never end. `rewinds`:
-    as whom the Drainer is asked for what the stream no longer holds; "" = nobody is asked."""
+    as whom the Drainer is asked for what the stream no longer holds; "" = nobody is asked. Raises
+    StreamMissing if an end is wanted of a feed that has none."""
     reader: ChangeReader | RewindingReader
     if rewinds and after is not None:
         reader = RewindingReader(bus, cluster, feed, after, reader=rewinds)
     else:
         reader = ChangeReader(bus, feed, after)
-    stream = subjects.changes_stream(feed)
-    state = await bus.stream_state(stream) if until_idle else None
-    end = state.last_seq if state is not None else 0
+    end = await _end(bus, feed) if until_idle else TS_MAX
     try:
-        while True:
-            replayed = isinstance(reader, RewindingReader) and reader.replaying
-            found = await reader.next(1.0)
-            for change in found:
+        while (reader.position or 0) < end:
+            for change in await reader.next(1.0):
                 for line in lines(change, table, watermarks):
                     yield line
-            replayed = replayed or (isinstance(reader, RewindingReader) and reader.replaying)
-            if until_idle and not replayed and (not found or found[-1].sequence >= end):
-                return
     finally:
         await reader.close()
+
+
+async def _end(bus: Bus, feed: str) -> int:
+    try:
+        return await newest_mark(bus, feed) or 0
+    except StreamMissing as error:
+        raise StreamMissing(
+            f"feed {feed!r} has no stream", hint="`tidelog feed list` shows the feeds' names"
+        ) from error
 
 
 def as_text(line: Line) -> str:

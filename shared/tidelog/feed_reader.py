@@ -43,6 +43,15 @@ def comes_next(position: int | None, commit_ts: int, prev_commit_ts: int) -> boo
     return True
 
 
+async def newest_mark(bus: Bus, feed: str) -> int | None:
+    """Up to where the feed's stream goes now; None = it holds no mark yet. Raises StreamMissing,
+    Unavailable."""
+    stream = subjects.changes_stream(feed)
+    marks = subjects.changes_txn(feed), subjects.changes_watermark(feed)
+    found = [await bus.last_message(stream, subject) for subject in marks]
+    return max((commit_ts_of(mark) for mark in found if mark is not None), default=None)
+
+
 class Assembler(Protocol[T]):
     """Pure: messages in stream order -> what the reader returns."""
 

@@ -41,6 +41,15 @@ def check_name(name: str) -> None:
         raise ValueError(f"feed {name!r}: lower-case letters, digits, - and _ only")
 
 
+def checked_name(name: str) -> str:
+    """The same, for what an application or an operator says. Raises BadInput."""
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    return name
+
+
 class Feeds:
     """The records of a cluster. Every call raises Unavailable."""
 

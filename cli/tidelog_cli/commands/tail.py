@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from tidelog.feeds import checked_name
 from tidelog.real.rng import RealRng
+from tidelog.timestamps import TS_MAX
 from tidelog_cli import kept, state_file, tail
 from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run
 
@@ -20,8 +22,10 @@ def tail_command(
     after: Annotated[
         int,
         typer.Option(
+            min=-1,
+            max=TS_MAX,
             help="From this commit_ts on, out of the Pumps where the stream begins later; -1 = all"
-            " that the stream keeps."
+            " that the stream keeps.",
         ),
     ] = -1,
     watermarks: Annotated[bool, typer.Option(help="Show watermarks too.")] = False,
@@ -31,7 +35,7 @@ def tail_command(
     """The change stream, a line an event; of a stopped topology, what its directory keeps."""
 
     async def work() -> int:
-        state = state_file.find(directory, nats, cluster, feed)
+        state = state_file.find(directory, nats, cluster, checked_name(feed))
         async with kept.reading(None if nats else directory, state) as (bus, runs):
             found = tail.follow(
                 bus,

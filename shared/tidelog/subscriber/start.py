@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import datetime
 
-from tidelog import subjects
 from tidelog.errors import BadInput, StreamMissing, Unavailable
-from tidelog.feed_reader import commit_ts_of
+from tidelog.feed_reader import newest_mark
 from tidelog.ports import Bus
 from tidelog.subscriber.positions import Position
 from tidelog.timestamps import TS_MAX, compose
@@ -39,19 +39,21 @@ async def begin(bus: Bus, feed: str, start: Start, timeout_s: float | None) -> i
 
 
 def _said(feed: str, start: Start) -> int | str:
+    said: object = start
     match start:
         case Position():
             if start.feed != feed:
                 raise BadInput(f"{start.encode()} is a position of another feed than {feed!r}")
-            return start.commit_ts
+            said = start.commit_ts
         case datetime():
             if start.tzinfo is None:
                 raise BadInput("start is a time without a zone", hint="datetime(…, tzinfo=UTC)")
-            return max(0, compose(int(start.timestamp() * 1000)) - 1)
-        case int() if 0 <= start <= TS_MAX:
-            return start
+            said = max(0, compose(int(start.timestamp() * 1000)) - 1)
+    match said:
+        case int() if 0 <= said <= TS_MAX:
+            return said
         case "now" | "beginning":
-            return start
+            return said
     raise BadInput(
         f"start {start!r}", hint='a Position, a commit_ts, a datetime, "now" or "beginning"'
     )
@@ -59,14 +61,9 @@ def _said(feed: str, start: Start) -> int | str:
 
 async def _newest(bus: Bus, feed: str) -> int:
     """The last marker or watermark. A Drainer begins with a mark, which is waited for."""
-    stream = subjects.changes_stream(feed)
-    marks = subjects.changes_txn(feed), subjects.changes_watermark(feed)
     while True:
-        try:
-            found = [await bus.last_message(stream, subject) for subject in marks]
-        except (StreamMissing, Unavailable):
-            found = []
-        newest = [commit_ts_of(mark) for mark in found if mark is not None]
-        if newest:
-            return max(newest)
+        with contextlib.suppress(StreamMissing, Unavailable):
+            newest = await newest_mark(bus, feed)
+            if newest is not None:
+                return newest
         await asyncio.sleep(RETRY_S)
