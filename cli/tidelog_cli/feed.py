@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog import ask_registry, messages, subjects
 from tidelog.errors import BadInput, Refused, Unavailable
-from tidelog.feeds import Feed, Feeds, beginning, check_name
+from tidelog.feeds import Feed, Feeds, beginning, checked_name
 from tidelog.messages import DRAINER, PUMP, Consumer, Nodes, SafePoint, SafePointRequest
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Forgotten
@@ -28,10 +28,7 @@ class ForgottenFeed(msgspec.Struct, frozen=True):
 
 async def create(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> Feed:
     """Record it, with the moment that -1 is now. Raises Refused if there is one, or was."""
-    try:
-        check_name(name)
-    except ValueError as error:
-        raise BadInput(str(error)) from error
+    checked_name(name)
     known = await nodes_soon(bus, cluster)
     feeds = Feeds(bus, cluster)
     if await feeds.get(name) is None and await _was_there(bus, known, name):

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, overload
 
 from tidelog.errors import BadInput
+from tidelog.feeds import checked_name
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
 from tidelog.subscriber.assemblers import RowItem
@@ -79,6 +80,7 @@ def subscribe(
 
     Raises BadInput, Unavailable, StreamMissing.
     """
+    checked_name(feed)
     wanted = Tables(tables)
     if buffer_bytes < 1:
         raise BadInput(f"buffer_bytes {buffer_bytes}: at least 1")

@@ -53,7 +53,9 @@ def test_where_it_begins() -> None:
         assert await begin(bus, FEED, "now", 1.0) == 15
         for start, after in begins:
             assert await begin(bus, FEED, start, 1.0) == after
-        for wrong in (-1, 1 << 63, "tomorrow", Position("other", 1), AT.replace(tzinfo=None)):
+        late = datetime(9999, 1, 1, tzinfo=UTC)
+        others = Position("other", 1), Position(FEED, -1)
+        for wrong in (-1, 1 << 63, "tomorrow", *others, AT.replace(tzinfo=None), late):
             with pytest.raises(BadInput):
                 await begin(bus, FEED, wrong, 1.0)
 
@@ -119,4 +121,7 @@ def test_nobody_answers() -> None:
         tidelog.subscribe(tables=["item"])
     with pytest.raises(BadInput):
         tidelog.subscribe(buffer_bytes=0)
+    for name in ("", "Main", "main.>", "main=tail"):
+        with pytest.raises(BadInput):
+            tidelog.subscribe(name)
     assert subjects.changes_stream("main") == "CHANGES_MAIN"
