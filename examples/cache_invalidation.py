@@ -31,7 +31,7 @@ async def main(nats_url: str) -> None:
                             key = (event.key or {})["id"]
                             cache.pop(key, None)
                             print("forget", key, flush=True)
-        except (Gap, Purged) as error:  # away for longer than the stream keeps
+        except (Gap, Purged) as error:  # away for longer than anybody keeps
             print("forget everything:", error, flush=True)
 
 

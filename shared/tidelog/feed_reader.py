@@ -82,6 +82,7 @@ class FeedReader(Generic[T]):
         self._marks = (subjects.changes_txn(feed), subjects.changes_watermark(feed))
         self._assembler = assembler
         self._reader: StreamReader | None = None
+        self._error: TidelogError | None = None
         self.reopened = 0
 
     @property
@@ -100,6 +101,9 @@ class FeedReader(Generic[T]):
         A missing, shorter or unreachable stream is waited for. Raises Gap, Purged,
         UnparsablePayload.
         """
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
         deadline = asyncio.get_running_loop().time() + max_wait_s
         while True:
             left = deadline - asyncio.get_running_loop().time()
@@ -107,7 +111,7 @@ class FeedReader(Generic[T]):
                 if self._reader is None:
                     self._reader = await self._open()
                 messages = await self._reader.next_batch(FETCH_MESSAGES, max(0.0, left))
-                found = self._assembler.feed(messages)
+                found = self._take(messages)
             except (StreamMissing, Unavailable):
                 await self.close()
                 self.reopened += 1
@@ -118,6 +122,19 @@ class FeedReader(Generic[T]):
                 continue
             if found or not messages or left <= 0:
                 return found
+
+    def _take(self, messages: list[Message]) -> list[T]:
+        """What stands in front of an error is returned first, as the position is behind it."""
+        found: list[T] = []
+        for message in messages:
+            try:
+                found += self._assembler.feed([message])
+            except TidelogError as error:
+                if not found:
+                    raise
+                self._error = error
+                break
+        return found
 
     async def _open(self) -> StreamReader:
         state = await self._bus.stream_state(self.stream)

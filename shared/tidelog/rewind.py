@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
+import structlog
 
 from tidelog import ask_registry, messages, subjects
-from tidelog.change_reader import Change, ChangeReader, Gap
-from tidelog.errors import BadInput, NoResponders, NotOnline, Purged, Unavailable
+from tidelog.change_reader import Change, ChangeReader
+from tidelog.errors import BadInput, NoResponders, NotOnline, Overloaded, Purged, Unavailable
+from tidelog.feed_reader import FeedReader, Gap
 from tidelog.messages import DRAINER, OFFLINE
 from tidelog.ports import Bus
 
@@ -28,7 +31,13 @@ RENEW_S = 10.0
 """A reader tells this often that it still reads."""
 EXPIRE_S = 60.0
 """A replay that its reader has not asked for so long is taken away."""
+PATIENCE_S = 60.0
+"""How long a reader waits for a Drainer that can fill what it missed."""
 ReaderName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9-]{1,64}$")]
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 
 class Rewind(msgspec.Struct, frozen=True):
@@ -60,6 +69,7 @@ class Rewinding:
         self._feed = feed
         self._reader = reader
         self._asked_at = 0.0
+        self._after_ts = 0
         self.replay: Replay | None = None
 
     async def ask(self, after_ts: int) -> Replay:
@@ -67,17 +77,16 @@ class Rewinding:
         there is nothing to fill. Raises Purged where the Pumps do
         not hold it any more, Refused for too many at once, Unavailable: ask again."""
         self.replay = await self._ask(Rewind(self._reader, after_ts))
-        self._asked_at = asyncio.get_running_loop().time()
+        self._asked_at, self._after_ts = asyncio.get_running_loop().time(), after_ts
         return self.replay
 
-    async def renew(self, after_ts: int) -> Replay:
-        """`ask`, but only each RENEW_S; meanwhile the last answer. One that is not reached is asked
-        again the next time."""
+    async def renew(self, after_ts: int | None = None) -> None:
+        """`ask`, but only each RENEW_S; None = as the last time. Who is not reached is asked again
+        the next time."""
         assert self.replay is not None
         if asyncio.get_running_loop().time() - self._asked_at >= RENEW_S:
             with contextlib.suppress(Unavailable):
-                return await self.ask(after_ts)
-        return self.replay
+                await self.ask(self._after_ts if after_ts is None else after_ts)
 
     async def end(self) -> None:
         """It was read, or is not wanted. Who can't be told takes it away after EXPIRE_S."""
@@ -105,70 +114,118 @@ class Rewinding:
         ) from last
 
 
-class RewindingReader:
-    """A ChangeReader that goes through a replay where its feed's stream begins too late for it."""
+class RewindingFeed(Generic[T]):
+    """A feed that is read through a replay where its stream begins too late. `opened` makes a
+    reader of a feed after a position; None = wherever the stream begins. `rewinding` None: what the
+    stream lacks is an error.
+
+    Who can't be asked for a replay is waited for, PATIENCE_S at most.
+    """
 
     def __init__(
-        self, bus: Bus, cluster: str, feed: str, after_commit_ts: int, *, reader: str
+        self,
+        rewinding: Rewinding | None,
+        feed: str,
+        opened: Callable[[str, int | None], FeedReader[T]],
+        after_commit_ts: int | None,
     ) -> None:
-        self._bus = bus
         self._feed = feed
-        self._rewinding = Rewinding(bus, cluster, feed, reader)
-        self._reader = ChangeReader(bus, feed, after_commit_ts)
+        self._opened = opened
+        self._rewinding = rewinding
+        self._reader = opened(feed, after_commit_ts)
+        self._missed_at: float | None = None
+        self._idle = False
 
     @property
     def replaying(self) -> bool:
         """What comes now is from a replay."""
-        return self._rewinding.replay is not None
+        return self._rewinding is not None and self._rewinding.replay is not None
 
     @property
-    def position(self) -> int:
+    def position(self) -> int | None:
         """Everything with commit_ts <= this was returned."""
-        position = self._reader.position
-        assert position is not None
-        return position
+        return self._reader.position
 
-    async def next(self, max_wait_s: float = 1.0) -> list[Change]:
-        """What is complete now, in order; empty after about `max_wait_s` without any. Raises
-        Purged: neither the stream nor the Pumps hold what is next."""
+    async def next(self, max_wait_s: float = 1.0) -> list[T]:
+        """What is complete now, in order; empty after about `max_wait_s` without any. It may be
+        cancelled. What it returned last can be read in the stream until the next call.
+
+        Raises Gap, Purged: neither the stream nor the Pumps hold what is next; Unavailable,
+        Overloaded: nobody fills it.
+        """
+        await self._tend()
         try:
             found = await self._reader.next(max_wait_s)
         except (Gap, Purged) as missed:
             await self._rewind(missed)
             return []
-        replay = self._rewinding.replay
-        if replay is not None:
-            if not found:
-                with contextlib.suppress(Unavailable):
-                    replay = await self._rewinding.ask(self.position)
-            else:
-                replay = await self._rewinding.renew(self.position)
-            if self.position >= replay.upto:
-                await self._rewinding.end()
-                await self._go_on_with(self._feed)
+        self._idle = not found
+        if found:
+            self._missed_at = None
         return found
 
+    async def keep(self) -> None:
+        """What was returned last is still being read."""
+        if self._rewinding is not None and self._rewinding.replay is not None:
+            await self._rewinding.renew()
+
+    async def _tend(self) -> None:
+        """A replay is kept alive, or left at its end."""
+        position = self._reader.position
+        if self._rewinding is None or self._rewinding.replay is None or position is None:
+            return
+        if position >= self._rewinding.replay.upto:
+            await self._go_on_with(self._feed, position)
+            await self._rewinding.end()
+        elif self._idle:
+            with contextlib.suppress(Unavailable):
+                await self._rewinding.ask(position)
+        else:
+            await self._rewinding.renew(position)
+
     async def _rewind(self, missed: Gap | Purged) -> None:
-        """What the Drainer can't be asked for now, the next call asks for. Raises `missed` where
-        the feed is not as far as this reader."""
+        """Raises `missed` where the feed is not as far as this reader."""
+        position = self._reader.position
+        if self._rewinding is None or position is None:
+            raise missed
+        now = asyncio.get_running_loop().time()
+        self._missed_at = now if self._missed_at is None else self._missed_at
+        await self._go_on_with(self._feed, position)
         try:
-            replay = await self._rewinding.ask(self.position)
-        except Unavailable:
-            await self._go_on_with(self._feed)
+            await self._rewinding.end()  # a replay that lacks something is of no use
+            replay = await self._rewinding.ask(position)
+        except (Unavailable, Overloaded) as error:
+            if now - self._missed_at >= PATIENCE_S:
+                raise
+            log.warning("what the stream lacks is waited for", feed=self._feed, why=error.message)
             await asyncio.sleep(1.0)
             return
-        if replay.upto <= self.position:
+        if replay.upto <= position:
             raise missed
-        await self._go_on_with(replay.feed)
+        await self._go_on_with(replay.feed, position)
 
-    async def _go_on_with(self, feed: str) -> None:
-        position = self.position
+    async def _go_on_with(self, feed: str, position: int) -> None:
         await self._reader.close()
-        self._reader = ChangeReader(self._bus, feed, position)
+        self._reader = self._opened(feed, position)
 
     async def close(self) -> None:
         await self._reader.close()
-        await self._rewinding.end()
+        if self._rewinding is not None:
+            await self._rewinding.end()
+
+
+class RewindingReader(RewindingFeed[Change]):
+    """A ChangeReader that goes through a replay where its feed's stream begins too late for it."""
+
+    def __init__(
+        self, bus: Bus, cluster: str, feed: str, after_commit_ts: int, *, reader: str
+    ) -> None:
+        super().__init__(
+            Rewinding(bus, cluster, feed, reader),
+            feed,
+            lambda feed, after: ChangeReader(bus, feed, after),
+            after_commit_ts,
+        )
 
 
 def feed_name(feed: str, reader: str) -> str:

@@ -25,8 +25,9 @@ MESSAGE_COST = 400
 class Batch(msgspec.Struct, frozen=True):
     """Transactions that became complete with one marker. `messages` are the wanted ones, of a
     `large` one the DDLs only. `first` and `sequence`: where the batch begins, where its marker is.
-    What is not above `after` was read before."""
+    What is not above `after` was read before. `feed`: whose stream holds it, a replay's perhaps."""
 
+    feed: str
     marker: Marker
     messages: list[Message]
     large: bool
@@ -95,6 +96,7 @@ class BatchAssembler(_Marks):
 
     def __init__(self, feed: str, position: int | None, tables: Tables, buffer_bytes: int) -> None:
         super().__init__(feed, position, tables)
+        self._feed = feed
         self._limit = buffer_bytes
         self._begin("")
 
@@ -149,7 +151,7 @@ class BatchAssembler(_Marks):
             raise Gap(marker.prev_commit_ts if after is None else after, last)
         self.position = last
         first = message.sequence - marker.messages
-        return [Batch(marker, kept, large, first, message.sequence, after)]
+        return [Batch(self._feed, marker, kept, large, first, message.sequence, after)]
 
     def _marked_rows(self, marker: Marker) -> int:
         return sum(

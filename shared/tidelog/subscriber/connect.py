@@ -10,6 +10,8 @@ from tidelog.errors import BadInput
 from tidelog.feeds import checked_name
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
+from tidelog.real.rng import RealRng
+from tidelog.rewind import Rewinding
 from tidelog.subscriber.assemblers import RowItem
 from tidelog.subscriber.registration import Registration
 from tidelog.subscriber.start import Start, begin
@@ -75,7 +77,8 @@ def subscribe(
     Skipped as they come, sooner, and some of a large transaction perhaps twice.
 
     `buffer_bytes`: a larger transaction is not held in memory, see `Transaction.parts`. `consumer`:
-    the Pumps keep what this one, registered in `cluster` under that name, has not acked.
+    the Pumps keep what this one, registered under that name, has not acked. `cluster`: whose
+    registry knows the consumer, and the Drainer that rewinds what the stream no longer holds.
     `timeout_s`: how long to wait for NATS and for the feed's stream, None for ever.
 
     Raises BadInput, Unavailable, StreamMissing.
@@ -95,10 +98,13 @@ def subscribe(
             if consumer:
                 registration = Registration(bus, RealClock(), cluster, feed, consumer)
                 await registration.begin(after or 0)
+            rewinding = Rewinding(bus, cluster, feed, f"subscriber-{RealRng().token()}")
             if transactional:
-                subscription = of_transactions(bus, feed, after, wanted, buffer_bytes, registration)
+                subscription = of_transactions(
+                    bus, feed, after, wanted, buffer_bytes, registration, rewinding
+                )
             else:
-                subscription = of_rows(bus, feed, after, wanted, registration)
+                subscription = of_rows(bus, feed, after, wanted, registration, rewinding)
             yield subscription
         finally:
             if subscription is not None:

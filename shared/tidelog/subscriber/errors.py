@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelog.errors import Refused, Unavailable
 
 MISSED = (
-    "rebuild what you hold from a copy of the source and subscribe from its commit_ts, or drop it "
-    "and subscribe with start='beginning'"
+    "the Pumps hold it no longer: rebuild what you have from a copy of the source and subscribe "
+    "from its commit_ts, or drop it and subscribe with start='beginning'"
 )
 """The hint of Gap and Purged where an application reads: only it can say which of the two."""
 

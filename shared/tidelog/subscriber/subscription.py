@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from tidelog.errors import BadInput, DeadlineExceeded, Purged, TidelogError, Unavailable
 from tidelog.feed_reader import FeedReader, Gap
 from tidelog.ports import Bus
+from tidelog.rewind import Rewinding, RewindingFeed
 from tidelog.subscriber.assemblers import Batch, BatchAssembler, Reached, RowAssembler, RowItem
 from tidelog.subscriber.errors import MISSED
 from tidelog.subscriber.positions import Position
@@ -29,18 +30,19 @@ Step = tuple[T | None, int | None]
 class Subscription(Generic[T]):
     """`async for` it, from one task. What was handed over counts as done when the next one is asked
     for: of that `watermark`, `position` and `reached` speak. Reconnects, and a stream that is gone
-    or filled again, are waited out. Raises Gap, Purged, UnparsablePayload, again and again then.
+    or filled again, are waited out; what the stream no longer holds comes out of the Pumps. Raises
+    Gap, Purged, Unavailable, UnparsablePayload, again and again then.
     """
 
     def __init__(
         self,
         feed: str,
-        reader: FeedReader[F],
+        reader: RewindingFeed[F],
         steps: Callable[[F], Iterator[Step[T]]],
         registration: Registration | None,
     ) -> None:
         self._feed = feed
-        self._reader: FeedReader[F] = reader
+        self._reader: RewindingFeed[F] = reader
         self._registration = registration
         self._done = reader.position
         self._steps: Iterator[Step[T]] = iter(())
@@ -170,10 +172,16 @@ def of_transactions(
     tables: Tables,
     buffer_bytes: int,
     registration: Registration | None = None,
+    rewinding: Rewinding | None = None,
 ) -> Subscription[Transaction]:
     """Whole transactions, in commit order, each once."""
-    assembler = BatchAssembler(feed, after, tables, buffer_bytes)
-    source = Source(bus, feed, tables)
+
+    def opened(feed: str, after: int | None) -> FeedReader[Batch | Reached]:
+        assembler = BatchAssembler(feed, after, tables, buffer_bytes)
+        return FeedReader(bus, feed, assembler, tables.subjects(feed))
+
+    reader = RewindingFeed(rewinding, feed, opened, after)
+    source = Source(bus, feed, tables, reader.keep)
 
     def steps(found: Batch | Reached) -> Iterator[Step[Transaction]]:
         if isinstance(found, Reached):
@@ -183,7 +191,6 @@ def of_transactions(
             yield txn, txn.commit_ts
         yield None, found.marker.txns[-1].commit_ts
 
-    reader = FeedReader(bus, feed, assembler, tables.subjects(feed))
     return Subscription(feed, reader, steps, registration)
 
 
@@ -193,8 +200,12 @@ def of_rows(
     after: int | None,
     tables: Tables,
     registration: Registration | None = None,
+    rewinding: Rewinding | None = None,
 ) -> Subscription[RowItem]:
     """Messages as they come."""
+
+    def opened(feed: str, after: int | None) -> FeedReader[RowItem | Reached]:
+        return FeedReader(bus, feed, RowAssembler(feed, after, tables), tables.subjects(feed))
 
     def steps(found: RowItem | Reached) -> Iterator[Step[RowItem]]:
         if isinstance(found, Reached):
@@ -202,5 +213,4 @@ def of_rows(
         else:
             yield found, None
 
-    reader = FeedReader(bus, feed, RowAssembler(feed, after, tables), tables.subjects(feed))
-    return Subscription(feed, reader, steps, registration)
+    return Subscription(feed, RewindingFeed(rewinding, feed, opened, after), steps, registration)

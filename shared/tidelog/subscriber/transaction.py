@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import groupby
 
 import msgspec
@@ -28,11 +28,13 @@ RETRY_S = 0.2
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where a batch came from: what is needed to read it once more."""
+    """Where batches come from: what is needed to read one once more. `keep` is called while that
+    goes on."""
 
     bus: Bus
     feed: str
     tables: Tables
+    keep: Callable[[], Awaitable[None]]
 
 
 class Transaction:
@@ -100,7 +102,7 @@ def transactions(source: Source, batch: Batch) -> Iterator[Transaction]:
     """Those of a batch that the reader has not had and that concern it, in commit order."""
     rows: dict[int, list[RowMessage]] = {}
     ddls: dict[int, list[DdlMessage]] = {}
-    is_ddl = f"changes.{source.feed}.ddl."
+    is_ddl = f"changes.{batch.feed}.ddl."
     for message in joined(batch.messages):
         if message.subject.startswith(is_ddl):
             ddl = ddl_of(message)
@@ -123,15 +125,15 @@ def transactions(source: Source, batch: Batch) -> Iterator[Transaction]:
 async def _again(source: Source, batch: Batch) -> AsyncIterator[Message]:
     """The wanted row messages of a batch, each whole, from the stream. Waits for an unreachable
     server."""
-    row = f"changes.{source.feed}.row."
-    stream = subjects.changes_stream(source.feed)
+    row = f"changes.{batch.feed}.row."
+    stream = subjects.changes_stream(batch.feed)
     joiner = Joiner()
     reader = None
     try:
         while True:
             try:
                 if reader is None:
-                    only = source.tables.subjects(source.feed)
+                    only = source.tables.subjects(batch.feed)
                     reader = await source.bus.read(stream, start_seq=batch.first, subjects=only)
                 messages = await reader.next_batch(FETCH_MESSAGES, WAIT_S)
             except Unavailable:
@@ -147,6 +149,7 @@ async def _again(source: Source, batch: Batch) -> AsyncIterator[Message]:
                     whole = joiner.whole(message)
                     if whole is not None:
                         yield whole
+                        await source.keep()
     except StreamMissing as error:
         raise PartsLost(error.message) from error
     finally:

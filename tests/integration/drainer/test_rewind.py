@@ -18,7 +18,7 @@ from tidelog.rewind import RewindingReader
 
 async def read_up_to(reader: RewindingReader, commit_ts: int, found: list[Change]) -> None:
     async with asyncio.timeout(60):
-        while reader.position < commit_ts:
+        while (reader.position or 0) < commit_ts:
             found += [change for change in await reader.next(0.2) if change.txns]
 
 

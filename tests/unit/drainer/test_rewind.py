@@ -62,7 +62,7 @@ def replay_streams(world: World) -> list[str]:
 
 async def read(world: World, reader: RewindingReader, upto: int, found: list[Change]) -> None:
     async with asyncio.timeout(600):
-        while reader.position < upto:
+        while (reader.position or 0) < upto:
             found += [change for change in await reader.next(0.5) if change.txns]
 
 
