@@ -107,7 +107,7 @@ class Decoder:
         for table_id, route in routes.items() if whole else ():
             if isinstance(route, str):
                 self.passed.drop(route, found.tables[table_id])
-        ddls, self._ahead = self._ahead, []
+        ddls = self._decoded()
         published = whole and any(isinstance(route, Route) for route in routes.values())
         if not ddls and not published:
             if not routes:
@@ -160,7 +160,7 @@ class Decoder:
             size += sum(map(len, decoded.events))
             rows += len(decoded.events)
             tables.append(decoded)
-        ddls, self._ahead = self._ahead, []
+        ddls = self._decoded()
         if not rows and not ddls:
             if not tables and not routes:
                 self.passed.drop("empty")
@@ -181,6 +181,12 @@ class Decoder:
             )
         except RowCorrupt as error:
             raise Undecodable(commit_ts, error.message, hint=error.hint) from error
+
+    def _decoded(self) -> list[DdlTxn]:
+        """A transaction is done with; the DDLs that must stand before it."""
+        self._routes.trim()
+        ahead, self._ahead = self._ahead, []
+        return ahead
 
     def _find_route(
         self, commit_ts: int, start_ts: int, table_id: int, version: int

@@ -12,10 +12,10 @@ from tidelog_drainer.decode.ddl_filter import routed
 from tidelog_drainer.decode.envelope import TIDELOG, Envelope
 from tidelog_drainer.decode.met import Met
 from tidelog_drainer.decode.passed import Passed
-from tidelog_drainer.filter.filters import MARK, Filters
+from tidelog_drainer.filter.filters import Filters
 
 ROUTES_MAX = 4096
-"""Cached tables; beyond it the cache begins anew."""
+"""Routes kept between two transactions; where there are more, the cache begins anew."""
 
 
 class Route:
@@ -71,7 +71,7 @@ class Routes:
         """Rows go out in the form that readers know: the newest the stream has passed, or the
         mutation's own. An id that was truncated or dropped by then is discarded. Raises
         UnknownTable."""
-        newest = max(version, self._passed.version_of(table_id))
+        newest = self._newest(table_id, version)
         route: Route | str
         if self._tracker.is_dropped_or_truncated(table_id, newest):
             route = "truncated"
@@ -82,19 +82,29 @@ class Routes:
                 self._feed, routed(table, verdict), self._envelope, verdict.ignored_rows
             )
             self.met.filtered(table_id, version, verdict.reason)
-            if route == MARK:
-                self._marks[table_id, version] = TableCodec(table.info)
-        if len(self._routes) >= ROUTES_MAX:
-            self.clear()
         self._routes[table_id, version] = route
         return route
 
     def mark(self, table_id: int, version: int) -> TableCodec:
-        """Of a table whose route is MARK."""
-        return self._marks[table_id, version]
+        """Of a table whose route is MARK, which an early DDL of the same transaction may have
+        cleared."""
+        codec = self._marks.get((table_id, version))
+        if codec is None:
+            info = self._tracker.table(table_id, self._newest(table_id, version)).info
+            codec = self._marks[table_id, version] = TableCodec(info)
+        return codec
+
+    def trim(self) -> None:
+        """A transaction is decoded. Not in the midst of one: what it needs of pages that were
+        loaded meanwhile would be asked for again, for ever if they don't find room together."""
+        if len(self._routes) > ROUTES_MAX:
+            self.clear()
 
     def clear(self) -> None:
         """Jobs were added, or a DDL was passed: all are looked up again."""
         self._routes.clear()
         self._marks.clear()
         self.met.schema_changed()
+
+    def _newest(self, table_id: int, version: int) -> int:
+        return max(version, self._passed.version_of(table_id))
