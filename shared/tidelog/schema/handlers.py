@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import msgspec
 
 from tidelog.schema import jobs as kinds
 from tidelog.schema.history import Change, Schemas
+from tidelog.schema.renames import renames, session_of
 from tidelog.schema.steps import Step
-
-_IDENT = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\".,;/()*]+)"
-_TO = re.compile(rf"\b(?:TO|AS)\s+({_IDENT})(?:\s*\.\s*({_IDENT}))?\s*(?=,|;|$|/\*)", re.IGNORECASE)
 
 
 def apply(schemas: Schemas, job: Step) -> tuple[Change, ...]:
     """Bring the schemas up to the job's version; what it touched, in its order."""
     return tuple(HANDLERS.get(job.type, replace)(schemas, job))
-
-
-def renamed_to(query: str) -> list[str]:
-    """The schema of each target in `RENAME TABLE a TO b.c, …`; "" where it is unqualified."""
-    return [_unquote(first) if second else "" for first, second in _TO.findall(query)]
-
-
-def _unquote(name: str) -> str:
-    quote = name[0]
-    if quote in '`"':
-        return name[1:-1].replace(quote * 2, quote)
-    return name
 
 
 def _schema(schemas: Schemas, job: Step) -> list[Change]:
@@ -94,17 +79,15 @@ def _rename(schemas: Schemas, job: Step) -> list[Change]:
 
 def _rename_several(schemas: Schemas, job: Step) -> list[Change]:
     """RENAME TABLE a TO b, c TO d. The history doesn't keep the target schemas (raw_args is null),
-    so a qualified target is read from the query; an unqualified one stays in the job's schema."""
-    targets = renamed_to(job.query)
-    infos = job.infos
+    so they are read from the query. Where that can't tell, a table stays where it is."""
+    pairs = renames(job.query)
+    session = session_of(schemas, job)
     affected: list[Change] = []
-    for at, info in enumerate(infos):
+    for at, info in enumerate(job.infos):
         before = schemas.current(info.id)
-        db_id = before.db_id if before is not None else job.schema_id
-        if len(targets) == len(infos) and targets[at]:
-            db_id = schemas.db_id(targets[at], db_id)
-        elif job.schema_id:
-            db_id = job.schema_id
+        db_id = session or (before.db_id if before is not None else job.schema_id)
+        if len(pairs) == len(job.infos) and pairs[at][1]:
+            db_id = schemas.db_id(pairs[at][1], db_id)
         after = schemas.put(db_id, info, job.version)
         affected.append(Change(after.db, before, after))
     return affected

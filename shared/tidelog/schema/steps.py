@@ -26,6 +26,11 @@ class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
     info: Packed | None = None
     infos: tuple[Packed, ...] = ()
 
+    @property
+    def tables(self) -> tuple[Packed, ...]:
+        """Of a job of several tables all of them."""
+        return self.infos or ((self.info,) if self.info is not None else ())
+
 
 def step_of(job: DdlJob, finished_ts: int) -> Step:
     """`finished_ts` for one that doesn't say it."""

@@ -15,9 +15,10 @@ import msgspec
 from tidelog.schema import jobs as kinds
 from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.folded import Folded, State
-from tidelog.schema.handlers import apply, renamed_to
+from tidelog.schema.handlers import apply
 from tidelog.schema.history import Affected, Change, Schemas, TableAt, unpacked
 from tidelog.schema.model import DdlJob
+from tidelog.schema.renames import session_of
 from tidelog.schema.steps import Step, changes_schema, step_of
 
 SYSTEM_SCHEMAS = frozenset(
@@ -73,6 +74,8 @@ class SchemaTracker:
         """`folded` and all steps above it; None: to be made again."""
         self._applied = 0
         self._outcomes: dict[int, tuple[Change, ...]] = {}
+        self._sessions: dict[int, str] = {}
+        """By job the schema of its query's unqualified names."""
         self._touching: dict[int, list[tuple[int, int]]] = {}
         """Per table id, (version, job id) of the jobs that changed it, rising."""
         self._take(steps)
@@ -168,7 +171,7 @@ class SchemaTracker:
         return DdlOutcome(
             job_id=job_id,
             kind=kinds.kind_name(job.type),
-            db=_session_db(job, changes),
+            db=self._sessions.get(job_id, job.schema_name),
             affected=() if first_of_two else self._affected(changes),
             schema_version=job.version,
             system=names <= SYSTEM_SCHEMAS,
@@ -235,6 +238,7 @@ class SchemaTracker:
         if self._schemas is None:
             self._schemas = Schemas(self.folded)
             self._outcomes = {}
+            self._sessions = {}
             self._touching = {}
             self._applied = 0
             steps = [step for step in self._steps.values() if changes_schema(step)]
@@ -243,6 +247,7 @@ class SchemaTracker:
 
     def _apply(self, schemas: Schemas, steps: list[Step]) -> None:
         for step in steps:
+            self._sessions[step.id] = _session_db(schemas, step)
             changes = self._outcomes[step.id] = apply(schemas, step)
             for table_id in _touched(changes):
                 self._touching.setdefault(table_id, []).append((step.version, step.id))
@@ -268,10 +273,11 @@ def _touched(changes: tuple[Change, ...]) -> set[int]:
     return {state.table.id for state in states if state is not None}
 
 
-def _session_db(job: Step, changes: tuple[Change, ...]) -> str:
-    """The schema that unqualified names of the query mean. A job of a cross-database rename names
-    the target's; the source's is meant unless only the target is unqualified."""
-    before = changes[0].before if job.type == kinds.RENAME_TABLE and changes else None
-    if before is not None and renamed_to(job.query) != [""]:
-        return before.db
-    return job.schema_name
+def _session_db(schemas: Schemas, job: Step) -> str:
+    """As it is written: of a job's schema TiDB keeps the name in lower case. (Placement policies
+    and resource groups have ids and names of their own there.)"""
+    session = session_of(schemas, job)
+    name = schemas.dbs.get(session, job.schema_name)
+    if session == job.schema_id and name.lower() != job.schema_name.lower():
+        name = job.schema_name
+    return job.db_name or name

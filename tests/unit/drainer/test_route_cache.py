@@ -70,10 +70,9 @@ def test_a_transaction_of_more_tables_than_any_cache_holds_is_decoded(
 ) -> None:
     monkeypatch.setattr(routes, "ROUTES_MAX", 4)
     up = Upstream()
-    names = [f"app.t{n}" for n in range(20)]
-    for name in names:
-        up.create(*name.split("."))
-    txn = up.txn(*((name, "insert", ONE) for name in names))
+    for n in range(20):
+        up.create("app", f"t{n}")
+    txn = up.txn(*((f"app.t{n}", "insert", ONE) for n in range(20)))
     paged = Paged(up, monkeypatch)
     decoded = paged.decode(txn, tries=21)
     assert isinstance(decoded, RowTxn)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.fixtures.capture import SETS, Set, ddl_history
 from tests.unit.schema.jobs import create_schema, job, table_info
 from tidelog.schema import jobs as kinds
 from tidelog.schema.errors import UnknownJob, UnknownTable
-from tidelog.schema.handlers import renamed_to
 from tidelog.schema.history import Affected, TableAt
 from tidelog.schema.model import DdlJob
+from tidelog.schema.renames import Pair, renames
 from tidelog.schema.tracker import SchemaTracker, is_setval
 
 
@@ -94,6 +95,7 @@ def test_renames_of_several_tables_go_step_by_step() -> None:
         12,
         kinds.RENAME_TABLES,
         table_info(5, "b"),
+        schema=(2, "other"),
         infos=(table_info(5, "x"), table_info(6, "a"), table_info(5, "b")),
         query="RENAME TABLE `a` TO `x`, `b` TO `a`, `x` TO `other`.`b`;",
     )
@@ -109,19 +111,90 @@ def test_renames_of_several_tables_go_step_by_step() -> None:
     ]
     assert (made.table(5, 12).db, made.table(5, 12).name) == ("other", "b")
     assert made.table(6, 11).name == "b"
+    assert made.ddl(1012).db == "app", "the job is the last target's, unqualified names are not"
 
 
 @pytest.mark.parametrize(
-    ("query", "targets"),
+    ("query", "session", "moved"),
     [
-        ("rename table a to b", [""]),
-        ("RENAME TABLE `a` TO `d``b` . `c`, x to y.z ;", ["d`b", "y"]),
-        ('rename table "to" to "q"."r"', ["q"]),
-        ("alter table a rename as b.c", ["b"]),
+        ("RENAME TABLE a TO c, b TO other.d", "app", ["app", "other"]),
+        ("RENAME TABLE app.a TO other.c, b TO other.d", "app", ["other", "other"]),
+        ("RENAME TABLE app.a TO c, app.b TO d", "other", ["other", "other"]),
+        ("RENAME TABLE app.a TO c, app.b TO other.d", "other", ["app", "other"]),
+        (
+            "RENAME TABLE app.a TO tmp, tmp TO other.c, b TO other.d",
+            "app",
+            ["app", "other", "other"],
+        ),
+        ("/* to x, */ RENAME TABLE a TO `b to c,`, b TO other.d -- to z", "app", ["app", "other"]),
     ],
 )
-def test_targets_of_renames(query: str, targets: list[str]) -> None:
-    assert renamed_to(query) == targets
+def test_renames_of_several_tables_out_of_their_schema(
+    query: str, session: str, moved: list[str]
+) -> None:
+    """TiDB's job is the last target's. Where nobody can tell what an unqualified name means, the
+    table stays where it was."""
+    ids = [5, 5, 6] if "tmp" in query else [5, 6]
+    made = tracker(
+        job(10, kinds.CREATE_TABLE, table_info(5, "a")),
+        job(11, kinds.CREATE_TABLE, table_info(6, "b")),
+        job(
+            12,
+            kinds.RENAME_TABLES,
+            schema=(2, "other"),
+            infos=tuple(table_info(one, f"new{at}") for at, one in enumerate(ids)),
+            query=query,
+        ),
+    )
+    outcome = made.ddl(1012)
+    assert outcome.db == session
+    assert [one.db for one in outcome.affected] == moved
+
+
+@pytest.mark.parametrize(
+    ("query", "session"),
+    [
+        ("ALTER TABLE app.T RENAME U", "other"),
+        ("ALTER TABLE app.T RENAME = U", "other"),
+        ("ALTER TABLE T RENAME other.U", "app"),
+        ("ALTER TABLE app.T RENAME TO other.U", "other"),
+    ],
+)
+def test_a_table_moved_by_alter_is_in_the_session_s_schema(query: str, session: str) -> None:
+    move = job(11, kinds.RENAME_TABLE, table_info(5, "U"), schema=(2, "other"), query=query)
+    assert tracker(CREATE, move).ddl(1011).db == session
+
+
+def test_a_schema_is_called_as_it_was_written() -> None:
+    """Of the schema TiDB's jobs have the name in lower case only."""
+    shop = create_schema(3, 3, "Shop")
+    made = tracker(
+        replace(shop, schema_name="shop"),
+        job(10, kinds.CREATE_TABLE, table_info(5, "T"), schema=(3, "shop")),
+        job(11, 51, schema=(3, "policy")),
+        job(12, kinds.DROP_SCHEMA, schema=(3, "shop")),
+    )
+    named = [made.ddl(one).db for one in (1003, 1010, 1011, 1012)]
+    assert named == ["Shop", "Shop", "policy", "Shop"]
+
+
+@pytest.mark.parametrize(
+    ("query", "schemas"),
+    [
+        ("rename table a to b", [("", "")]),
+        ("RENAME TABLE `a` TO `d``b` . `c`, x to y.z ;", [("", "d`b"), ("", "y")]),
+        ('rename table "to" to "q"."r"', [("", "q")]),
+        ("rename tables x.`a to b, c` to y.c # to z.d", [("x", "y")]),
+        ("alter table a rename as b.c", [("", "b")]),
+        ("ALTER TABLE /* to */ a.b RENAME c", [("a", "")]),
+        ("alter table a.b rename", []),
+        ("rename table a to b, c", []),
+        ("rename table a to ,", []),
+        ("drop table a", []),
+    ],
+)
+def test_schemas_of_renames(query: str, schemas: list[Pair]) -> None:
+    assert renames(query) == schemas
 
 
 def test_batches_create_every_table() -> None:
