@@ -10,7 +10,9 @@ from tidelog.schema.jobs import RENAME_TABLE, RENAME_TABLES
 from tidelog.schema.steps import Step
 
 _QUOTED = r"`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\""
-_TOKEN = re.compile(rf"/\*.*?\*/|(?:#|--\s)[^\n]*|({_QUOTED})|([^\s`\".,;/()*=]+)|(\S)", re.DOTALL)
+_TOKEN = re.compile(
+    rf"/\*.*?(?:\*/|\Z)|(?:#|--\s)[^\n]*|({_QUOTED})|([^\s`\".,;/()*=]+)|(\S)", re.DOTALL
+)
 
 _SIGNS = frozenset('.,;/()*=`"')
 

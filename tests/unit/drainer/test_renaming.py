@@ -95,6 +95,7 @@ def test_what_was_unqualified_stays_so_in_the_same_database() -> None:
         "create view v as",
         "create view v as select d.t.a from d.t",
         "create view v as delete from t",
+        "create view v as select " + "(" * 900 + "1" + ")" * 900,
         "rename table a b",
         "alter table",
         "",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures import capture
+from tidelog_drainer.decode import rewriting, sql_tokens
 from tidelog_drainer.decode.rewriting import rewritten
+from tidelog_drainer.decode.sql_tokens import Token
 
 TTL = "/*T![ttl] TTL=`c` + INTERVAL 1 DAY */ /*T![ttl] TTL_ENABLE='OFF' */"
 
@@ -133,6 +137,27 @@ def test_text_without_such_clauses_is_unchanged(text: str, begin: str) -> None:
 def test_any_of_them_between_the_options_of_a_table(clauses: list[str]) -> None:
     done = rewritten(TABLE.format(*clauses))
     assert done.query == TABLE.format("", "", "")
+
+
+def test_a_text_of_many_clauses_is_gone_over_a_few_times_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many partitions as a table may have, each with its clause."""
+    gone_over = 0
+
+    def counted(found: Iterable[Token]) -> list[str]:
+        nonlocal gone_over
+        seen = sql_tokens.words(found)
+        gone_over += len(seen)
+        return seen
+
+    monkeypatch.setattr(rewriting, "words", counted)
+    parts = (f"partition p{n} values less than ({n}) placement policy=p" for n in range(800))
+    query = f"create table t (a int) partition by range (a) ({', '.join(parts)})"
+    done = rewritten(query)
+    assert len(done.removed) == 800
+    assert "placement" not in done.query
+    assert gone_over < 100 * len(sql_tokens.tokens(query))
 
 
 def test_what_a_real_tidb_wrote() -> None:

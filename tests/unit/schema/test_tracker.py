@@ -190,6 +190,7 @@ def test_a_schema_is_called_as_it_was_written() -> None:
         ("alter table a.b rename", []),
         ("rename table a to b, c", []),
         ("rename table a to ,", []),
+        ("rename table a to b.c " + "/* " * 50_000, [("", "b")]),
         ("drop table a", []),
     ],
 )

@@ -221,7 +221,7 @@ def _of_select(query: str, at: int) -> Iterator[Reference]:
     """The tables of a view's SELECT, and columns named with their database."""
     try:
         select = sqlglot.parse_one(query[at:], dialect="mysql")
-    except SqlglotError as error:
+    except (SqlglotError, RecursionError) as error:  # one that is nested deeply
         raise NotUnderstood(f"a view's SELECT: {query[at:][:80]!r}") from error
     if not isinstance(select, exp.Query):
         raise NotUnderstood(f"a view's SELECT: {query[at:][:80]!r}")

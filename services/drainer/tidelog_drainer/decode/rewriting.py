@@ -6,6 +6,7 @@ isn't understood stays as it is, and all bytes around a clause do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
@@ -15,7 +16,13 @@ from tidelog_drainer.decode.sql_tokens import NotTokens, Token, replaced, tokens
 
 _FEATURES = frozenset(("placement", "ttl"))
 _TABLE, _DATABASE = ("TABLE",), ("DATABASE", "SCHEMA")
+_CLAUSE_TOKENS = 8
+"""No clause behind another option is longer."""
 _UNITS = frozenset(("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"))
+
+
+_NAMED = re.compile("placement|ttl|tiflash|attributes", re.IGNORECASE)
+"""Without one of these words nothing is taken out, and no large text need be cut into tokens."""
 
 
 class Rewritten(msgspec.Struct, frozen=True):
@@ -28,7 +35,7 @@ class Rewritten(msgspec.Struct, frozen=True):
 def rewritten(query: str) -> Rewritten:
     """CREATE and ALTER of a table or a database without such clauses; any other text as it is."""
     try:
-        statement = _statement(tokens(query))
+        statement = _statement(tokens(query)) if _NAMED.search(query) else None
     except NotTokens:
         statement = None
     if statement is None:
@@ -44,15 +51,18 @@ def rewritten(query: str) -> Rewritten:
     if statement.altered and not any(left):
         return Rewritten("", removed)
     spans = [(one[0].start, one[-1].end) for each in found for one in each]
+    first_left = left.index(True) if True in left else len(left)
     for number, comma in enumerate(statement.commas, 1):
-        if not (left[number] and any(left[:number])):
+        if not left[number] or number <= first_left:
             spans.append((comma.start, comma.end))
     return Rewritten(replaced(query, ((_from_space(query, a), b, "") for a, b in spans)), removed)
 
 
 def _from_space(query: str, start: int) -> int:
     """The space in front of a clause goes with it."""
-    return len(query[:start].rstrip(" \t\r\n"))
+    while start and query[start - 1] in " \t\r\n":
+        start -= 1
+    return start
 
 
 class _Statement(msgspec.Struct):
@@ -126,7 +136,8 @@ def _clauses(segment: list[Token], *, altered: bool) -> list[list[Token]]:
 def _found(segment: list[Token], *, altered: bool) -> Iterator[list[Token]]:
     at = 0
     while at < len(segment):
-        clause = _clause(segment[at:], altered=altered and at == 0)
+        behind = segment[at : at + _CLAUSE_TOKENS] if at else segment
+        clause = _clause(behind, altered=altered and at == 0)
         if not clause:
             at += 1
             continue
