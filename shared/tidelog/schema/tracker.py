@@ -121,6 +121,12 @@ class SchemaTracker:
     def unfolded(self) -> int:
         return len(self._steps)
 
+    @property
+    def settled(self) -> int:
+        """No job up to this schema version is left to be asked for: all are folded."""
+        left = (step.version - 1 for step in self._steps.values() if changes_schema(step))
+        return min(self.folded.version, min(left, default=self.folded.version))
+
     def steps(self) -> list[Step]:
         """The jobs that are not folded, by id."""
         return sorted(self._steps.values(), key=lambda step: step.id)

@@ -65,6 +65,12 @@ class Decoding:
         passed.early = set(early)
         self._decoder.allowed_version = self._store.newest_version
 
+    async def keep(self, passed_ts: int) -> None:
+        """Up to here all is published: what the schema was on the way is let go. Raises as
+        SchemaStore.keep."""
+        await self._store.keep(passed_ts)
+        self._decoder.passed.settle(self._store.tracker.settled)
+
     def at_once(self, txn: Txn) -> RowTxn | DdlTxn | None:
         """`decode`, where nothing has to be read or asked: nearly always. Raises MustAsk, and as
         `decode` does."""

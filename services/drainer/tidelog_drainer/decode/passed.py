@@ -12,10 +12,15 @@ class Passed:
         self.dropped: dict[str, int] = {}
         """Transactions, DDLs, mutations, and of an event filter rows, dropped by reason (I7)."""
         self.base_version = 0
-        """What readers know of every table that no DDL has touched since the start."""
+        """What readers know of every table that no DDL above it has touched."""
         self.early: set[int] = set()
         """Schema versions published early whose own binlogs are still to come."""
         self._known: dict[int, int] = {}
+
+    @property
+    def remembered(self) -> int:
+        """Tables of which a version is remembered."""
+        return len(self._known)
 
     def version_of(self, table_id: int) -> int:
         """The newest schema version by which readers know this table."""
@@ -28,6 +33,11 @@ class Passed:
                 if state is not None:
                     table_id = state.info.id
                     self._known[table_id] = max(self.version_of(table_id), outcome.schema_version)
+
+    def settle(self, version: int) -> None:
+        """Every DDL up to this schema version was passed, and none of them is asked for again."""
+        self.base_version = max(self.base_version, version)
+        self._known = {one: known for one, known in self._known.items() if known > version}
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count something that is not published (I7)."""

@@ -230,7 +230,7 @@ class Publisher(Actor[PublisherMail]):
             if self._held or self._error:
                 continue
             try:
-                await self._store.keep(self._published)
+                await self._decoding.keep(self._published)
             except (Unavailable, StreamMissing) as error:
                 log.info("the schema's snapshot waits", error=str(error))
             except (Stopped, BadInput) as error:

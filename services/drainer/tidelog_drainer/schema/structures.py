@@ -17,6 +17,8 @@ LOOK_S = 1.0
 AT_ONCE = 200
 """Structures in one append, where there are many; so many bytes at most."""
 AT_ONCE_BYTES = 512 << 10
+WRITTEN_MAX = 1 << 18
+"""Keys remembered as written; older ones are written again where they are met again."""
 SCHEMAS_FILE = "schemas.json"
 UNREADABLE = (
     "delete it, and everything is written again to the feed's bucket of structures; without it"
@@ -39,7 +41,7 @@ class Structures:
     def __init__(self, ports: Ports, bucket: Bucket) -> None:
         self._ports = ports
         self._bucket = bucket
-        self._written: set[str] = set()
+        self._written: dict[str, None] = {}
         self._looked_at = -LOOK_S
         self._lost = False
         self._writing = asyncio.Lock()
@@ -103,7 +105,9 @@ class Structures:
                 self._lost = True
                 raise StreamMissing(f"{self._bucket.name} was rolled back")
             await self.remember(revision)
-            self._written.update(part)
+            self._written.update(dict.fromkeys(part))
+        while len(self._written) > WRITTEN_MAX:
+            del self._written[next(iter(self._written))]
 
     async def remember(self, revision: int, first_job: int = 0, last_job: int = 0) -> None:
         """The bucket holds this revision, and the history these jobs."""
