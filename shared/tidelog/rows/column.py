@@ -114,15 +114,18 @@ class Column:
 
     def default(self, marks: list[str]) -> Value:
         """What a column that the row does not carry holds: origin default, NULL, or zero value
-        (appendix B.10, reader 3)."""
+        (appendix B.10, reader 3). Raises Malformed."""
         origin = self.info.origin_default
-        if self.tp == T_BIT and self.info.origin_default_bit:
-            return int.from_bytes(b64decode(self.info.origin_default_bit), "big")
-        if origin is None:
-            return self._zero(marks) if self.info.not_null else None
-        out = bytearray()
-        self._put(out, str(origin).encode() if self.binary else origin, False)
-        return origin if self.tp in (T_ENUM, T_SET) else self._reread(bytes(out), marks)
+        try:
+            if self.tp == T_BIT and self.info.origin_default_bit:
+                return int.from_bytes(b64decode(self.info.origin_default_bit), "big")
+            if origin is None:
+                return self._zero(marks) if self.info.not_null else None
+            out = bytearray()
+            self._put(out, str(origin).encode() if self.binary else origin, False)
+            return origin if self.tp in (T_ENUM, T_SET) else self._reread(bytes(out), marks)
+        except (ValueError, TypeError) as error:
+            raise Malformed(f"column {self.name}: no such default as {origin!r}") from error
 
     def put(self, out: bytearray, value: Value | bytes, is_base64: bool) -> None:
         """Append the datum of a value. `is_base64`: the text is base64 of the column's bytes.

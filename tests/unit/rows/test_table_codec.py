@@ -56,6 +56,19 @@ def test_a_missing_column_gets_origin_default_null_or_zero(
     assert change.b64 == b64
 
 
+@pytest.mark.parametrize("tp", [1, 4, 5, 7, 8, 10, 11, 13, 16, 245, 246, 247, 248])
+@pytest.mark.parametrize("origin", ["x", "", "1.5x", "a,b", "99999999999999999999", True])
+def test_a_default_that_its_column_can_t_hold_is_a_corrupt_row(tp: int, origin: str | bool) -> None:
+    elems = ("p", "q") if tp in (247, 248) else None
+    codec = TableCodec(int_key_table(column(1, "c", tp, origin=origin, elems=elems)))
+    try:
+        change = one(codec, mutation((ID_ONLY.encode_insert({"id": 1}, None),)))
+    except RowCorrupt:
+        return
+    assert change.after is not None
+    assert change.after["c"] is not None
+
+
 def test_a_column_on_its_way_out_is_left_out_of_its_own_schema() -> None:
     codec = TableCodec(int_key_table(column(1, "gone", 3, default="3"), column(2, "n", 3)))
     image = ID_ONLY.encode_delete({"id": 1}, None)
