@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.drainer.upstream import Upstream
+from tidelog.schema.model import HistoryInfo
 from tidelog_drainer.decode.passed import Passed
 from tidelog_drainer.decode.transactions import DdlTxn, RowTxn
 
@@ -34,6 +35,20 @@ def test_what_was_passed_stays_passed() -> None:
     assert passed.version_of(1) == 3
     passed.settle(7)
     assert passed.version_of(1) == 7
+
+
+def test_a_binlog_that_never_comes_is_not_waited_for_for_ever() -> None:
+    up = Upstream(ddl_policy={"cache_table": "forward"})
+    up.create("app", "t")
+    info = up.tracker.table(up.id_of("app.t"), up.version).info
+    for n in range(10):
+        up.version += 1
+        up.job("cache_table", "app", info.id, "CACHE", HistoryInfo(up.version, table_info=info))
+        txn = up.commit(("app.t", "insert", {"id": n}))
+        assert txn is not None
+        assert [ddl.message.kind for ddl in txn.ddls] == ["cache_table"]
+        settle(up, keep=2)
+    assert len(up.decoder.passed.early) <= 2
 
 
 class Shown(msgspec.Struct):

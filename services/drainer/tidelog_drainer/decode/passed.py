@@ -35,7 +35,9 @@ class Passed:
                     self._known[table_id] = max(self.version_of(table_id), outcome.schema_version)
 
     def settle(self, version: int) -> None:
-        """Every DDL up to this schema version was passed, and none of them is asked for again."""
+        """Every DDL up to this schema version was passed, and none of them is asked for again. One
+        whose own binlog never came (CACHE) isn't waited for any longer."""
+        self.early = {one for one in self.early if one > version}
         self.base_version = max(self.base_version, version)
         self._known = {one: known for one, known in self._known.items() if known > version}
 
