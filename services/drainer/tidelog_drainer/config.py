@@ -10,6 +10,7 @@ import msgspec
 from tidelog.drainer_control import ACTIONS
 from tidelog.feeds import check_name
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
+from tidelog.schema.jobs import check_kind
 from tidelog_drainer.filter.filters import Filters
 from tidelog_drainer.filter.settings import FilterConfig
 
@@ -61,6 +62,7 @@ class DrainerConfig(FilterConfig, frozen=True, kw_only=True, rename="kebab"):
         for kind, action in sorted(self.ddl_policy.items()):
             if action not in ACTIONS:
                 raise ValueError(f"ddl-policy {kind}={action}: one of {', '.join(ACTIONS)}")
+            check_kind(kind)
         Filters(self)
 
     @property

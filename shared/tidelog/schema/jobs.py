@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+
 CREATE_SCHEMA = 1
 DROP_SCHEMA = 2
 CREATE_TABLE = 3
@@ -115,3 +118,11 @@ KIND_NAMES: dict[int, str] = {
 def kind_name(job_type: int) -> str:
     """The snake_case name of a job type; `unknown_<n>` for one we never met."""
     return KIND_NAMES.get(job_type) or f"unknown_{job_type}"
+
+
+def check_kind(name: str) -> None:
+    """Raises ValueError for what no job type is called."""
+    if name in KIND_NAMES.values() or re.fullmatch(r"unknown_[0-9]+", name):
+        return
+    (near,) = difflib.get_close_matches(name, KIND_NAMES.values(), n=1, cutoff=0.0)
+    raise ValueError(f"there is no kind of DDL {name!r}; the nearest is {near!r}")

@@ -207,6 +207,8 @@ def test_orders_that_mean_nothing_are_refused() -> None:
         for wrong in ({"kind": UNKNOWN, "action": "jump"}, {"action": "skip"}):
             with pytest.raises(BadInput, match="KIND="):
                 await order(world, "ddl-policy", **wrong)
+        with pytest.raises(BadInput, match="nearest is 'truncate_table'"):
+            await order(world, "ddl-policy", kind="trunctate table", action="skip")
         with pytest.raises(BadInput, match="ddl-policy"):
             await order(world, "sing")
         await order(world, "ddl-skip", ts=AT)

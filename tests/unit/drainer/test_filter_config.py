@@ -103,6 +103,7 @@ def test_the_original_s_tables_are_read(tmp_path: Path) -> None:
             "table-migrate-rule 1 and table-migrate-rule 2 route the same tables",
         ),
         ("ignore-txn-commit-ts = [0]", "ignore-txn-commit-ts"),
+        ('[ddl-policy]\nadd_columm = "skip"', "no kind of DDL 'add_columm'; .*'add_column'"),
         ('origin = "a\\nb"', "origin .* printable ASCII"),
     ],
 )

@@ -33,6 +33,7 @@ from tidelog.drainer_control import (
 from tidelog.errors import BadInput, Conflict, Refused, StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog.schema.jobs import check_kind
 from tidelog_drainer.decode.ddls import Ddls
 from tidelog_drainer.decode.errors import UndecidedDdl
 
@@ -140,6 +141,13 @@ class DdlDesk:
     async def _set_policy(self, kind: str, action: str) -> None:
         if not kind or action not in ("", *ACTIONS):
             raise BadInput(f"a policy {kind}={action}", hint=f"KIND= or KIND={'|'.join(ACTIONS)}")
+        try:
+            if action:  # what stands there can always be taken away
+                check_kind(kind)
+        except ValueError as error:
+            raise BadInput(
+                str(error), hint="a DDL that the feed stops at names its kind"
+            ) from error
 
         def with_it(now: DdlOrders) -> DdlOrders:
             others = {one: what for one, what in now.policy.items() if one != kind}
