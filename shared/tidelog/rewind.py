@@ -31,8 +31,9 @@ RENEW_S = 10.0
 """A reader tells this often that it still reads."""
 EXPIRE_S = 60.0
 """A replay that its reader has not asked for so long is taken away."""
-PATIENCE_S = 60.0
-"""How long a reader waits for a Drainer that can fill what it missed."""
+PATIENCE_S = 90.0
+"""How long a reader waits for a Drainer that can fill what it missed; the replays of readers that
+are gone go sooner."""
 ReaderName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9-]{1,64}$")]
 
 T = TypeVar("T")

@@ -30,6 +30,7 @@ from tidelog.subscriber.tables import Tables
 from tidelog.timestamps import compose
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.debezium.envelope import DebeziumEnvelope
+from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.service import build
 
 COLUMNS = (
@@ -152,6 +153,16 @@ def test_what_debezium_s_forms_can_t_hold_stays_as_it_is() -> None:
     assert body["after"]["doc"] == "null"
     assert body["after"]["name"] == "/w=="
     assert body["b64"] == ["name"]
+
+
+def test_in_a_replay_it_is_the_feed_that_changed() -> None:
+    config = DrainerConfig(
+        data_dir="", feed="shop=late", envelope="debezium", cluster_id=7710567220212964292
+    )
+    envelope = envelope_of(config)
+    assert isinstance(envelope, DebeziumEnvelope)
+    ((body, _),) = events(envelope, inserted(ROW))
+    assert body["source"]["name"] == SOURCE["name"]
 
 
 def test_the_order_in_a_transaction_counts_on_over_mutations_and_tables() -> None:

@@ -17,10 +17,13 @@ from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, said
 from tidelog import subjects
 from tidelog.change_reader import Change, ChangeReader, Gap
-from tidelog.errors import Overloaded, Purged, Unavailable
+from tidelog.errors import Overloaded, Purged, TidelogError, Unavailable
 from tidelog.rewind import EXPIRE_S, Rewinding, RewindingReader
 from tidelog.sim.world import World, run
+from tidelog_drainer.lease import TAKEOVER_S
+from tidelog_drainer.rewind.edge import MAX_QUESTIONS
 from tidelog_drainer.rewind.rewinder import MAX_REPLAYS
+from tidelog_drainer.service import build
 
 COUNT = 300
 TIMES = [2, 4, *range(10, 10 + 2 * COUNT, 2)]
@@ -254,3 +257,52 @@ def test_a_drainer_that_does_not_know_its_position_yet_says_nothing_of_a_reader_
 
     for seed in range(5):
         run(main, seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_another_drainer_that_takes_over_fills_it_from_the_reader_s_position(seed: int) -> None:
+    """The one that led was frozen at any point, and woke up again: it fills nothing any more."""
+
+    async def main(world: World) -> None:
+        registry, _ = await behind(world, rewind_bytes=4_000)
+        first, second = world.node("drainer"), world.node("second")
+        second.start(build, msgspec.structs.replace(BRIEF, rewind_bytes=4_000, node_id="d2"))
+        await world.until(lambda: "d2" in registry.drainers, 30, "the other's heartbeat")
+        reader, found = reading(world), list[Change]()
+        reading_on = asyncio.get_running_loop().create_task(read(world, reader, TIMES[-1], found))
+
+        def rewinds() -> object:
+            return said(first, "rewinder").get("rewinds")
+
+        await world.until(lambda: bool(rewinds()), 30, "the replay")
+        await world.sleep(world.random("when").random() * 0.2)
+        world.loop.freeze("drainer", TAKEOVER_S + 2 + 5 * world.random("woken").random())
+        await world.until(lambda: bool(said(second, "lease").get("leads")), 30, "the takeover")
+        await reading_on
+        assert times(found) == TIMES
+        await reader.close()
+        await world.until(lambda: not replay_streams(world), 3 * EXPIRE_S, "its end")
+        await world.until(lambda: not rewinds(), 60, "its end at the first")
+
+    run(main, seed)
+
+
+def test_many_questions_at_once_are_refused_not_kept() -> None:
+    async def main(world: World) -> None:
+        await behind(world)
+        bus = world.ports().bus
+
+        async def ask(n: int) -> str:
+            try:
+                await Rewinding(bus, CLUSTER, FEED, f"r{n % 8}").ask(0)
+            except TidelogError as error:
+                return error.message
+            return ""
+
+        asked = await asyncio.gather(*(ask(n) for n in range(3 * MAX_QUESTIONS)))
+        assert any("questions are under way" in answer for answer in asked)
+        reader, found = reading(world, name="r1"), list[Change]()
+        await read(world, reader, TIMES[-1], found)
+        assert times(found) == TIMES
+
+    run(main, 1)

@@ -9,5 +9,6 @@ from tidelog_drainer.decode.envelope import TIDELOG, Envelope
 
 def envelope_of(config: DrainerConfig) -> Envelope:
     if config.envelope == "debezium":
-        return DebeziumEnvelope(config.feed, config.cluster_id)
+        # What a replay holds is the feed's.
+        return DebeziumEnvelope(config.feed.partition("=")[0], config.cluster_id)
     return TIDELOG

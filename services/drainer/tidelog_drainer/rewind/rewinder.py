@@ -111,7 +111,7 @@ class Rewinder(Actor[RewinderMail]):
             self._resume()
         for place, filling in list(self._fillings.items()):
             await filling.look()
-            if now - filling.asked_at > EXPIRE_S:
+            if now - filling.asked_at > EXPIRE_S and not self._changing.locked():
                 log.info("the reader of a rewind is gone", reader=filling.kept.reader)
                 self.spawn(self._expire(place, filling), "expire")
 
