@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
-from tidelog.change_reader import Change, ChangeReader
+from tidelog.changes import DdlMessage, Event, RowMessage
 from tidelog.errors import StreamMissing
 from tidelog.feed_reader import newest_mark
 from tidelog.ports import Bus
-from tidelog.rewind import RewindingReader
+from tidelog.rewind import Rewinding
+from tidelog.subscriber.assemblers import Reached
+from tidelog.subscriber.subscription import whole_batches
+from tidelog.subscriber.tables import Tables
+from tidelog.subscriber.transaction import Source, Transaction, transactions
 from tidelog.timestamps import TS_MAX
+
+BUFFER_BYTES = 8 << 20
+"""A larger transaction is read in parts."""
 
 Line = dict[str, Any]
 
 
-def lines(change: Change, table: str, watermarks: bool) -> Iterator[Line]:
-    """What a change shows: its DDLs, its events in commit order; a watermark on demand."""
-    for ddl in change.ddls:
-        yield {"commit_ts": ddl.commit_ts, "ddl": ddl.query, "db": ddl.db}
-    events = [
-        (event.commit_ts, position, f"{message.db}.{message.table}", event)
-        for message in change.rows
-        if table in ("", message.table, f"{message.db}.{message.table}")
-        for position, event in enumerate(message.events)
-    ]
-    events.sort(key=lambda e: e[0])
-    for commit_ts, _, name, event in events:
-        line = {"commit_ts": commit_ts, "table": name, "op": event.op, "key": event.key}
-        yield line | {"before": event.before, "after": event.after}
-    if watermarks and not change.txns:
-        yield {"resolved_ts": change.commit_ts}
+def ddl_line(ddl: DdlMessage) -> Line:
+    return {"commit_ts": ddl.commit_ts, "ddl": ddl.query, "db": ddl.db}
+
+
+def event_line(rows: RowMessage, event: Event) -> Line:
+    name = f"{rows.db}.{rows.table}"
+    line = {"commit_ts": event.commit_ts, "table": name, "op": event.op, "key": event.key}
+    return line | {"before": event.before, "after": event.after}
+
+
+def watermark_line(resolved_ts: int) -> Line:
+    return {"resolved_ts": resolved_ts}
+
+
+async def lines(txn: Transaction, table: str) -> AsyncIterator[Line]:
+    """What a transaction shows: its DDLs, then its rows by table."""
+    for ddl in txn.ddls:
+        yield ddl_line(ddl)
+    async for part in txn.parts():
+        for rows in part:
+            if table in ("", rows.table, f"{rows.db}.{rows.table}"):
+                for event in rows.events:
+                    yield event_line(rows, event)
 
 
 async def follow(
@@ -49,17 +63,19 @@ async def follow(
     """Lines for ever, or up to where the stream ends now: watermarks alone never end. `rewinds`:
     as whom the Drainer is asked for what the stream no longer holds; "" = nobody is asked. Raises
     StreamMissing if an end is wanted of a feed that has none."""
-    reader: ChangeReader | RewindingReader
-    if rewinds and after is not None:
-        reader = RewindingReader(bus, cluster, feed, after, reader=rewinds)
-    else:
-        reader = ChangeReader(bus, feed, after)
+    rewinding = Rewinding(bus, cluster, feed, rewinds) if rewinds else None
+    reader = whole_batches(bus, feed, after, Tables(), BUFFER_BYTES, rewinding)
+    source = Source(bus, feed, Tables(), reader.keep)
     end = await _end(bus, feed) if until_idle else TS_MAX
     try:
         while (reader.position or 0) < end:
-            for change in await reader.next(1.0):
-                for line in lines(change, table, watermarks):
-                    yield line
+            for found in await reader.next(1.0):
+                if not isinstance(found, Reached):
+                    for txn in transactions(source, found):
+                        async for line in lines(txn, table):
+                            yield line
+                elif watermarks:
+                    yield watermark_line(found.commit_ts)
     finally:
         await reader.close()
 

@@ -175,12 +175,7 @@ def of_transactions(
     rewinding: Rewinding | None = None,
 ) -> Subscription[Transaction]:
     """Whole transactions, in commit order, each once."""
-
-    def opened(feed: str, after: int | None) -> FeedReader[Batch | Reached]:
-        assembler = BatchAssembler(feed, after, tables, buffer_bytes)
-        return FeedReader(bus, feed, assembler, tables.subjects(feed))
-
-    reader = RewindingFeed(rewinding, feed, opened, after)
+    reader = whole_batches(bus, feed, after, tables, buffer_bytes, rewinding)
     source = Source(bus, feed, tables, reader.keep)
 
     def steps(found: Batch | Reached) -> Iterator[Step[Transaction]]:
@@ -192,6 +187,23 @@ def of_transactions(
         yield None, found.marker.txns[-1].commit_ts
 
     return Subscription(feed, reader, steps, registration)
+
+
+def whole_batches(
+    bus: Bus,
+    feed: str,
+    after: int | None,
+    tables: Tables,
+    buffer_bytes: int,
+    rewinding: Rewinding | None = None,
+) -> RewindingFeed[Batch | Reached]:
+    """What transactions are made of."""
+
+    def opened(feed: str, after: int | None) -> FeedReader[Batch | Reached]:
+        assembler = BatchAssembler(feed, after, tables, buffer_bytes)
+        return FeedReader(bus, feed, assembler, tables.subjects(feed))
+
+    return RewindingFeed(rewinding, feed, opened, after)
 
 
 def of_rows(

@@ -13,7 +13,6 @@ import pytest
 import typer.main
 
 from tidelog import changes
-from tidelog.change_reader import Change
 from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
 from tidelog.config import load
 from tidelog.drainer_control import ACTIONS, Ddl, DecidedDdl, FeedDdls
@@ -218,18 +217,11 @@ def test_other_commands(command: str, found: set[str]) -> None:
 
 
 def test_the_lines_of_tail() -> None:
-    change = Change(
-        5,
-        [MarkedTxn(5, 4, 1)],
-        [RowMessage("d", "t", 1, [Event("c", 5)])],
-        [DdlMessage(5, "q", "k", "d", 1)],
-    )
-    shown = [set(line) for line in tail.lines(change, "", watermarks=True)]
-    assert shown == [
-        {"commit_ts", "ddl", "db"},
-        {"commit_ts", "table", "op", "key", "before", "after"},
-    ]
-    assert list(tail.lines(Change(6), "", watermarks=True)) == [{"resolved_ts": 6}]
+    rows = RowMessage("d", "t", 1, [Event("c", 5)])
+    assert set(tail.ddl_line(DdlMessage(5, "q", "k", "d", 1))) == {"commit_ts", "ddl", "db"}
+    row = {"commit_ts", "table", "op", "key", "before", "after"}
+    assert set(tail.event_line(rows, rows.events[0])) == row
+    assert tail.watermark_line(6) == {"resolved_ts": 6}
 
 
 def test_ddl_policies_and_reasons() -> None:

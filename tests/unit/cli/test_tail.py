@@ -1,8 +1,9 @@
-"""`tidelog tail --until-idle` ends where the stream ended when it began, and not before."""
+"""What `tidelog tail` shows; `--until-idle` ends where the stream ended when it began."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -14,18 +15,18 @@ from tidelog.sim.world import World, run
 from tidelog_cli import tail
 
 
+async def shown(bus: Bus, after: int | None = None, **options: Any) -> list[tail.Line]:
+    asked: dict[str, Any] = {
+        "table": "",
+        "watermarks": False,
+        "until_idle": True,
+        "rewinds": "",
+    } | options
+    return [line async for line in tail.follow(bus, "c", FEED, after=after, **asked)]
+
+
 async def tailed(bus: Bus, after: int | None = None) -> list[int]:
-    found = tail.follow(
-        bus,
-        "c",
-        FEED,
-        after=after,
-        table="",
-        watermarks=False,
-        until_idle=True,
-        rewinds="",
-    )
-    return [line["commit_ts"] async for line in found]
+    return [line["commit_ts"] for line in await shown(bus, after)]
 
 
 def test_a_server_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,5 +64,29 @@ def test_where_nothing_is_left_it_ends() -> None:
         assert await tailed(bus, 9) == [10]
         assert await tailed(bus, 10) == []
         assert await tailed(bus, 99) == []
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("buffer_bytes", [1, 1 << 20])
+def test_what_it_shows(monkeypatch: pytest.MonkeyPatch, buffer_bytes: int) -> None:
+    """A large transaction is read in parts, and looks the same."""
+    monkeypatch.setattr(tail, "BUFFER_BYTES", buffer_bytes)
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        feed = FeedWriter(bus)
+        await feed.create()
+        await feed.batch([Txn(9, ddl=(("a", "b"),))])
+        rows = {("a", "b"): list(range(30)), ("a", "c"): [40]}
+        await feed.batch([Txn(10, rows), Txn(11, {("a", "c"): [41]})], chunk=3, give_up=True)
+        await feed.watermark(15)
+        found = await shown(bus, watermarks=True)
+        assert found[0]["ddl"] == "create table"
+        told = [(one["table"], one["after"]["n"]) for one in found[1:-1]]
+        assert told == [*(("a.b", n) for n in range(30)), ("a.c", 40), ("a.c", 41)]
+        assert found[-1] == {"resolved_ts": 15}
+        for table in ("c", "a.c"):
+            assert [line["after"]["n"] for line in (await shown(bus, table=table))[1:]] == [40, 41]
 
     run(main, 1)
