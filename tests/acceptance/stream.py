@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from tests.markers import marked
 from tidelog.change_reader import Change, ChangeReader
 from tidelog.real.bus import NatsBus
 
@@ -82,6 +83,20 @@ def following(url: str, feed: str, until: int) -> Iterator[Follower]:
         yield follower
     finally:
         follower.close()
+
+
+def read_markers(url: str, feed: str) -> list[int]:
+    """The commit_ts of every transaction as the markers tell them, which no reader has sifted."""
+
+    async def read() -> list[int]:
+        bus = await NatsBus.connect(url, name="test")
+        try:
+            async with asyncio.timeout(60):
+                return await marked(bus, feed)
+        finally:
+            await bus.close()
+
+    return asyncio.run(read())
 
 
 def commit_timestamps(changes: list[Change]) -> list[int]:

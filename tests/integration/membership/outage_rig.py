@@ -21,8 +21,8 @@ from pathlib import Path
 
 from tests.integration.membership import processes
 from tests.integration.membership.rig import STUCK_S, Rig
-from tests.integration.membership.stream import marked
 from tests.integration.pump.kill_ledger import Wrong
+from tests.markers import marked
 from tests.servers import NatsServer, nats_server
 from tidelog.logs import configure
 
@@ -68,8 +68,8 @@ class OutageRig(Rig):
         await super()._end()
         async with asyncio.timeout(STUCK_S):
             found = await marked(self.bus, processes.FEED)
-        if found != self.committed:
-            raise Wrong(f"{self.committed} committed, and {found} are in the stream")
+        if len(found) != self.committed:
+            raise Wrong(f"{self.committed} committed, and {len(found)} are in the stream")
 
     async def _outage(self, kind: str) -> None:
         if kind == OLDER:

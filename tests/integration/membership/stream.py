@@ -5,12 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from tests.integration.pump.kill_ledger import Wrong
-from tidelog import subjects
 from tidelog.change_reader import ChangeReader, Gap
-from tidelog.changes import Marker
 from tidelog.ports import Bus
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
 
@@ -77,23 +73,3 @@ class Stream:
         seen.clear()
         if not self._findings.clean:
             raise Wrong(self._findings.text("of this run"))
-
-
-async def marked(bus: Bus, feed: str) -> int:
-    """How many transactions the stream holds, by its markers from the first one on, as whoever
-    comes new reads them. Raises Wrong where one does not link to the one before."""
-    stream, subject = subjects.changes_stream(feed), subjects.changes_txn(feed)
-    newest = await bus.last_message(stream, subject)
-    reader = await bus.read(stream, start_seq=1, subjects=(subject,))
-    count = last = at = 0
-    try:
-        while newest is not None and at < newest.sequence:
-            for message in await reader.next_batch(500, NEXT_S):
-                marker = msgspec.json.decode(message.data, type=Marker)
-                times = [txn.commit_ts for txn in marker.txns]
-                if marker.prev_commit_ts != last or sorted({last, *times}) != [last, *times]:
-                    raise Wrong(f"{times} with prev_commit_ts {marker.prev_commit_ts} after {last}")
-                count, last, at = count + len(times), times[-1], message.sequence
-    finally:
-        await reader.close()
-    return count
