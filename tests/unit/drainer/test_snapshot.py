@@ -9,9 +9,12 @@ from random import Random
 import msgspec
 import pytest
 
+from tests.unit.schema.jobs import job
 from tests.unit.schema.random_history import TS_STEP, RandomHistory
 from tidelog.errors import Unavailable
-from tidelog.kv import Bucket
+from tidelog.kv import Bucket, Entry
+from tidelog.schema import folded
+from tidelog.schema import jobs as kinds
 from tidelog.schema.errors import TablesAway, UnknownTable
 from tidelog.schema.history import TableAt
 from tidelog.schema.tracker import SchemaTracker
@@ -68,10 +71,10 @@ async def saved(world: World, history: RandomHistory) -> tuple[Bucket, SchemaTra
 async def again(bucket: Bucket) -> tuple[Snapshot, SchemaTracker]:
     """What a new life finds."""
     snapshot, tracker = Snapshot(bucket), SchemaTracker()
-    folded = await snapshot.read()
-    if folded is not None:
+    found = await snapshot.read()
+    if found is not None:
         assert snapshot.root is not None
-        tracker.reset(folded, snapshot.root.steps)
+        tracker.reset(found, snapshot.root.steps)
     return snapshot, tracker
 
 
@@ -206,5 +209,44 @@ def test_what_is_no_part_is_named(key: str, value: bytes) -> None:
 
         with pytest.raises(SnapshotDamaged):
             await read()
+
+    run(main)
+
+
+class SavedMeanwhile(Bucket):
+    """Something is saved just before the first page comes."""
+
+    save: Callable[[], Awaitable[bool]] | None = None
+
+    async def get(self, key: str) -> Entry | None:
+        save, self.save = self.save, None
+        if save is not None:
+            assert await save()
+        return await super().get(key)
+
+
+def test_pages_that_a_save_takes_away_while_others_are_loaded_are_no_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(folded, "ENDED_MAX", 0)
+
+    async def main(world: World) -> None:
+        history = RandomHistory(3)
+        history.extend(60)
+        plain, _ = await saved(world, history)
+        bucket = SavedMeanwhile(world.ports().bus, plain.name)
+        snapshot, tracker = await again(bucket)
+        assert snapshot.root is not None
+        asked = sorted(snapshot.root.pages)
+        version = len(history.jobs)
+        dropped = {state.db_id: state.db for state in tracker.tables()}
+        tracker.add_jobs(
+            job(version + at, kinds.DROP_SCHEMA, schema=one)
+            for at, one in enumerate(dropped.items(), 1)
+        )
+        tracker.fold(1 << 60, keep=0)
+        bucket.save = lambda: snapshot.save(tracker, 1)
+        await snapshot.load(tracker.folded, asked)
+        assert snapshot.root.pages == {}
 
     run(main)

@@ -129,9 +129,13 @@ class Snapshot:
         return folded
 
     async def load(self, folded: Folded, pages: list[int]) -> None:
-        """Bring pages that were asked for. Raises SnapshotDamaged, StreamMissing, Unavailable."""
+        """Bring pages that were asked for; those that a save took away meanwhile are asked for by
+        other numbers then. Raises SnapshotDamaged, StreamMissing, Unavailable."""
+        asked = self._root
         for page in pages:
             ref = self._root.pages.get(page) if self._root is not None else None
+            if ref is None and self._root is not asked:
+                continue
             if ref is None:
                 raise SnapshotDamaged(f"page {page} is not in the root")
             part = await self._part(f"schema/page/{page}", ref)
