@@ -21,7 +21,7 @@ from tidelog.errors import Overloaded, Purged, TidelogError, Unavailable
 from tidelog.rewind import EXPIRE_S, Rewinding, RewindingReader
 from tidelog.sim.world import World, run
 from tidelog_drainer.lease import TAKEOVER_S
-from tidelog_drainer.rewind.edge import MAX_QUESTIONS
+from tidelog_drainer.questions import MAX_QUESTIONS
 from tidelog_drainer.rewind.rewinder import MAX_REPLAYS
 from tidelog_drainer.service import build
 

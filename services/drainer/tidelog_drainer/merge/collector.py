@@ -20,6 +20,7 @@ from tidelog.errors import (
     UnparsablePayload,
 )
 from tidelog.kv import Bucket
+from tidelog.messages import PumpOnline
 from tidelog.ports import Ports, StreamState
 from tidelog.timestamps import TS_MAX
 from tidelog_drainer.config import DrainerConfig
@@ -37,11 +38,11 @@ from tidelog_drainer.mail import (
 from tidelog_drainer.merge.cursor import Cursor
 from tidelog_drainer.merge.membership import MembershipView, Verdict, announced_pumps, read_pumps
 from tidelog_drainer.merge.merger import Disorder, Merger, Overtaken, SameCommitTs
-from tidelog_drainer.merge.online_edge import serve_online
 from tidelog_drainer.merge.sources import Sources
 from tidelog_drainer.merge.spool import Spool
 from tidelog_drainer.merge.window import Window
 from tidelog_drainer.metrics import DROPPED, DUPLICATES, GIVEN_UP
+from tidelog_drainer.questions import serve_questions
 
 IDLE_S = 1.0
 """Without anything to emit, source 0 is looked at and idle Pumps are nudged this often."""
@@ -104,7 +105,8 @@ class Collector(Actor[CollectorMail]):
         await self._spool.clear()
         if self._window is None:
             subject = subjects.drainer(self._config.cluster, self._config.node, "pump-online")
-            self.spawn(serve_online(self._ports.bus, subject, self.self_ref), "pump-online")
+            joining = serve_questions(self._ports.bus, subject, PumpOnline, self.self_ref, _joins)
+            self.spawn(joining, "pump-online")
         self._emitting = self.spawn(self._emit_for_ever(), "emit")
 
     async def on_batch(self, batch: list[CollectorMail]) -> None:
@@ -422,3 +424,7 @@ class Collector(Actor[CollectorMail]):
             "waiting": self._error,
             "sources": sources,
         }
+
+
+def _joins(asked: PumpOnline, reply: Reply[None]) -> PumpJoins:
+    return PumpJoins(asked.node, reply)

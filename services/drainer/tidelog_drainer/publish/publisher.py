@@ -13,6 +13,7 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref
+from tidelog.drainer_control import DrainerRequest
 from tidelog.errors import BadInput, Stopped, StreamMissing, TidelogError, Unavailable
 from tidelog.ports import Ports
 from tidelog_drainer import metrics
@@ -37,13 +38,13 @@ from tidelog_drainer.mail import (
 from tidelog_drainer.publish.appender import Appender, until_done
 from tidelog_drainer.publish.batcher import Batch
 from tidelog_drainer.publish.beginning import FeedNotCreated, FeedRecord
-from tidelog_drainer.publish.control_edge import serve_control
 from tidelog_drainer.publish.counts import Counts
 from tidelog_drainer.publish.ddl_desk import DdlDesk
 from tidelog_drainer.publish.intake import Intake
 from tidelog_drainer.publish.parts import PartsBatcher
 from tidelog_drainer.publish.position import Epoch, Start, find_start, rise
 from tidelog_drainer.publish.tail import Fenced, StreamTail
+from tidelog_drainer.questions import serve_questions
 from tidelog_drainer.schema.store import KEEP_S, SchemaStore
 
 WATERMARK_S = 1.0
@@ -218,7 +219,8 @@ class Publisher(Actor[PublisherMail]):
         self._begun = True
         self.spawn(self._keep_schema(), "schema")
         subject = subjects.drainer(self._config.cluster, self._config.node, "control")
-        self.spawn(serve_control(self._ports.bus, subject, self.self_ref), "control")
+        serving = serve_questions(self._ports.bus, subject, DrainerRequest, self.self_ref, Control)
+        self.spawn(serving, "control")
         log.info(
             "feed goes on", feed=self._feed, after_ts=self._intake.covered, epoch=start.epoch.text
         )

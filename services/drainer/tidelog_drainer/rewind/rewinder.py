@@ -41,7 +41,7 @@ from tidelog_drainer.mail import (
 from tidelog_drainer.merge.sources import SOURCES_FILE
 from tidelog_drainer.metrics import REWINDS
 from tidelog_drainer.publish.position import EPOCH_FILE
-from tidelog_drainer.rewind.edge import serve_rewinds
+from tidelog_drainer.questions import serve_questions
 from tidelog_drainer.rewind.filling import Filling, Kept
 from tidelog_drainer.rewind.forget import forget
 from tidelog_drainer.schema.structures import SCHEMAS_FILE
@@ -81,7 +81,8 @@ class Rewinder(Actor[RewinderMail]):
 
     async def on_start(self) -> None:
         subject = subjects.drainer(self._config.cluster, self._config.node, "rewind")
-        self.spawn(serve_rewinds(self._ports.bus, subject, self.self_ref), "rewind-edge")
+        serving = serve_questions(self._ports.bus, subject, Rewind, self.self_ref, AskRewind)
+        self.spawn(serving, "rewind-edge")
 
     async def on_batch(self, batch: list[RewinderMail]) -> None:
         for message in batch:

@@ -1,42 +1,51 @@
-"""A reader's question for a rewind, as mail of the rewinder."""
+"""Questions on a NATS subject, as mail of an actor: a Pump that joins, an operator, a reader."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
 
 from tidelog import messages
 from tidelog.actor import Ref, Reply
 from tidelog.errors import ActorStopped, Overloaded, TidelogError, UnparsablePayload
+from tidelog.messages import Empty
 from tidelog.ports import Bus, Request
-from tidelog.rewind import Replay, Rewind
-from tidelog_drainer.mail import AskRewind, RewinderMail
 
 MAX_QUESTIONS = 64
-"""At once; each waits for the one before it."""
+"""At once, for each subject."""
+
+A = TypeVar("A", bound=msgspec.Struct)
+M = TypeVar("M")
 
 
-async def serve_rewinds(bus: Bus, subject: str, rewinder: Ref[RewinderMail]) -> None:
-    """Until it is cancelled."""
+async def serve_questions(
+    bus: Bus, subject: str, kind: type[A], actor: Ref[M], mail: Callable[[A, Reply[Any]], M]
+) -> None:
+    """Until it is cancelled. `mail` makes the actor's message from a question and the right to
+    answer it, where None says no more than that it is done."""
     under_way = 0
 
     async def handle(request: Request) -> None:
         nonlocal under_way
 
-        def settle(replay: Replay | None, error: Exception | None) -> None:
+        def settle(answer: msgspec.Struct | None, error: Exception | None) -> None:
             nonlocal under_way
             under_way -= 1
             if isinstance(error, TidelogError):
                 request.respond(messages.encode_error(error))
-            elif replay is not None:
-                request.respond(messages.encode(replay))
+            elif error is None:
+                request.respond(messages.encode(answer or Empty()))
 
         try:
-            asked = messages.decode(request.data, Rewind)
+            asked = messages.decode(request.data, kind)
             if under_way >= MAX_QUESTIONS:
                 raise Overloaded(f"{under_way} questions are under way")
-            reply: Reply[Replay] = rewinder.reply(settle)
+            reply: Reply[Any] = actor.reply(settle)
             under_way += 1
-            await rewinder.tell(AskRewind(asked, reply))
+            await actor.tell(mail(asked, reply))
         except (UnparsablePayload, Overloaded, ActorStopped) as error:
             request.respond(messages.encode_error(error))
 
