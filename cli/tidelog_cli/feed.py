@@ -1,4 +1,4 @@
-"""`tidelog feed …`: create one, look at them, and let one go that nobody reads any more."""
+"""`tidelog feed …`: create one, look at them, let go of one for good, or of who reads one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import msgspec
 from tidelog import ask_registry, messages, subjects
 from tidelog.errors import BadInput, Refused, Unavailable
 from tidelog.feeds import Feed, Feeds, beginning, checked_name
-from tidelog.messages import DRAINER, PUMP, Consumer, Nodes, SafePoint, SafePointRequest
+from tidelog.messages import (
+    DRAINER,
+    DRAINER_CONSUMER,
+    PUMP,
+    Consumer,
+    Nodes,
+    SafePoint,
+    SafePointRequest,
+)
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Forgotten
 from tidelog.real.clock import RealClock
@@ -23,6 +31,15 @@ class ForgottenFeed(msgspec.Struct, frozen=True):
     feed: str
     pumps: dict[str, int]
     silent: list[str]
+    safe_point: int
+
+
+class Unregistered(msgspec.Struct, frozen=True):
+    """The documented JSON form. `commit_ts`: up to where it had read."""
+
+    feed: str
+    consumer: str
+    commit_ts: int
     safe_point: int
 
 
@@ -79,7 +96,7 @@ def refuse_if_read(known: Nodes, feed: str) -> None:
     if readers:
         raise Refused(
             f"feed {feed!r} has readers: {', '.join(readers)}",
-            hint="it is needed, or they go first",
+            hint="they go first: `tidelog offline NODE`, `tidelog feed unregister`",
         )
 
 
@@ -103,6 +120,26 @@ async def forget(
     now = await ask_registry.ask(bus, cluster, "safepoint", request, SafePoint, timeout_s=TIMEOUT_S)
     await feeds.remove(feed)
     return ForgottenFeed(feed, pumps, silent, now.safe_point)
+
+
+async def unregister(
+    bus: Bus, cluster: str, feed: str, consumer: str, confirm: Callable[[str], None]
+) -> Unregistered:
+    """Nobody waits for it any more. `confirm` as in `forget`. Raises BadInput, Refused for a
+    node's."""
+    known = await nodes_soon(bus, cluster)
+    there = {one.name: one.commit_ts for one in known.consumers if one.feed == feed}
+    if consumer not in there:
+        names = ", ".join(sorted(there)) or "nobody"
+        raise BadInput(f"{consumer!r} reads no feed {feed!r}", hint=f"registered for it: {names}")
+    nodes = [node.nodeId for node in known.nodes if node.feed == feed]
+    if consumer == DRAINER_CONSUMER or consumer in nodes:
+        raise Refused(f"{consumer!r} is a node", hint="`tidelog offline NODE` lets one go")
+    upto = there[consumer]
+    confirm(f"Unregister {consumer!r}? What it has not read, above {upto}, may then be deleted.")
+    request = SafePointRequest(Consumer(consumer, feed, 0), remove=True)
+    now = await ask_registry.ask(bus, cluster, "safepoint", request, SafePoint, timeout_s=TIMEOUT_S)
+    return Unregistered(feed, consumer, upto, now.safe_point)
 
 
 async def _forgotten(

@@ -127,3 +127,28 @@ def forget_command(
         return 0
 
     run(work())
+
+
+@app.command("unregister")
+def unregister_command(
+    name: Name,
+    consumer: Annotated[str, typer.Argument(help="As `status --json` has it.")],
+    yes: Yes = False,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    as_json: Json = False,
+) -> None:
+    """Let go of an application that read a feed: the Pumps wait for it no longer."""
+
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, "")
+        async with connected(state) as bus:
+            done = await feeds.unregister(bus, state.cluster, name, consumer, confirming(yes=yes))
+        if as_json:
+            emit(done)
+        else:
+            say(Text(f"{consumer} had read feed {name} up to {done.commit_ts}: not waited for now"))
+        return 0
+
+    run(work())

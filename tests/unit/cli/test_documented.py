@@ -207,6 +207,7 @@ def test_an_order_and_the_errors_of_http() -> None:
         ("ddl` and its orders", fields(FeedDdls, Ddl, DecidedDdl)),
         ("feed create`, `feed list`, `feed show", fields(Feed)),
         ("feed forget", fields(feed.ForgottenFeed)),
+        ("feed unregister", fields(feed.Unregistered)),
         ("inspect", fields(inspect.Inspection, inspect.Report)),
         ("capture replay", fields(capture.Replayed)),
     ],
