@@ -88,6 +88,14 @@ class SchemaTracker:
         """
         self._take(step_of(job, self._finished_ts) for job in jobs if self._is_news(job, wanted))
 
+    def add_steps(self, steps: Iterable[Step]) -> None:
+        """Jobs that another tracker knows and this one doesn't."""
+        self._take(
+            step
+            for step in steps
+            if step.id not in self._steps and not self.folded.includes(step.id, step.finished_ts)
+        )
+
     def fold(self, upto_ts: int, *, keep: int, at_least: int = 1) -> int:
         """Let go of the jobs whose binlogs lie at or below `upto_ts`, but for the newest `keep`,
         if there are `at_least` so many. Returns how many. Mutations of a version below theirs get

@@ -225,6 +225,8 @@ class SchemaStore:
             metrics.SCHEMA_REBUILDS.labels(self._config.feed, why).inc()
             log.error("the schema was read from the whole DDL history again", why=why)
         fresh.folded.changed.update(fresh.folded.live, fresh.folded.ended)
+        # What was read beside it, for a transaction that needed it, is not behind its end again.
+        fresh.add_steps(self.tracker.steps())
         self.tracker.reset(fresh.folded, fresh.steps())
         self._saved_job = 0
         with contextlib.suppress(StreamMissing):  # it will be made with the first structure
