@@ -56,6 +56,16 @@ def configure(
     root.setLevel(logging.WARNING)
 
 
+def quiet() -> None:
+    """In an application that set up no logs of its own: warnings and errors only, on standard
+    error. What structlog does by itself puts debug lines among the application's output."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+
+
 def _processors(fields: dict[str, str]) -> list[Processor]:
     def add_fields(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         for name, value in fields.items():

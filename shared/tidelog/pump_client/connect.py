@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tidelog import logs
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.writer import COMMIT_TIMEOUT_S, Writer
 from tidelog.real.bus import NatsBus
@@ -42,6 +43,7 @@ async def connect(
 
     Raises Unavailable, ForeignDirectory (another process has the directory), Corrupt.
     """
+    logs.quiet()
     disk = None if state_dir is None else RealDisk(state_dir)
     bus = await NatsBus.connect(nats_url, name="tidelog-writer", timeout_s=timeout_s)
     clock, rng = RealClock(), RealRng()

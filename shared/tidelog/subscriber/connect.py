@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, overload
 
+from tidelog import logs
 from tidelog.errors import BadInput
 from tidelog.feeds import checked_name
 from tidelog.real.bus import NatsBus
@@ -83,6 +84,7 @@ def subscribe(
 
     Raises BadInput, Unavailable, StreamMissing.
     """
+    logs.quiet()
     checked_name(feed)
     wanted = Tables(tables)
     if buffer_bytes < 1:

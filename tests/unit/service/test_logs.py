@@ -19,6 +19,7 @@ def restored() -> Iterator[None]:
     handlers, level = logging.getLogger().handlers, logging.getLogger().level
     yield
     structlog.reset_defaults()
+    structlog.configure()
     logging.getLogger().handlers, logging.getLogger().level = handlers, level
 
 
@@ -58,3 +59,20 @@ def test_unknown_formats_and_levels_are_errors() -> None:
         logs.configure("xml", "info")
     with pytest.raises(ConfigError, match="log-level"):
         logs.configure("json", "loud")
+
+
+def test_an_application_s_output_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    log = structlog.get_logger()
+    logs.quiet()
+    log.debug("connecting")
+    log.warning("waits")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "connecting" not in err
+    assert "waits" in err
+    structlog.reset_defaults()
+    structlog.configure()
+    logs.quiet()
+    log.info("as the application says")
+    assert "as the application says" in capsys.readouterr().out
