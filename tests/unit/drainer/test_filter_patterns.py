@@ -48,6 +48,9 @@ def test_a_name_of_a_list_is_the_whole_name_in_any_case(
         ("[]*", "", None),
         ("[a", "", None),
         ("[z-a]", "", None),
+        ("t" * 257, "", None),
+        ("*a" * 20 + "b", "a" * 64, False),
+        ("*a" * 20 + "*b", "a" * 63 + "b", True),
     ],
 )
 def test_a_wildcard(pattern: str, name: str, matches: bool | None) -> None:
@@ -77,6 +80,11 @@ def test_two_wildcards_overlap_if_a_name_matches_both(one: str, other: str) -> N
     assert not found or first.overlaps(second)
     if len(stars) <= 9:
         assert first.overlaps(second) is found
+
+
+def test_the_longest_wildcards_are_compared() -> None:
+    long = Wildcard("*t" * 128, "here")
+    assert long.overlaps(Wildcard("t" * 256, "here"))
 
 
 def test_a_class_overlaps_only_what_it_holds() -> None:

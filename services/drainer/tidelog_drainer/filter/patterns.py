@@ -36,6 +36,8 @@ class ListPattern:
 
 _STAR = None
 _ANY = frozenset[str]()
+_WILDCARD_MAX = 256
+"""Characters; no name has more than 64."""
 _Token = frozenset[str] | None
 """One character of the set, _ANY one, or _STAR: any number."""
 
@@ -45,15 +47,20 @@ class Wildcard:
 
     def __init__(self, text: str, where: str) -> None:
         """Raises ValueError."""
+        if len(text) > _WILDCARD_MAX:
+            raise ValueError(f"{where}: {text[:40]!r}… is longer than {_WILDCARD_MAX} characters")
         self.text = text
         self._tokens: list[_Token] = []
-        expression: list[str] = []
+        parts: list[str] = [""]
         rest = text.lower()
         while rest:
             token, form, rest = _next_token(rest, f"{where}: {text!r}")
             self._tokens.append(token)
-            expression.append(form)
-        self._regexp = regexp("".join(expression), where)
+            if token is _STAR:
+                parts.append("")
+            else:
+                parts[-1] += form
+        self._regexp = regexp(_joined(parts), where)
         self.is_literal = all(token and len(token) == 1 for token in self._tokens)
 
     def matches(self, name: str) -> bool:
@@ -80,11 +87,21 @@ class Wildcard:
         return meet(0, 0)
 
 
+def _joined(parts: list[str]) -> str:
+    """With any characters between the parts. Each of the inner ones is looked for once: where it is
+    found first is as good as later, so nothing is tried again."""
+    first, *inner = parts
+    if not inner:
+        return first
+    last = inner.pop()
+    return first + "".join(f"(?>.*?{one})" for one in inner) + ".*" + last
+
+
 def _next_token(rest: str, where: str) -> tuple[_Token, str, str]:
     """The first token, its regular expression, and what follows."""
     head, tail = rest[0], rest[1:]
     if head == "*":
-        return _STAR, ".*", tail
+        return _STAR, "", tail
     if head == "?":
         return _ANY, ".", tail
     if head != "[":
