@@ -92,7 +92,8 @@ class _Marks:
 
 
 class BatchAssembler(_Marks):
-    """Whole batches. Above `buffer_bytes` their rows are counted and not kept."""
+    """Whole batches. Of one transaction that is above `buffer_bytes` the rows are counted and not
+    kept; several together are never more than the Drainer's batch."""
 
     def __init__(self, feed: str, position: int | None, tables: Tables, buffer_bytes: int) -> None:
         super().__init__(feed, position, tables)
@@ -108,7 +109,8 @@ class BatchAssembler(_Marks):
         self._attempt = attempt
         self._messages: list[Message] = []
         self._bytes = self._rows = 0
-        self._large = False
+        self._large = self._several = False
+        self._ts = ""
 
     def feed(self, messages: list[Message]) -> list[Batch | Reached]:
         out: list[Batch | Reached] = []
@@ -128,10 +130,15 @@ class BatchAssembler(_Marks):
         is_ddl = message.subject.startswith(self._ddl)
         if not is_ddl:
             self._rows += _rows_in(message)
+            first, last = (
+                message.headers.get(h, "") for h in (changes.H_FIRST_TS, changes.H_LAST_TS)
+            )
+            self._several = self._several or first != last or self._ts not in ("", last)
+            self._ts = last
         if is_ddl or not self._large:
             self._messages.append(message)
             self._bytes += len(message.data) + MESSAGE_COST
-        if not self._large and self._bytes > self._limit:
+        if not self._large and not self._several and self._bytes > self._limit:
             self._large = True
             self._messages = [one for one in self._messages if one.subject.startswith(self._ddl)]
 

@@ -434,3 +434,21 @@ def test_rows_are_not_told_again_when_the_stream_is_filled_again() -> None:
         assert [[e.commit_ts for e in item.events] for item in rows] == [[10], [30], [40]]
 
     in_world(work)
+
+
+def test_many_small_transactions_are_no_large_one() -> None:
+    """Each would be read from the stream once more, with all the others of its batch."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        feed = FeedWriter(bus)
+        await feed.create()
+        await feed.batch([Txn(ts, {("app", "a"): [ts]}) for ts in range(10, 60)])
+        await feed.batch([Txn(60, {("app", "a"): list(range(50))})])
+        subscription = of_transactions(bus, FEED, 0, Tables(), 1000)
+        found = [txn async for txn in subscription.until(60)]
+        assert [txn.commit_ts for txn in found] == list(range(10, 61))
+        assert [txn.large for txn in found] == [False] * 50 + [True]
+        await subscription.close()
+
+    run(main, 1)
