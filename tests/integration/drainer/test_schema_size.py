@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.schema_size.run import run
 
 
-def test_many_jobs_are_read_once_and_tables_on_first_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("history", ["http", "file", "embedded"])
+def test_many_jobs_are_read_once_and_tables_on_first_use(tmp_path: Path, history: str) -> None:
     """The rig reads rows back, of tables that only the history tells, then only the snapshot."""
-    found = run(tmp_path, 20_000, 2_000)
+    found = run(tmp_path, 20_000, 2_000, history)
     print(msgspec.to_builtins(found))
     assert found.first_start_s < 60
     assert found.restart_s < 60
