@@ -35,6 +35,11 @@ SCHEMA_REBUILDS = Counter(
     "Times the schema was read from the whole DDL history",
     ["feed", "why"],
 )
+UNKNOWN_VERSIONS = Counter(
+    "tidelog_drainer_unknown_schema_versions_total",
+    "Schema versions of rows that the DDL history did not tell of in time",
+    ["feed"],
+)
 PUBLISHED_TS = Gauge("checkpoint_tso", "Published up to this commit_ts", ["feed"])
 APPEND_SECONDS = Histogram(
     "tidelog_drainer_append_seconds",

@@ -359,3 +359,18 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
     with pytest.raises(ConfigError, match="the DDL history /nope can't be read"):
         asyncio.run(main())
+
+
+def test_rows_ahead_of_the_history_wait_once_for_each_version_and_are_counted() -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        _, pump = await begin(world)
+        row = TableCodec(TABLE).encode_insert({"id": 1}, 1)
+        mutation = TableMutation(table_id=100, inserted_rows=[row], sequence=[Insert])
+        ahead = [written(ts, [mutation], 7) for ts in (10, 11)]
+        pump.commit([*DDLS, *ahead, written(12, [mutation], 8)], 12)
+        node = world.node("drainer")
+        await world.until(lambda: said(node).get("published_ts", 0) >= 12, 30, "the feed")
+        assert said(node)["schema"]["unknown_versions"] == 2
+
+    run(main, 1)

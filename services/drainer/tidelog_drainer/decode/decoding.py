@@ -131,7 +131,8 @@ class Decoding:
 
     async def _catch_up(self, version: int) -> None:
         """Give the history a moment to tell of a schema version that is in use already. Versions
-        of a DDL that is still running are in no history: then rows go on without it."""
+        of a DDL that is still running are in no history: then rows go on without it, which is
+        counted: had it just become public, they would lack its columns."""
         deadline = self._clock.monotonic() + BEHIND_S
         why = f"the DDL job of schema version {version}"
         await self._store.fetch_until_answered(why)
@@ -144,6 +145,8 @@ class Decoding:
             await self._store.fetch_until_answered(why, after)
             tries += 1
         self._store.waiting = ""
+        if self._store.newest_version < version:
+            self._store.go_on_without(version)
         self._decoder.allowed_version = max(version, self._store.newest_version)
         self._decoder.schema_changed()
 

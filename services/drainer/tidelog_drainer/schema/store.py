@@ -46,6 +46,7 @@ class SchemaStore:
         """For what the merge waits here; shown in status."""
         self.rebuilds: dict[str, int] = {}
         """How often the schema was read from the whole history, by reason."""
+        self._unknown_versions = 0
         self._config = config
         self._ports = ports
         self._history = ports.open_ddl_history(config.ddl_history)
@@ -78,7 +79,15 @@ class SchemaStore:
             "last_job": self.tracker.last_job,
             "saved_job": self._saved_job,
             "rebuilds": dict(self.rebuilds),
+            "unknown_versions": self._unknown_versions,
         }
+
+    def go_on_without(self, version: int) -> None:
+        """Rows of a schema version that the history doesn't tell of are decoded by the one before
+        it."""
+        self._unknown_versions += 1
+        metrics.UNKNOWN_VERSIONS.labels(self._config.feed).inc()
+        log.info("rows are ahead of the DDL history", version=version, known=self.newest_version)
 
     def recall(self) -> None:
         """What an earlier life wrote, so that a loss meanwhile is seen. Raises Corrupt."""
