@@ -105,6 +105,8 @@ full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.integration.drainer.takeover_rig --takeovers 20
 	@$(PY) -m tests.acceptance.filtered
 	@$(PY) -m tests.schema_size.run
+	@$(PY) -m tests.schema_size.run --history file
+	@$(PY) -m tests.schema_size.run --history embedded
 	@$(PY) -m tests.integration.drainer.large_rig --kills 3
 	@$(PY) -m bench memory
 

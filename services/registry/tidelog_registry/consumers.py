@@ -29,6 +29,8 @@ class Consumers:
         self._pulled: dict[str, dict[str, int]] = {}
         self._named: dict[str, tuple[int, frozenset[str]]] = {}
         """The feeds of each Pump's last word, and its epoch then."""
+        self._of_nodes: set[tuple[str, str]] = set()
+        """Consumers that are nodes: feed and node id."""
         self.refused = 0
 
     def announced(self, heartbeat: Heartbeat) -> None:
@@ -37,8 +39,8 @@ class Consumers:
         for consumer in heartbeat.consumers:
             if consumer.name == DRAINER_CONSUMER:
                 self.refused += 1
-            else:
-                self._place(consumer)
+            elif self._place(consumer):
+                self._of_nodes.add((consumer.feed, consumer.name))
         status = heartbeat.status
         if status.kind == DRAINER and status.feed and status.resolvedTS > 0:
             known = self._positions.get((status.feed, DRAINER_CONSUMER), 0)
@@ -67,10 +69,15 @@ class Consumers:
         self._kept_feeds.pop(feed, None)
 
     def put(self, consumer: Consumer) -> None:
-        """Register or move one. Raises BadInput for the Drainers' name, Refused above
-        MAX_CONSUMERS."""
+        """Register or move one. Raises BadInput for the Drainers' name and a node's, Refused
+        above MAX_CONSUMERS."""
         if consumer.name == DRAINER_CONSUMER:
             raise BadInput(f"{DRAINER_CONSUMER!r} is what a feed's Drainers are called")
+        if (consumer.feed, consumer.name) in self._of_nodes:
+            raise BadInput(
+                f"{consumer.name!r} is a node that reads feed {consumer.feed}",
+                hint="choose another name for the consumer",
+            )
         if not self._place(consumer):
             raise Refused(f"{MAX_CONSUMERS} consumers are registered: remove one first")
 
@@ -80,6 +87,7 @@ class Consumers:
         if not name:
             self.forget_feed(feed)
             return True
+        self._of_nodes.discard((feed, name))
         return self._positions.pop((feed, name), None) is not None
 
     def forget_pump(self, node: str) -> None:
@@ -95,7 +103,7 @@ class Consumers:
                 self._positions.pop((status.feed, DRAINER_CONSUMER), None)
                 self.forget_feed(status.feed)
         else:
-            self._positions.pop((status.feed, status.nodeId), None)
+            self.remove(status.feed, status.nodeId)
 
     def _place(self, consumer: Consumer) -> bool:
         key = (consumer.feed, consumer.name)

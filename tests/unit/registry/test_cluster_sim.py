@@ -208,6 +208,8 @@ def test_the_safe_point_waits_for_every_consumer_until_it_is_removed() -> None:
         world.node("d1").start(build, d)
         await world.sleep(9)
         assert await safe_point(SafePointRequest()) == 700
+        with pytest.raises(BadInput, match="'a1' is a node"):  # only it knows what it has read
+            await safe_point(SafePointRequest(Consumer("a1", "f", 900)))
         pinned = Consumer("backfill", "f", 300)
         assert await safe_point(SafePointRequest(pinned)) == 300
         world.node("r").kill()
