@@ -73,7 +73,8 @@ class DdlMessage(msgspec.Struct, frozen=True):
     is the (first) table as it is afterwards; `tables` has all of them, before and after.
 
     `early`: it came with the transaction of this commit_ts, whose rows need it, not by its own
-    binlog. `schema_version` tells one DDL from another.
+    binlog. `schema_version` tells one DDL from another. `brief`: DROP DATABASE of so many tables
+    that `before` has their `name`, `version` and `id` only.
     """
 
     commit_ts: int
@@ -84,6 +85,7 @@ class DdlMessage(msgspec.Struct, frozen=True):
     table: TableStructure | None = None
     tables: list[DdlTable] = []
     early: bool = False
+    brief: bool = False
 
 
 class MarkedTxn(msgspec.Struct, frozen=True):

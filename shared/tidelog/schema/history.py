@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tidelog.schema.folded import Folded, State
-from tidelog.schema.model import TableInfo
+from tidelog.schema.model import Name, TableInfo
 from tidelog.schema.packed import Packed, unpack
 
 
@@ -174,3 +174,10 @@ class Schemas:
 def unpacked(state: State) -> TableAt:
     """The state with its TableInfo, which must be here."""
     return TableAt(state.db, state.table.name, state.version, unpack(state.table), state.db_id)
+
+
+def named_only(state: State) -> TableAt:
+    """The state with what is known of it without its TableInfo: which table it is."""
+    table = state.table
+    info = TableInfo(table.id, Name(table.name, table.lower))
+    return TableAt(state.db, table.name, state.version, info, state.db_id)

@@ -52,6 +52,15 @@ def test_a_converted_column_has_a_new_id_and_keeps_its_rows(query: str) -> None:
     ]
 
 
+def test_tables_of_which_only_names_are_told_go_with_their_database() -> None:
+    """They may be views, or have foreign keys: none can be moved away before."""
+    brief = TableStructure("t", 1, id=7)
+    told = msgspec.structs.replace(ddl("drop_schema", (brief, None), (brief, None)), brief=True)
+    (step,) = plan(told, FACTS)
+    assert step.attempts[0].sql == "DROP DATABASE IF EXISTS `d`"
+    assert step.attempts[0].note == "database d: the rows of its 2 tables, should it be recovered"
+
+
 def test_old_rows_get_the_origin_default_not_the_present_time() -> None:
     stamp = column(
         "f",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.unit.drainer.upstream import Upstream
-from tidelog.schema.tracker import SYSTEM_SCHEMAS
+from tidelog.schema.tracker import BRIEF_ABOVE, SYSTEM_SCHEMAS
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.errors import Undecodable
 from tidelog_drainer.decode.transactions import RowTxn
@@ -173,6 +173,20 @@ def test_a_dropped_schema_names_only_the_tables_that_readers_know() -> None:
     dropped = up.schema("app", "drop_schema", "DROP DATABASE app")
     assert dropped is not None
     assert [one.before.name for one in dropped.message.tables if one.before] == ["t"]
+
+
+def test_a_schema_of_very_many_tables_is_dropped_briefly() -> None:
+    up = Upstream(ignore_table=(TableName("app", "t0"),))
+    columns = tuple(f"column_{at}" for at in range(20))
+    for at in range(BRIEF_ABOVE + 1):
+        up.create("app", f"t{at}", columns)
+    dropped = up.schema("app", "drop_schema", "DROP DATABASE app")
+    assert dropped is not None
+    assert dropped.message.brief
+    befores = [one.before for one in dropped.message.tables]
+    assert [b.name for b in befores if b] == [f"t{at}" for at in range(1, BRIEF_ABOVE + 1)]
+    assert not any(b.columns or b.keys for b in befores if b)
+    assert not dropped.structures, "what readers find in SCHEMAS_<FEED> stays whole"
 
 
 # Loopback

@@ -14,7 +14,7 @@ from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.history import Affected, TableAt
 from tidelog.schema.model import DdlJob
 from tidelog.schema.renames import Pair, renames
-from tidelog.schema.tracker import SchemaTracker, is_setval
+from tidelog.schema.tracker import BRIEF_ABOVE, SchemaTracker, is_setval
 
 
 def tracker(*jobs: DdlJob) -> SchemaTracker:
@@ -237,6 +237,24 @@ def test_dropping_a_schema_drops_its_tables_and_recovering_brings_them_back() ->
     assert made.is_dropped_or_truncated(6, 12)
     made.add_jobs([job(13, kinds.RECOVER_SCHEMA)])
     assert names(made.ddl(1013).affected) == [("", "app.T#5"), ("", "app.b#6")]
+
+
+def test_of_a_schema_of_very_many_tables_only_their_names_are_told() -> None:
+    """Decoded, they would take gigabytes, and the event loop for seconds."""
+    count = BRIEF_ABOVE + 1
+    made = tracker(
+        *(job(10 + at, kinds.CREATE_TABLE, table_info(5 + at, f"T{at}")) for at in range(count)),
+        job(10 + count, kinds.DROP_SCHEMA),
+    )
+    made.fold(0, keep=1)
+    away = {i: (state, 1) for i, state in made.folded.live.items()}
+    made.folded.saved(away)
+    made.again()
+    told = made.ddl(1010 + count)
+    assert told.brief
+    assert names(told.affected) == [(f"app.T{at}#{5 + at}", "") for at in range(count)]
+    assert {one.before.info.columns for one in told.affected if one.before} == {()}
+    assert made.is_dropped_or_truncated(5, 10 + count)
 
 
 def test_drop_column_says_twice_what_counts_once() -> None:

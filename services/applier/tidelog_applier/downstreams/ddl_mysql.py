@@ -71,9 +71,11 @@ def _steps(one: ops.Operation, ddl: DdlMessage, facts: Facts) -> list[Step]:
         case ops.CreateDatabase():
             return [_step(_database(one.db))]
         case ops.DropDatabase():
-            return [_step(f"DROP DATABASE IF EXISTS {name(one.db)}")]
+            return [_drop_database(one.db, ddl, facts)]
         case ops.Create():
             return [_create(one.db, one.structure, facts)]
+        case ops.Drop() if ddl.brief:
+            return []  # which of them can be moved isn't told: they go with their database
         case ops.Drop():
             return [_drop(one.db, one.structure, ddl, facts)]
         case ops.Truncate():
@@ -129,6 +131,13 @@ def _create(db: str, structure: TableStructure, facts: Facts) -> Step:
 def _database(db: str) -> str:
     """A schema may be older than the feed; every table's text names its own character set."""
     return f"CREATE DATABASE IF NOT EXISTS {name(db)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+
+
+def _drop_database(db: str, ddl: DdlMessage, facts: Facts) -> Step:
+    note = ""
+    if ddl.brief and facts.keep_dropped:
+        note = f"database {db}: the rows of its {len(ddl.tables)} tables, should it be recovered"
+    return Step((Attempt(f"DROP DATABASE IF EXISTS {name(db)}", note),))
 
 
 def _lost_keys(db: str, structure: TableStructure, flavor: Flavor) -> str:

@@ -127,7 +127,7 @@ class DdlSteps:
     async def _facts(self, ddl: DdlMessage) -> Facts:
         places = [
             place
-            for one in ddl.tables
+            for one in (() if ddl.brief else ddl.tables)
             for place in (
                 (one.db_before, one.before.name if one.before is not None else ""),
                 (one.db_after, one.after.name if one.after is not None else ""),

@@ -167,7 +167,7 @@ class Ddls:
             db_after = one.after.db if one.after is not None else ""
             tables.append(DdlTable(db_before, db_after, before, after))
             for db, shape in ((db_before, before), (db_after, after)):
-                if shape is not None:
+                if shape is not None and not outcome.brief:
                     structures[key_of(db, shape)] = shape
         first = tables[0] if tables else DdlTable()
         shown = first.after or first.before
@@ -180,6 +180,7 @@ class Ddls:
             table=first.after,
             tables=tables,
             early=early,
+            brief=outcome.brief,
         )
         subject = subjects.changes_ddl(
             self._feed,
