@@ -26,6 +26,8 @@ H_EARLY = "Tidelog-Early"
 starts behind this DDL drops those binlogs."""
 _MARKED_TXN_BYTES = 90
 _MARKED_TABLE_BYTES = 12
+_LABEL_MAX_BYTES = 1200
+"""Two names of 64 characters, of three bytes each, each escaped as three."""
 
 _json = msgspec.json.Encoder().encode
 
@@ -109,7 +111,7 @@ class Batcher:
         return (
             most < self._max_messages
             and self._bytes + txn.size <= self._max_bytes
-            and self._marker_bytes < MARKER_BYTES
+            and self._marker_bytes + len(txn.tables) * _LABEL_MAX_BYTES < MARKER_BYTES
         )
 
     def add(self, txn: RowTxn) -> None:

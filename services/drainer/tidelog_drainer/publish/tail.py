@@ -7,7 +7,14 @@ arrived, and nobody else can have written before us without being seen (design s
 from __future__ import annotations
 
 from tidelog import changes, subjects
-from tidelog.errors import Conflict, Stopped, StreamMissing, TidelogError, Unavailable
+from tidelog.errors import (
+    Conflict,
+    MessageTooLarge,
+    Stopped,
+    StreamMissing,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.failpoints import hit
 from tidelog.ports import Outgoing, Ports
 from tidelog_drainer.metrics import APPEND_RETRIES, APPEND_SECONDS
@@ -40,6 +47,18 @@ class StreamTooSmall(Stopped):
         )
 
 
+class PayloadTooSmall(Stopped):
+    """The server takes no message as large as one of this transaction, a marker mostly."""
+
+    def __init__(self, commit_ts: str, why: str) -> None:
+        super().__init__(
+            f"transaction {commit_ts}: {why}",
+            hint="a marker names every table that the transaction changes: raise `max_payload` of"
+            " all NATS servers, or leave the transaction out (`ignore-txn-commit-ts`); then start"
+            " the Drainer again",
+        )
+
+
 class StreamTail:
     """Our end of the stream: its last sequence, as far as we know."""
 
@@ -60,7 +79,7 @@ class StreamTail:
     async def append(self, chunk: list[Outgoing]) -> None:
         """Append atomically, exactly once, waiting for an unreachable server.
 
-        Raises TailLost, Fenced, MessageTooLarge, StreamTooSmall.
+        Raises TailLost, Fenced, PayloadTooSmall, StreamTooSmall.
         """
         failures = 0
         await self._measure(chunk)
@@ -76,6 +95,9 @@ class StreamTail:
                 )
             except StreamMissing as error:
                 raise TailLost(f"stream {self._stream} is gone") from error
+            except MessageTooLarge as error:
+                last_ts = chunk[-1].headers[changes.H_LAST_TS]
+                raise PayloadTooSmall(last_ts, error.message) from error
             except (Conflict, Unavailable) as error:
                 self.waiting = str(error)
                 APPEND_RETRIES.labels(self._feed).inc()
