@@ -200,6 +200,22 @@ def test_dropped_rows_come_back(server: MariaDb) -> None:
     assert run(server, scenario).sql("SELECT * FROM d.t") == [(1, "a")]
 
 
+def test_a_database_whose_tables_are_only_named_goes_views_and_all(server: MariaDb) -> None:
+    """Told so briefly, a view looks like a table: it could not be moved away."""
+    view = TableStructure("w", 1, kind="view", columns=(ID,), definition="SELECT id FROM d.t")
+    named = [TableStructure(one.name, 1, id=one.id) for one in (T, view)]
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        await rig.ddl(ddl("create_view", (None, view)))
+        assert rig.sql("SHOW FULL TABLES IN d") == [("t", "BASE TABLE"), ("w", "VIEW")]
+        drop = ddl("drop_schema", *((one, None) for one in named))
+        await rig.ddl(msgspec.structs.replace(drop, brief=True))
+        assert rig.sql("SHOW DATABASES LIKE 'd'") == []
+
+    run(server, scenario)
+
+
 def test_rows_without_a_key_are_matched_in_every_type(server: MariaDb) -> None:
     ci = {"collation": "utf8mb4_general_ci"}
     bag = table(
