@@ -8,6 +8,7 @@ from tidelog.ddl_history import EmbeddedHistory
 from tidelog.errors import Unavailable
 from tidelog.schema import jobs
 from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name
+from tidelog.timestamps import LOGICAL_BITS
 from tidelog.workload.dice import Dice
 from tidelog.workload.ledger import Committed
 from tidelog.workload.schema_change import SchemaChange
@@ -17,6 +18,8 @@ from tidelog.workload.transaction import Upstream, finish, write_prewrite
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, Rollback
 
 RETRY_S = 0.3
+FINISHED_MS = 400
+"""From a job's beginning to its FinishedTS, which is mostly above its binlog's commit_ts."""
 UNDO_SHARE = 0.05
 """DDLs whose last transaction fails first: Prewrite, Rollback, the same job again (seed 001)."""
 
@@ -73,7 +76,7 @@ class DdlRunner:
                 schema_version=self._source.schema_version + change.steps,
                 db_info=db_info,
                 table_info=change.info,
-                finished_ts=start_ts,
+                finished_ts=start_ts + (FINISHED_MS << LOGICAL_BITS),
             ),
         )
 

@@ -86,28 +86,41 @@ def ddls(changes: list[Change]) -> list[tuple[int, int, bool]]:
 
 
 @pytest.mark.parametrize(
-    ("position", "own_ts", "ends", "commits", "wanted"),
+    ("position", "own_ts", "row_ts", "ends", "commits", "wanted"),
     [
-        (40, 30, 70, [41, 70], []),
-        (25, 30, 70, [30, 41, 70], [(30, 3, False)]),
-        (40, 45, 70, [41, 70], [(41, 3, True)]),
-        (40, 45, 50, [41, 50], [(41, 3, True)]),
-        (40, 30, 50, [41, 50], [(41, 3, True)]),
+        (40, 30, 41, 70, [41, 70], []),
+        (40, 30, 65, 70, [65, 70], []),
+        (25, 30, 41, 70, [30, 41, 70], [(30, 3, False)]),
+        (40, 45, 41, 70, [41, 70], [(41, 3, True)]),
+        (40, 45, 41, 50, [41, 50], [(41, 3, True)]),
+        (40, 30, 41, 50, [41, 50], [(41, 3, True)]),
     ],
-    ids=["known", "to come", "behind its rows", "met at once", "said again: nobody can know"],
+    ids=[
+        "known",
+        "known, and finished before the row",
+        "to come",
+        "behind its rows",
+        "met at once",
+        "said again: nobody can know",
+    ],
 )
 def test_readers_meet_the_ddl_once(
-    position: int, own_ts: int, ends: int, commits: list[int], wanted: list[tuple[int, int, bool]]
+    position: int,
+    own_ts: int,
+    row_ts: int,
+    ends: int,
+    commits: list[int],
+    wanted: list[tuple[int, int, bool]],
 ) -> None:
     async def main(world: World) -> None:
         world.open_ddl_history = lambda url, bus: Widened()
         registry, pump = await begin(world)
-        txns = sorted([*DDLS, txn(20), alter(own_ts), wide(41), txn(ends)])
+        txns = sorted([*DDLS, txn(20), alter(own_ts), wide(row_ts), txn(ends)])
         await lost_at(world, registry, pump, position, txns)
         changes = await read(world, position, ends)
         assert ddls(changes) == wanted
         assert [one.commit_ts for change in changes for one in change.txns] == commits
         rows = [event for change in changes for m in change.rows for event in m.events]
-        assert [row.after for row in rows if row.commit_ts == 41] == [{"id": 41, "v": 7}]
+        assert [row.after for row in rows if row.commit_ts == row_ts] == [{"id": row_ts, "v": 7}]
 
     run(main, 1)

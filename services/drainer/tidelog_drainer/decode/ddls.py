@@ -34,6 +34,7 @@ from tidelog_proto.binlog_pb2 import Binlog
 
 REWRITTEN, NOTHING_LEFT, SETVAL = "rewritten", "nothing_left", "setval"
 
+_WITHOUT_BINLOG = frozenset(("cache_table", "nocache_table"))
 _UNLISTED = frozenset((SYSTEM, FILTER, MARK, "rolled_back", "drop_column_first"))
 """Reasons that say nothing to who wants to know which DDLs of the feed's tables readers miss."""
 
@@ -107,19 +108,24 @@ class Ddls:
         for job_id in job_ids:  # one that is not decided leaves no trace: all is asked again
             outcome, query = self._tracker.ddl(job_id), self._query_of(job_id)
             left = self._left(commit_ts, outcome, query, STATE_PUBLIC)
-            if not left.dropped and self.doubts.readers_know(
-                job_id, commit_ts, self._tracker.finished_ts(job_id)
-            ):
+            if not left.dropped and self._readers_know(commit_ts, outcome):
                 left = _Left(outcome, query, dropped=True)
             met.append((outcome, query, left))
         for outcome, query, left in met:
             self._passed.note(outcome)
             if left.dropped:
-                continue  # counted and noted by its own binlog; CACHE and NOCACHE have none
+                continue  # counted and noted by its own binlog, if it has one
             self._note(commit_ts, outcome, query, left)
             self._passed.early.add(outcome.schema_version)
             ahead.append(self._forwarded(commit_ts, start_ts, left.query, left.outcome, early=True))
         return ahead, bool(job_ids)
+
+    def _readers_know(self, commit_ts: int, outcome: DdlOutcome) -> bool:
+        """Raises InDoubt."""
+        finished_ts = self._tracker.finished_ts(outcome.job_id)
+        return outcome.kind not in _WITHOUT_BINLOG and self.doubts.readers_know(
+            outcome.job_id, commit_ts, finished_ts
+        )
 
     def _left(self, commit_ts: int, outcome: DdlOutcome, query: str, schema_state: int) -> _Left:
         """Changes nothing. Raises UndecidedDdl, Undecodable."""

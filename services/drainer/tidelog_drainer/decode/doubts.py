@@ -11,7 +11,8 @@ from __future__ import annotations
 from tidelog.timestamps import LOGICAL_BITS
 
 DOUBT_MS = 60_000
-"""Behind the position; TiDB took up to 350 ms from a DDL's binlog to its FinishedTS."""
+"""Of jobs that finished so soon behind the position; TiDB took up to 350 ms from a DDL's binlog to
+its FinishedTS."""
 
 
 class InDoubt(Exception):
@@ -37,8 +38,10 @@ class Doubts:
 
     def readers_know(self, job_id: int, commit_ts: int, finished_ts: int) -> bool:
         """Of a DDL that a transaction needs, and whose binlog was not met. Raises InDoubt."""
-        if commit_ts >= min(finished_ts, self._until):
+        if finished_ts >= self._until:
             return False
+        if commit_ts >= finished_ts:
+            return True
         if job_id not in self._known:
             raise InDoubt(job_id, finished_ts)
         return self._known[job_id]
