@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog import ask_registry, messages, subjects
 from tidelog.errors import BadInput, Refused, Unavailable
-from tidelog.feeds import Feed, Feeds, beginning, checked_name
+from tidelog.feeds import Feed, Feeds, beginning, checked_name, refuse_future
 from tidelog.messages import (
     DRAINER,
     DRAINER_CONSUMER,
@@ -21,6 +21,7 @@ from tidelog.messages import (
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Forgotten
 from tidelog.real.clock import RealClock
+from tidelog.timestamps import compose
 from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
 
 
@@ -53,6 +54,8 @@ async def create(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> F
             f"feed {name!r} is older than its record: its stream, or a Pump, knows it",
             hint="its Drainer goes on with it; another feed needs another name",
         )
+    newest = max((node.highTS for node in of_kind(known, PUMP)), default=0)
+    refuse_future(initial_commit_ts, max(newest, this_moment()))
     begins = await beginning(bus, cluster, initial_commit_ts)
     feed = new(name, begins)
     await feeds.create(feed)
@@ -64,6 +67,11 @@ async def ensure(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> N
     feeds = Feeds(bus, cluster)
     if await feeds.get(name) is None:
         await feeds.ensure(new(name, await beginning(bus, cluster, initial_commit_ts)))
+
+
+def this_moment() -> int:
+    """By this machine's clock: good enough to see that a timestamp is no such thing."""
+    return compose(RealClock().wall_ms())
 
 
 def new(name: str, begins: int) -> Feed:

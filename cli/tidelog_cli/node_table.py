@@ -17,7 +17,7 @@ from tidelog.messages import ONLINE
 from tidelog.node_form import Form
 from tidelog.timestamps import physical_ms
 
-FIELDS = ("kind", "host", "lag", "max commit ts", "committed", "updated", "score", "label")
+FIELDS = ("kind", "feed", "host", "lag", "max commit ts", "committed", "updated", "score", "label")
 """Those that are first get a column first."""
 NODE, STATE, SAYS = "node", "state", "says"
 GAP = 3
@@ -108,6 +108,7 @@ def cells(form: Form) -> dict[str, str]:
             f"{printable(k)}: {printable(v)}" for k, v in sorted(form["detail"].items())
         ),
         "kind": form["kind"],
+        "feed": printable(form["feed"]),
         "host": printable(form["host"]),
         "score": str(form["score"]) if form["score"] else "",
         "label": ", ".join(f"{printable(k)}={printable(v)}" for k, v in label),

@@ -9,6 +9,8 @@ import msgspec
 from tidelog.errors import ConfigError, Unavailable
 
 NAME = "tidelog.json"
+FEED = "main"
+"""Of a topology that is only known by its NATS URL."""
 
 
 class PumpAt(msgspec.Struct, frozen=True):
@@ -51,9 +53,10 @@ def write(directory: Path, state: TopologyState) -> None:
 
 
 def find(directory: Path | None, nats: str, cluster: str, feed: str) -> TopologyState:
-    """The topology a command is about: of `--dir`, or at `--nats`."""
+    """The topology a command is about: of `--dir`, or at `--nats`. `feed`: another one than its
+    own; "" = that."""
     if nats:
-        return TopologyState(nats=nats, cluster=cluster, feed=feed)
+        return TopologyState(nats=nats, cluster=cluster, feed=feed or FEED)
     here = directory or Path("tidelog-data")
     state = read(here)
     if state is None:
@@ -61,4 +64,4 @@ def find(directory: Path | None, nats: str, cluster: str, feed: str) -> Topology
             f"no topology was started in {here}",
             hint="start one with `tidelog up --dir DIR`, or name one with --dir or --nats",
         )
-    return state
+    return msgspec.structs.replace(state, feed=feed or state.feed)

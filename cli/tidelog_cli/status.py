@@ -56,7 +56,7 @@ def render(shown: Report) -> RenderableType:
         lines.append(f"{name:9}  {shown[f'{name}_ts']} ({lag})")
     return Group(
         Text(f"feed {shown['feed']}", "italic"),
-        NodeTable(shown["nodes"], ("kind", "position")),
+        NodeTable(shown["nodes"], ("kind", "feed", "position")),
         Text("\n".join(lines)),
         Text("\n".join(notes(shown["nodes"])), "yellow"),
     )

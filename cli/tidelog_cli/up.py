@@ -16,13 +16,15 @@ from typing import Any
 from rich.console import Console
 
 from tidelog.errors import ConfigError
+from tidelog.feeds import refuse_future
 from tidelog.real.processes import RealProcesses
+from tidelog_cli.feed import this_moment
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options, Topology
 
 
 def options(directory: Path, downstream: str, **more: Any) -> Options:
-    """Checked options. Raises ConfigError for forms that no child would understand."""
+    """Checked options. Raises ConfigError, BadInput for forms that no child would understand."""
     chosen = Options(directory=directory.absolute(), downstream=downstream, **more)
     if not downstream.startswith(("sqlite:", "mysql:")):
         raise ConfigError(
@@ -36,6 +38,7 @@ def options(directory: Path, downstream: str, **more: Any) -> Options:
         raise ConfigError(
             f"--ddl-history {history} is not known", hint="embedded, file:PATH or http://HOST:PORT"
         )
+    refuse_future(chosen.initial_commit_ts, this_moment())
     return chosen
 
 

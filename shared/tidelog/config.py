@@ -24,6 +24,7 @@ import msgspec
 
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ranges import Range, bare, check, range_of, within
+from tidelog.subjects import is_cluster_name
 
 SECTIONS = ("registry", "pump", "drainer", "applier", "backfill", "cli", "test")
 RESERVED = ("config", "failpoints")
@@ -69,6 +70,10 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     def __post_init__(self) -> None:
         """Raises ConfigError. Who has more to check does so after this."""
         check(self)
+        if not is_cluster_name(self.cluster):
+            raise ConfigError(
+                f"cluster {self.cluster!r} is no name", hint="letters, digits, - and _ only"
+            )
 
     @property
     def storage_dir(self) -> str:

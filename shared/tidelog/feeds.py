@@ -16,11 +16,13 @@ from tidelog.kv import Bucket
 from tidelog.messages import PUMP
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus
-from tidelog.timestamps import TS_MAX
+from tidelog.timestamps import TS_MAX, physical_ms
 
 NOW = -1
 """`initial-commit-ts`: with what commits from now on."""
 ASK_S = 5.0
+AHEAD_MS = 3_600_000
+"""How far ahead of what is known a feed may begin: clocks differ."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _PREFIX = "feed."
 
@@ -114,6 +116,17 @@ def _decode(data: bytes) -> Feed:
         return msgspec.json.decode(data, type=Feed)
     except msgspec.DecodeError as error:
         raise Corrupt(f"a feed's record can't be read: {error}") from error
+
+
+def refuse_future(initial_commit_ts: int, newest_ts: int) -> None:
+    """`newest_ts`: what was allocated by now, at the least. A feed that begins far above is silent
+    until then, and its readers find everything in order. Raises BadInput."""
+    if physical_ms(initial_commit_ts) > physical_ms(newest_ts) + AHEAD_MS:
+        raise BadInput(
+            f"initial-commit-ts {initial_commit_ts} lies in the future:"
+            " nothing would be published until then",
+            hint=f"a commit_ts of now is about {newest_ts}; {NOW} is now, 0 all that is there",
+        )
 
 
 async def beginning(bus: Bus, cluster: str, initial_commit_ts: int) -> int:

@@ -8,6 +8,11 @@ _SAFE = re.compile(rb"[A-Za-z0-9_-]+")
 _ESCAPED = re.compile(r"=([0-9A-F]{2})")
 
 
+def is_cluster_name(name: str) -> bool:
+    """It stands in subjects and in the names of buckets as it is."""
+    return _SAFE.fullmatch(name.encode()) is not None
+
+
 def escape(name: str) -> str:
     """A database, table or node name as one subject token; `=XX` for every other UTF-8 byte.
 

@@ -13,7 +13,7 @@ from tidelog.drainer_control import DrainerRequest, FeedDdls
 from tidelog.errors import Unavailable
 from tidelog_cli import ddl, state_file
 from tidelog_cli.connect import connected
-from tidelog_cli.terminal import Cluster, Dir, Json, Nats, console, emit, run, say
+from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run, say
 
 app = typer.Typer(help="DDLs that a feed skipped, rewrote, or stands at.")
 
@@ -24,7 +24,7 @@ CommitTs = Annotated[int, typer.Argument(help="Where the feed stands.", min=1)]
 @app.callback(invoke_without_command=True)
 def list_command(
     context: typer.Context,
-    feed: Annotated[str, typer.Option(help="Its name; else the topology's.")] = "",
+    feed: Feed = "",
     directory: Dir = None,
     nats: Nats = "",
     cluster: Cluster = "default",
@@ -38,13 +38,12 @@ def list_command(
 async def _list(
     feed: str, directory: Path | None, nats: str, cluster: str, *, as_json: bool
 ) -> int:
-    state = state_file.find(directory, nats, cluster, feed or "main")
-    feed = feed or state.feed
+    state = state_file.find(directory, nats, cluster, feed)
     async with connected(state) as bus:
         try:
-            found = await ddl.ask(bus, state.cluster, feed, DrainerRequest("ddls"))
+            found = await ddl.ask(bus, state.cluster, state.feed, DrainerRequest("ddls"))
         except Unavailable as error:
-            found = await ddl.kept(bus, feed)
+            found = await ddl.kept(bus, state.feed)
             say(Text(f"{error.message}: this is what one kept last", "dim"))
     _show(found, as_json=as_json)
     return 0

@@ -20,7 +20,7 @@ def status_command(
     directory: Dir = None,
     nats: Nats = "",
     cluster: Cluster = "default",
-    feed: Feed = "main",
+    feed: Feed = "",
     watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -17,7 +17,7 @@ def tail_command(
     directory: Dir = None,
     nats: Nats = "",
     cluster: Cluster = "default",
-    feed: Feed = "main",
+    feed: Feed = "",
     table: Annotated[str, typer.Option(help="Only this table (name or db.name).")] = "",
     after: Annotated[
         int,
@@ -35,7 +35,7 @@ def tail_command(
     """The change stream, a line an event; of a stopped topology, what its directory keeps."""
 
     async def work() -> int:
-        state = state_file.find(directory, nats, cluster, checked_name(feed))
+        state = state_file.find(directory, nats, cluster, checked_name(feed) if feed else "")
         async with kept.reading(None if nats else directory, state) as (bus, runs):
             found = tail.follow(
                 bus,

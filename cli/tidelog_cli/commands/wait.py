@@ -17,7 +17,7 @@ def wait_command(
     directory: Dir = None,
     nats: Nats = "",
     cluster: Cluster = "default",
-    feed: Feed = "main",
+    feed: Feed = "",
     as_json: Json = False,
 ) -> None:
     """Return 0 once the downstream holds everything up to a commit_ts."""

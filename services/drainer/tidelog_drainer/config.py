@@ -62,7 +62,10 @@ class DrainerConfig(FilterConfig, frozen=True, kw_only=True, rename="kebab"):
         for kind, action in sorted(self.ddl_policy.items()):
             if action not in ACTIONS:
                 raise ValueError(f"ddl-policy {kind}={action}: one of {', '.join(ACTIONS)}")
-            check_kind(kind)
+            try:
+                check_kind(kind)
+            except ValueError as error:
+                raise ValueError(f"ddl-policy {kind}={action}: {error}") from error
         Filters(self)
 
     @property

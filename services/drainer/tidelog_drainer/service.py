@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from tidelog import node_routes
-from tidelog.errors import TidelogError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog.membership import Membership
 from tidelog.messages import (
     CLOSING,
@@ -56,7 +56,9 @@ def sources(actors: dict[str, dict[str, Any]]) -> list[str]:
 def build(config: DrainerConfig, ports: Ports) -> Supervisor:
     """lease <- publisher <- collector (<- its cursors). A lost tail of the stream restarts the
     latter two, so that the merge begins again at the stream's position; a lost lease all, on
-    stand-by. It registers when it can take notifications."""
+    stand-by. It registers when it can take notifications. Raises ConfigError."""
+    if config.is_replay:
+        raise ConfigError(f"feed {config.feed!r} is a reader's replay", hint="name the feed itself")
     tree = Supervisor("drainer")
     told = JOINING
     held = read_order(ports.disk).stops_work

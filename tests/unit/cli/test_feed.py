@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tidelog.ask_registry import ask, nodes
 from tidelog.errors import BadInput, Refused
+from tidelog.feeds import AHEAD_MS
 from tidelog.messages import (
     APPLIER,
     DRAINER_CONSUMER,
@@ -17,7 +20,8 @@ from tidelog.messages import (
 )
 from tidelog.ports import Bus
 from tidelog.sim.world import World, run
-from tidelog_cli import feed
+from tidelog.timestamps import TS_MAX, compose
+from tidelog_cli import feed, up
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build
 
@@ -50,6 +54,37 @@ def test_one_that_is_gone_is_let_go() -> None:
         assert (await nodes(bus, CLUSTER, timeout_s=5)).consumers == [Consumer("search", "main", 7)]
 
     run(main, 1)
+
+
+def test_a_feed_does_not_begin_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be silent until then, and everything would look well."""
+    now = compose(1_795_000_000_000)
+    ahead = compose(1_795_000_000_000 + 2 * AHEAD_MS)
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        pumps = [NodeStatus("p1", highTS=0)]
+
+        async def known(bus: Bus, cluster: str) -> Nodes:
+            return Nodes(pumps)
+
+        monkeypatch.setattr(feed, "nodes_soon", known)
+        monkeypatch.setattr(feed, "this_moment", lambda: now)
+        for wrong in (ahead, TS_MAX):
+            with pytest.raises(BadInput, match="lies in the future") as refused:
+                await feed.create(bus, CLUSTER, "main", wrong)
+            assert str(now) in str(refused.value.hint)
+        assert (await feed.create(bus, CLUSTER, "main", now)).initial_commit_ts == now
+        # A Pump has seen such timestamps: it is this machine's clock that is late.
+        pumps[0] = NodeStatus("p1", highTS=ahead)
+        assert (await feed.create(bus, CLUSTER, "late", ahead)).initial_commit_ts == ahead
+
+    run(main, 1)
+
+
+def test_up_does_not_begin_in_the_future_either(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="lies in the future"):
+        up.options(tmp_path, "sqlite:///x.db", initial_commit_ts=TS_MAX)
 
 
 @pytest.mark.parametrize("name", ["a1", DRAINER_CONSUMER])

@@ -51,7 +51,7 @@ def cluster(length: int) -> Nodes:
                 resolvedTS=NOW - (5000 << 18),
                 detail={"waiting": "for drainer of feed main", "error": "no space left"},
             ),
-            NodeStatus(name(length, "d"), state=ONLINE, isAlive=True, kind=DRAINER),
+            NodeStatus(name(length, "d"), state=ONLINE, isAlive=True, kind=DRAINER, feed="main"),
             NodeStatus(name(length, "a"), state=OFFLINE, kind=APPLIER),
         ]
     )
@@ -107,7 +107,17 @@ def test_every_character_of_a_name_is_there(width: int) -> None:
 
 def test_a_wide_terminal_has_a_column_for_everything() -> None:
     head, _, *rows = rendered(cluster(6), 200)
-    columns = ["node", "state", "kind", "host", "lag", "max commit ts", "committed", "updated"]
+    columns = [
+        "node",
+        "state",
+        "kind",
+        "feed",
+        "host",
+        "lag",
+        "max commit ts",
+        "committed",
+        "updated",
+    ]
     places = [head.index(column) for column in [*columns, "score", "label", "says"]]
     assert places == sorted(places)
     pump = next(row for row in rows if row.startswith(name(6)))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tidelog.config import load
 from tidelog.errors import ConfigError
 from tidelog.rows.table_codec import DELETE
+from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.filter.filters import Filters
+from tidelog_drainer.service import build
+
+ROOT = Path(__file__).parents[3]
 
 BINLOGFILTER = """
 [[table-migrate-rule]]
@@ -103,13 +109,31 @@ def test_the_original_s_tables_are_read(tmp_path: Path) -> None:
             "table-migrate-rule 1 and table-migrate-rule 2 route the same tables",
         ),
         ("ignore-txn-commit-ts = [0]", "ignore-txn-commit-ts"),
-        ('[ddl-policy]\nadd_columm = "skip"', "no kind of DDL 'add_columm'; .*'add_column'"),
+        (
+            '[ddl-policy]\nadd_columm = "skip"',
+            "^ddl-policy add_columm=skip: .* no kind of DDL 'add_columm'; .*'add_column'",
+        ),
         ('origin = "a\\nb"', "origin .* printable ASCII"),
     ],
 )
 def test_a_wrong_one_says_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         loaded(tmp_path, text)
+
+
+def test_a_replay_is_no_feed_to_configure() -> None:
+    async def main(world: World) -> None:
+        with pytest.raises(ConfigError, match="is a reader's replay"):
+            build(DrainerConfig(feed="main=app"), world.ports())
+
+    run(main, 1)
+
+
+def test_the_example_has_every_key() -> None:
+    example = (ROOT / "services/drainer/drainer.toml").read_text(encoding="utf-8")
+    for field in msgspec.structs.fields(DrainerConfig):
+        line = rf"^(# )?\[*{field.encode_name}(-file)?( =|[.\]])"
+        assert re.search(line, example, re.MULTILINE), field.encode_name
 
 
 def test_a_rule_without_a_table_gives_way_to_one_with_it(tmp_path: Path) -> None:

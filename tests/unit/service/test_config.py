@@ -139,6 +139,12 @@ def test_every_number_of_every_service_has_a_range(section: str) -> None:
     assert numbers
 
 
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "*", ">", "a\n"])
+def test_a_cluster_s_name_stands_in_subjects(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name"):
+        Config(cluster=name)
+
+
 def test_not_a_number_is_in_no_range() -> None:
     assert not Range(0, 1).takes(float("nan"))
     assert str(Range(0.5, 2, "seconds")) == "0.5 to 2 seconds"
