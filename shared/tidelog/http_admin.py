@@ -53,7 +53,7 @@ class HttpAdmin:
         """Listen on `HOST:PORT`, port 0 = a free one; returns what others reach it by. Raises
         ConfigError."""
         host, colon, port = addr.rpartition(":")
-        if not colon or not port.isdigit():
+        if not (colon and port.isdecimal() and int(port) < 65536):
             raise ConfigError(f"http-addr {addr!r} is not HOST:PORT")
         app = web.Application(client_max_size=BODY_BYTES)
         own = {

@@ -16,6 +16,7 @@ from tidelog.kv import Bucket
 from tidelog.ports import Ports
 
 FILE = "lease.json"
+UNREADABLE = "delete it: its node waits for its own lease then, as for another one's"
 WRITE_S = 1.5
 """Shorter than any lease: an answer that does not come must leave time for another try."""
 
@@ -59,7 +60,7 @@ class LeaseStore:
     async def known(self) -> tuple[Holder, bool]:
         """Who we were in our last life, and whether there was one. Raises Corrupt."""
         if self._disk.exists(FILE):
-            return self._decode(self._disk.read_file(FILE)), True
+            return _decode(self._disk.read_file(FILE), FILE, UNREADABLE), True
         return Holder(self._rng.token()), False
 
     async def remember(self, mine: Holder) -> None:
@@ -72,7 +73,9 @@ class LeaseStore:
         except StreamMissing:
             await self._bucket.create()
             return None, 0
-        return (None, 0) if entry is None else (self._decode(entry.value), entry.revision)
+        if entry is None:
+            return None, 0
+        return _decode(entry.value, f"the lease {self._key}"), entry.revision
 
     async def write(self, holder: Holder, revision: int) -> int:
         """Replace that revision; returns the new one.
@@ -83,8 +86,9 @@ class LeaseStore:
             self._key, msgspec.json.encode(holder), expected=revision, timeout_s=WRITE_S
         )
 
-    def _decode(self, data: bytes) -> Holder:
-        try:
-            return msgspec.json.decode(data, type=Holder)
-        except msgspec.DecodeError as error:
-            raise Corrupt(f"the lease {self._key} can't be read: {error}") from error
+
+def _decode(data: bytes, what: str, hint: str = "") -> Holder:
+    try:
+        return msgspec.json.decode(data, type=Holder)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"{what} can't be read: {error}", hint=hint) from error

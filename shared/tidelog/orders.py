@@ -15,6 +15,7 @@ from tidelog.messages import Order
 from tidelog.ports import Disk
 
 ORDER_FILE = "order.json"
+UNREADABLE = "delete it: the registry knows the order, too; `tidelog nodes --json` shows it"
 
 WriteFile = Callable[[str, bytes], Awaitable[None]]
 
@@ -41,7 +42,7 @@ def read_order(disk: Disk) -> KeptOrder:
     try:
         return msgspec.json.decode(disk.read_file(ORDER_FILE), type=KeptOrder)
     except msgspec.DecodeError as error:
-        raise Corrupt(f"{ORDER_FILE} can't be read: {error}") from error
+        raise Corrupt(f"{ORDER_FILE} can't be read: {error}", hint=UNREADABLE) from error
 
 
 async def write_order(write_file: WriteFile, kept: KeptOrder) -> None:

@@ -7,13 +7,16 @@ import pytest
 from tests.unit.drainer.test_simulated import OneTable
 from tests.unit.drainer.test_stops import begin
 from tidelog.errors import Corrupt
+from tidelog.lease_store import FILE as LEASE_FILE
+from tidelog.orders import ORDER_FILE
 from tidelog.sim.world import World, run
+from tidelog_drainer.publish.ddl_desk import DDLS_FILE
 from tidelog_drainer.publish.position import EPOCH_FILE
 from tidelog_drainer.schema.structures import SCHEMAS_FILE
 
 
-@pytest.mark.parametrize("what", [b"", b"\x00" * 40, b'{"number":"x","created":7}'])
-@pytest.mark.parametrize("file", [EPOCH_FILE, SCHEMAS_FILE])
+@pytest.mark.parametrize("what", [b"", b"\x00" * 40, b"[7]"])
+@pytest.mark.parametrize("file", [EPOCH_FILE, SCHEMAS_FILE, DDLS_FILE, LEASE_FILE, ORDER_FILE])
 def test_a_file_that_is_none_ends_the_start_by_name(file: str, what: bytes) -> None:
     async def main(world: World) -> None:
         world.open_ddl_history = lambda url, bus: OneTable()

@@ -14,6 +14,7 @@ from tidelog.config import Secret
 from tidelog.errors import (
     ActorStopped,
     BadInput,
+    ConfigError,
     Corrupt,
     DeadlineExceeded,
     DiskFull,
@@ -68,6 +69,17 @@ def failing(error: Exception) -> Callable[[dict[str, str]], Awaitable[None]]:
         raise error
 
     return handle
+
+
+@pytest.mark.parametrize("addr", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"])
+def test_an_address_that_is_none_is_refused(addr: str) -> None:
+    """The resolver takes 99999 for 34463."""
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="is not HOST:PORT"):
+            await HttpAdmin(dict, list).start(addr)
+
+    asyncio.run(main())
 
 
 def test_routes_are_found_by_method_and_whole_segments() -> None:

@@ -30,7 +30,7 @@ from tidelog.drainer_control import (
     FeedDdls,
     NotedDdls,
 )
-from tidelog.errors import BadInput, Conflict, Refused, StreamMissing, Unavailable
+from tidelog.errors import BadInput, Conflict, Corrupt, Refused, StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.jobs import check_kind
@@ -69,10 +69,8 @@ class DdlDesk:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """What earlier lives kept. Raises Unavailable."""
-        mine = Kept()
-        if self._disk.exists(DDLS_FILE):
-            mine = msgspec.json.decode(self._disk.read_file(DDLS_FILE), type=Kept)
+        """What earlier lives kept. Raises Corrupt, Unavailable."""
+        mine = self._own()
         orders, noted = mine.orders, mine.noted
         with contextlib.suppress(StreamMissing):
             if (entry := await self._bucket.get(ORDERS_KEY)) is not None:
@@ -82,6 +80,15 @@ class DdlDesk:
         self._ddls.policy.obey(orders)
         self._ddls.noted.merged(noted)
         self._ddls.noted.changed = False
+
+    def _own(self) -> Kept:
+        if not self._disk.exists(DDLS_FILE):
+            return Kept()
+        try:
+            return msgspec.json.decode(self._disk.read_file(DDLS_FILE), type=Kept)
+        except msgspec.DecodeError as error:
+            hint = f"delete it: the bucket {self._bucket.name} has the same"
+            raise Corrupt(f"{DDLS_FILE} can't be read: {error}", hint=hint) from error
 
     async def save(self) -> None:
         """What was noted since is kept, before the stream passes it. Raises Unavailable."""
