@@ -28,7 +28,7 @@ import structlog
 import uvloop
 
 from tidelog import failpoints, logs, metrics
-from tidelog.config import HelpRequested, ServiceConfig, load, redacted
+from tidelog.config import HelpRequested, ServiceConfig, load, redacted, redacted_url
 from tidelog.errors import EXIT_FAILED, EXIT_OK, Stopped, TidelogError, exit_code
 from tidelog.http_admin import HttpAdmin
 from tidelog.micro import MicroService
@@ -46,6 +46,8 @@ log = structlog.get_logger()
 COLLECT_AFTER = (20_000, 20, 20)
 """The collector of cycles looks at new objects after so many (Python's default: 700). We leave few
 cycles and have many objects in flight; what was imported is never looked at again."""
+QUIET_S = 2.0
+"""A start waits for NATS that long before it says so."""
 HTTP_FILE = "http"
 """In the data directory: the admin address of the process that runs there."""
 
@@ -165,9 +167,7 @@ class Runner:
         self._config = msgspec.structs.replace(self._config, http_addr=addr)
         await own.write_file(HTTP_FILE, f"{addr}\n".encode())
         log.info("starting", version=package_version(), http=addr, data_dir=str(own.root))
-        self._bus = await NatsBus.connect(
-            self._config.nats_url, name=self._node(), on_lost=self._on_bus_lost
-        )
+        self._bus = await self._connect(self._config.nats_url)
         disk = RealDisk(self._config.storage_dir)
         ports = real_ports(self._config, disk, self._bus, open_downstream=self._open_downstream)
         built = self._build(self._config, ports)
@@ -175,6 +175,17 @@ class Runner:
         await self._register_micro(ports)
         await self._supervisor.run(self._stop)
         log.info("stopped")
+
+    async def _connect(self, url: str) -> NatsBus:
+        """For ever if need be, and says so once."""
+        said = redacted_url(url)
+        telling = asyncio.get_running_loop().call_later(
+            QUIET_S, lambda: log.warning("no NATS server answers yet: it is waited for", url=said)
+        )
+        try:
+            return await NatsBus.connect(url, name=self._node(), on_lost=self._on_bus_lost)
+        finally:
+            telling.cancel()
 
     def _node(self) -> str:
         return f"tidelog-{self._name}" + (

@@ -58,6 +58,13 @@ class Tiny:
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
 
+    def until_logged(self, text: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while text not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+
     def end(self) -> int:
         return self.process.wait(DEADLINE_S)
 
@@ -147,10 +154,12 @@ def test_the_admin_server_tells_the_state(tmp_path: Path, server: NatsServer) ->
 
 
 def test_without_a_server_it_waits_and_can_be_stopped(tmp_path: Path) -> None:
-    with tiny(tmp_path, "nats://127.0.0.1:1") as service:
+    with tiny(tmp_path, "nats://me:hunter2@127.0.0.1:1") as service:
         service.until("/livez", 200)
         assert "waiting for NATS" in service.until("/readyz", 503)
         assert service.health() == (1, "not ready: waiting for NATS\n")
+        service.until_logged("no NATS server answers yet")
+        assert "hunter2" not in service.log.read_text()
         service.process.send_signal(signal.SIGTERM)
         assert service.end() == 0
 
