@@ -13,16 +13,18 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from tests.integration.drainer.fakes import FEED, FakePump, FakeRegistry
+from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistry
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, remembered, said
 from tidelog import changes, subjects
 from tidelog.changes import Marker, Watermark
+from tidelog.feeds import Feeds
 from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, Consumer
 from tidelog.ports import Outgoing
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.lease import TAKEOVER_S
+from tidelog_drainer.publish.beginning import FEED_FILE, FOLLOW_S
 from tidelog_drainer.service import build, sources
 
 CONFIGS = {name: msgspec.structs.replace(CONFIG, node_id=name) for name in ("d1", "d2")}
@@ -343,5 +345,62 @@ def test_a_stranger_that_publishes_the_feed_is_a_typed_stop() -> None:
         await world.until(lambda: bool(said(made.first)["error"]), 30, "the stop")
         assert "epoch 99:elsewhere writes to" in said(made.first)["error"]
         assert (made.first.failures, leads(made.first)) == ([], True)
+
+    run(main, 1)
+
+
+def test_one_of_ours_that_wrote_late_and_is_silent_stops_nobody() -> None:
+    """It has lost the lease since: the leader begins anew, behind what it wrote."""
+
+    async def main(world: World) -> None:
+        made = await scene(world)
+        await world.until(lambda: published(world)[-1:] == [10], 30, "all there is")
+        mark = msgspec.json.encode(Watermark(10, 10))
+        names = (changes.H_EPOCH, changes.H_ATTEMPT)
+        headers = dict.fromkeys(names, "99:d2") | {changes.H_INDEX: "0"}
+        await made.registry.bus.append(
+            subjects.changes_stream(FEED),
+            [Outgoing(subjects.changes_watermark(FEED), mark, headers)],
+        )
+        async with made.load(0.5):
+            await world.until(lambda: said(made.first)["epoch"] == "100:d1", 30, "a new beginning")
+        await made.whole()
+        assert leads(made.first)
+
+    run(main, 1)
+
+
+# The feed's record.
+
+
+def test_who_stands_by_knows_the_feed_when_all_else_has_forgotten_it() -> None:
+    async def main(world: World) -> None:
+        made = await scene(world)
+        bus, feeds = made.registry.bus, Feeds(made.registry.bus, CLUSTER)
+        await world.until(lambda: FEED_FILE in made.second.disk.image().names, 10, "its copy")
+        made.first.kill()
+        made.pump.after_ts.clear()
+        await feeds.remove(FEED)
+        await bus.stream_delete(subjects.changes_stream(FEED))
+        await made.leads(made.second)
+        await world.until(lambda: published(world)[-1:] == [10], 30, "everything")
+        assert await feeds.get(FEED) is not None
+
+    run(main, 1)
+
+
+def test_who_stands_by_puts_the_record_back() -> None:
+    """The leader may be one that met the feed after the loss."""
+
+    async def main(world: World) -> None:
+        made = await scene(world)
+        feeds = Feeds(made.registry.bus, CLUSTER)
+        await world.until(lambda: FEED_FILE in made.second.disk.image().names, 10, "its copy")
+        before = await feeds.get(FEED)
+        await feeds.remove(FEED)
+        await world.sleep(2 * FOLLOW_S)
+        assert before is not None
+        assert await feeds.get(FEED) == before
+        await made.whole()
 
     run(main, 1)

@@ -6,6 +6,8 @@ and one that nobody created waits until somebody does.
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import structlog
 from msgspec.structs import replace
@@ -21,6 +23,7 @@ FEED_FILE = "feed.json"
 UNREADABLE = "delete it: the bucket of feeds has the record, too"
 ASK_S = 2.0
 RETRY_S = 0.3
+FOLLOW_S = 2.0
 
 log = structlog.get_logger()
 
@@ -62,6 +65,18 @@ class FeedRecord:
             await self._ports.disk.write_file(FEED_FILE, msgspec.json.encode(feed))
         if await self._feeds.get(self._name) != feed:
             await self._feeds.save(feed)
+
+    async def follow(self) -> None:
+        """Until it is cancelled, beside another Drainer that leads: kept here too, and put back
+        where the bucket lost it, as that Drainer may have met the feed after the loss."""
+        while not self._is_replay:
+            with contextlib.suppress(Unavailable, Corrupt):  # who leads says what can't be read
+                known = await self.read()
+                if known is not None and self._kept() != known:
+                    await self._ports.disk.write_file(FEED_FILE, msgspec.json.encode(known))
+                if known is not None and await self._feeds.get(self._name) is None:
+                    await self._feeds.ensure(known)
+            await self._ports.clock.sleep(FOLLOW_S)
 
     def _kept(self) -> Feed | None:
         if not self._ports.disk.exists(FEED_FILE):

@@ -22,7 +22,7 @@ from tidelog_drainer.decode.decoding import Decoding
 from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.decode.errors import UndecidedDdl, Undecodable
 from tidelog_drainer.decode.transactions import LargeTxn
-from tidelog_drainer.lease import TAKEOVER_S, Role
+from tidelog_drainer.lease import Role
 from tidelog_drainer.mail import (
     AskLead,
     AskPublished,
@@ -40,6 +40,7 @@ from tidelog_drainer.publish.batcher import Batch
 from tidelog_drainer.publish.beginning import FeedNotCreated, FeedRecord
 from tidelog_drainer.publish.counts import Counts
 from tidelog_drainer.publish.ddl_desk import DdlDesk
+from tidelog_drainer.publish.fenced import stand_off
 from tidelog_drainer.publish.intake import Intake
 from tidelog_drainer.publish.parts import PartsBatcher
 from tidelog_drainer.publish.position import Epoch, Start, find_start, rise
@@ -190,7 +191,10 @@ class Publisher(Actor[PublisherMail]):
 
     async def _begin(self) -> None:
         """The position first, once this Drainer leads: the merge waits for nothing else."""
+        record = FeedRecord(self._config, self._ports)
+        following = self.spawn(record.follow(), "feed-record")
         await self._lease.ask(AskLead)
+        following.cancel()
         while self._start is None:
             try:
                 start = await find_start(self._config, self._ports, self._epoch)
@@ -211,7 +215,7 @@ class Publisher(Actor[PublisherMail]):
         if self._error:
             return  # its first mark met another Drainer
         # From now on a stream without a mark is one that lost it.
-        await until_done(self._store, FeedRecord(self._config, self._ports).begun)
+        await until_done(self._store, record.begun)
         await self._store.open(start.commit_ts, start.schema_version)
         await until_done(self._store, self._desk.load)
         self._decoding.begin(start.commit_ts, start.schema_version, start.early)
@@ -349,15 +353,11 @@ class Publisher(Actor[PublisherMail]):
             self._in_flight = False
 
     async def _refused(self, error: Stopped | BadInput) -> None:
-        """A typed stop. Whoever fenced us off leads the feed now, says the lease soon: then all of
-        this starts anew, on stand-by. If it does not, that was one who asks no lease of ours, and
-        only a person can tell which of the two is right."""
+        """A typed stop, if all of this doesn't start anew."""
         if isinstance(error, Fenced):
             self._store.waiting = str(error)
             log.warning("fenced off", feed=self._feed, error=error.message)
-            await self._lease.ask(AskLead)
-            await self._ports.clock.sleep(TAKEOVER_S)
-            await self._lease.ask(AskLead)
+            await stand_off(self._config, self._ports, self._lease, self._tail, error)
         self._stop(error)
 
     def _sent(self, batch: Batch) -> None:

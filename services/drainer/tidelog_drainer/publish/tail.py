@@ -18,7 +18,7 @@ from tidelog.errors import (
 from tidelog.failpoints import hit
 from tidelog.ports import Outgoing, Ports
 from tidelog_drainer.metrics import APPEND_RETRIES, APPEND_SECONDS
-from tidelog_drainer.publish.position import Start, parse_epoch
+from tidelog_drainer.publish.position import Epoch, Start, parse_epoch
 
 APPEND_TIMEOUT_S = 5.0
 BACKOFF_MIN_S = 0.02
@@ -31,9 +31,13 @@ class TailLost(TidelogError):
 
 
 class Fenced(Stopped):
-    """Another Drainer publishes this feed."""
+    """Another Drainer, `by`, publishes this feed."""
 
     default_hint = "another cluster's Drainer writes to this stream: stop it, or rename the feed"
+
+    def __init__(self, by: Epoch, stream: str, own: Epoch) -> None:
+        super().__init__(f"epoch {by.text} writes to {stream}, this is {own.text}")
+        self.by = by.node
 
 
 class StreamTooSmall(Stopped):
@@ -169,7 +173,21 @@ class StreamTail:
         if wrote.number < self._epoch.number:
             # A batch of an earlier life was still on its way when we read our position.
             raise TailLost(f"epoch {wrote.text} wrote after this Drainer began")
-        raise Fenced(f"epoch {wrote.text} writes to {self._stream}, this is {self._epoch.text}")
+        raise Fenced(wrote, self._stream, self._epoch)
+
+    async def end(self) -> int:
+        """The stream's last sequence, of whomever, 0 if it is gone; waits for an unreachable
+        server. Who publishes moves it each second, with a watermark if with nothing else."""
+        failures = 0
+        while True:
+            try:
+                state = await self._ports.bus.stream_state(self._stream)
+            except Unavailable as error:
+                self.waiting = str(error)
+                await self._pause(failures)
+                failures += 1
+            else:
+                return state.last_seq if state is not None else 0
 
     async def _pause(self, failures: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 8))

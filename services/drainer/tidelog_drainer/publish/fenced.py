@@ -1,0 +1,39 @@
+"""Fenced off: by the Drainer that leads now, by one that has lost the lease, or by a stranger."""
+
+from __future__ import annotations
+
+from tidelog import ask_registry
+from tidelog.actor import Ref
+from tidelog.errors import Unavailable
+from tidelog.messages import DRAINER
+from tidelog.ports import Ports
+from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.lease import TAKEOVER_S
+from tidelog_drainer.mail import AskLead, LeaseMail
+from tidelog_drainer.publish.tail import Fenced, StreamTail, TailLost
+
+
+async def stand_off(
+    config: DrainerConfig, ports: Ports, lease: Ref[LeaseMail], tail: StreamTail, error: Fenced
+) -> None:
+    """Whoever fenced us off leads the feed, says the lease soon: then all of this starts anew, on
+    stand-by. Raises TailLost where it was a Drainer of this feed that has lost the lease by now,
+    and is silent. Returns where it is one who asks no lease of ours: only a person can tell which
+    of the two is right."""
+    await lease.ask(AskLead)
+    end = await tail.end()
+    await ports.clock.sleep(TAKEOVER_S)
+    await lease.ask(AskLead)
+    if await tail.end() == end and await _is_known(config, ports, error.by):
+        raise TailLost(f"{error.by} fenced this Drainer off, and publishes no more")
+
+
+async def _is_known(config: DrainerConfig, ports: Ports, node: str) -> bool:
+    """Is it another Drainer of this feed? False if the registry can't be asked."""
+    try:
+        nodes = await ask_registry.nodes(ports.bus, config.cluster, timeout_s=TAKEOVER_S)
+    except Unavailable:
+        return False
+    return node != config.node and any(
+        (one.kind, one.nodeId, one.feed) == (DRAINER, node, config.feed) for one in nodes.nodes
+    )
