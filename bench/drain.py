@@ -34,7 +34,7 @@ from bench.stage import CLUSTER, Stage
 from tidelog.messages import JOINING, PUMP, NodeStatus, Register, Registered, decode_reply, encode
 from tidelog.ports import Outgoing
 from tidelog.real.clock import RealClock
-from tidelog.subjects import registry
+from tidelog.subjects import changes_stream, registry
 from tidelog.timestamps import compose
 
 SECTION = "drain"
@@ -158,7 +158,7 @@ class Run:
             found = [s async for s in follow(done, total, stage.check, TIMEOUT_S, STEP_S)]
             usage = cpu.usage()
             await stage.stop(name)
-        await stage.bus.stream_delete(f"CHANGES_{feed.upper().replace('-', '_')}")
+        await stage.bus.stream_delete(changes_stream(feed))
         await settle()
         rate = speed(found) * self._each
         seconds = alone.merge_s + alone.decode_s + alone.batch_s
