@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import structlog
+from hypothesis import HealthCheck, settings
 
 # As an application that sets up its own logs: else the first client that a test makes does it.
 structlog.configure()
+
+# How long an example takes is the machine's and its other work's affair.
+settings.register_profile(
+    "tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("tidelog")
