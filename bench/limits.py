@@ -151,7 +151,7 @@ async def _batch(client: Client, size: int) -> None:
 def idle() -> None:
     """Let what was dirtied reach the disk before somebody else is measured."""
     os.sync()
-    time.sleep(0.2)
+    time.sleep(0.2)  # so long the disk works on behind its own cache; nothing tells when it is done
 
 
 async def settle() -> None:

@@ -14,11 +14,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tests.processes import until
 
 START_S = 30.0
 
@@ -29,13 +30,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait(ready: object, what: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while not ready():  # type: ignore[operator]
-        if process.poll() is not None or time.monotonic() > deadline:
-            tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-            raise RuntimeError(f"{what} did not start (exit {process.poll()}): {tail}")
-        time.sleep(0.01)
+def _wait(
+    ready: Callable[[], bool], what: str, process: subprocess.Popen[bytes], log: Path
+) -> None:
+    def state() -> str:
+        tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+        return f"{what} (exit {process.poll()}): {tail}"
+
+    def is_ready() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"it did not start: {state()}")
+        return ready()
+
+    until(is_ready, state, START_S)
 
 
 def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:

@@ -8,11 +8,12 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.processes import until
 
 TIDELOG = (sys.executable, "-m", "tidelog_cli")
 READY_S = 60.0
@@ -82,14 +83,6 @@ def tidelog(*arguments: str, timeout_s: float = 120) -> subprocess.CompletedProc
     return subprocess.run(
         [*TIDELOG, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
     )
-
-
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Wait on a condition of other processes; fail with its name."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
 
 
 def _ready_line(process: subprocess.Popen[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from tidelog.errors import ActorStopped, TidelogError
+from tidelog.errors import ActorStopped, InvariantBroken, TidelogError
 from tidelog.mailbox import Mailbox
 
 M = TypeVar("M")
@@ -136,8 +136,8 @@ class Actor(Generic[M]):
         """Before the first message; the next child starts after it."""
 
     async def on_batch(self, batch: list[M]) -> None:
-        """Everything that waited, in order."""
-        raise NotImplementedError
+        """Everything that waited, in order. An actor of Nothing has none."""
+        raise InvariantBroken(f"{type(self).__name__} takes no messages")
 
     async def on_tick(self) -> None:
         """Every `tick_s`, between batches, if it is not 0."""

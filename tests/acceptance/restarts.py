@@ -36,7 +36,8 @@ from tests.fixtures.capture import (
     records,
 )
 from tests.fixtures.downstream_rows import sqlite_differences
-from tests.topology import Running, until, up
+from tests.processes import until
+from tests.topology import Running, up
 from tidelog.change_reader import Change
 from tidelog.schema.tracker import SchemaTracker, is_setval
 from tidelog_proto.binlog_pb2 import Binlog

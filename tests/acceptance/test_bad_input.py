@@ -29,7 +29,8 @@ from tests.acceptance.writing import (
     row,
 )
 from tests.fixtures.capture import ddl_history_json
-from tests.topology import Running, until, up
+from tests.processes import until
+from tests.topology import Running, up
 from tidelog import subjects
 from tidelog.errors import TidelogError
 from tidelog.messages import Empty, decode_reply

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 import tidelog
 from tests.acceptance.by_hand import ByHand, hashed, ranges
 from tests.acceptance.stream import read_stream
+from tests.processes import until
 from tests.servers import MariaDb, mariadb_server
-from tests.topology import Running, until, up
+from tests.topology import Running, up
 from tidelog.pump_client import Writer
 from tidelog.schema.model import Name, SequenceInfo, TableInfo
 

@@ -15,8 +15,9 @@ from tests.acceptance.stream import commit_timestamps, following, read_stream
 from tests.acceptance.test_capture import check_stream, options
 from tests.fixtures.capture import ddl_history_json, published, records
 from tests.fixtures.downstream_rows import mariadb_differences, sqlite_differences
+from tests.processes import until
 from tests.servers import mariadb_server
-from tests.topology import Running, until, up
+from tests.topology import Running, up
 
 VICTIMS = ("applier", "drainer", "pump-1", "pump-2", "registry", "nats")
 

@@ -31,6 +31,7 @@ from crc32c import crc32c
 
 from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistry
 from tests.integration.pump_client.cluster import Service
+from tests.processes import until
 from tests.schema_size.jobs import FIRST_TABLE, Jobs
 from tests.servers import nats_server
 from tidelog.change_reader import ChangeReader
@@ -84,10 +85,7 @@ def history_of(kind: str, jobs: Jobs, tables: int, directory: Path, url: str) ->
         began = time.monotonic()
         registry.start()
         try:
-            while not registry.ready():
-                if time.monotonic() - began > WAIT_S:
-                    raise TimeoutError(f"the registry is not ready after {WAIT_S} s")
-                time.sleep(0.05)
+            until(registry.ready, "the registry", WAIT_S)
             print(f"registry ready in {time.monotonic() - began:.1f} s", flush=True)
             yield "embedded"
         finally:

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests import processes
 from tests.servers import MariaDb, mariadb_server, nats_server
 from tests.unit.applier.publisher import EARLY_ID, FEED, Publisher, create
 from tidelog.changes import Event
@@ -71,10 +71,7 @@ def execute(server: MariaDb, sql: str) -> None:
 
 
 def wait_for(done: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not done():
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.02)
+    processes.until(done, lambda: log.read_text()[-3000:], DEADLINE_S)
 
 
 def until(server: MariaDb, sql: str, least: int, log: Path) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 from tests.acceptance.writing import CLUSTER_ID, pump_of, row
 from tests.fixtures.capture import ddl_history_json
-from tests.topology import TIDELOG, Running, until, up
+from tests.processes import until
+from tests.topology import TIDELOG, Running, up
 from tidelog.errors import EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE
 from tidelog.messages import Nodes, NodeStatus
 from tidelog.node_form import node_forms

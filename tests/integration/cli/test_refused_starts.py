@@ -12,8 +12,9 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from tests.processes import until
 from tests.servers import MariaDb, NatsServer, mariadb_server, nats_server
-from tests.topology import TIDELOG, beside_waiting, tidelog, until, up
+from tests.topology import TIDELOG, beside_waiting, tidelog, up
 from tidelog.errors import EXIT_CONFIG, EXIT_USAGE
 
 SERVICES = ("registry", "pump", "drainer", "applier")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import grpc
 
-from tests.topology import Running, until, up
+from tests.processes import until
+from tests.topology import Running, up
 from tidelog.errors import EXIT_FAILED, EXIT_USAGE
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import Binlog

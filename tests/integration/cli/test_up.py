@@ -16,7 +16,8 @@ import pytest
 from tests.acceptance.status_api import status_api
 from tests.acceptance.writing import CLUSTER_ID, pump_of, row
 from tests.fixtures.capture import DATA, ddl_history_json
-from tests.topology import TIDELOG, Running, beside_waiting, tidelog, until, up
+from tests.processes import until
+from tests.topology import TIDELOG, Running, beside_waiting, tidelog, up
 from tidelog.errors import EXIT_UNAVAILABLE, EXIT_USAGE
 from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 

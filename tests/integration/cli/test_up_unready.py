@@ -8,8 +8,9 @@ import urllib.request
 from pathlib import Path
 
 from tests.acceptance.writing import CLUSTER_ID, pump_of, row
+from tests.processes import until
 from tests.servers import free_port
-from tests.topology import Running, until, up
+from tests.topology import Running, up
 
 FLAGS = ("--pumps", "1", "--oracle", "follow", "--cluster-id", str(CLUSTER_ID))
 

@@ -22,7 +22,8 @@ from threading import Event
 import pytest
 
 import tidelog
-from tests.topology import Running, until, up
+from tests.processes import until
+from tests.topology import Running, up
 from tidelog import subjects
 from tidelog.pump_client import Writer
 from tidelog.real.bus import NatsBus

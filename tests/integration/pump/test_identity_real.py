@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from tests.integration.pump_client.cluster import Service, cluster
+from tests.processes import until
 from tests.servers import nats_server
-from tests.topology import until
 from tidelog.errors import EXIT_USAGE
 
 

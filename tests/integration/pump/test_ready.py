@@ -7,8 +7,8 @@ import urllib.request
 from pathlib import Path
 
 from tests.integration.pump_client.cluster import Service
+from tests.processes import until
 from tests.servers import nats_server
-from tests.topology import until
 
 
 def readiness(service: Service) -> tuple[int, str]:

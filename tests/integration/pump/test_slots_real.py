@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.integration.pump_client.cluster import Service
+from tests.processes import until
 from tests.servers import NatsServer, nats_server
-from tests.topology import until
 from tests.unit.pump.rig import Client, commit, prewrite
 from tidelog import messages, subjects
 from tidelog.errors import TidelogError

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tests.integration.pump.test_ready import readiness
 from tests.integration.pump_client.cluster import Service
+from tests.processes import until
 from tests.servers import nats_server
-from tests.topology import tidelog, until
+from tests.topology import tidelog
 from tests.unit.pump.rig import CLUSTER, Client, commit, prewrite
 from tidelog import messages, subjects
 from tidelog.errors import TidelogError

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.processes import until
 from tests.servers import NatsServer, nats_server
 
 READY_S = 30.0
@@ -56,10 +56,7 @@ class Service:
             return False
 
     def wait(self) -> None:
-        deadline = time.monotonic() + READY_S
-        while not self.ready():
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.05)
+        until(self.ready, self.log, READY_S)
 
     def log(self) -> str:
         return (self.directory / "log").read_text(errors="replace")[-3000:]

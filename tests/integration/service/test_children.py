@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import processes
 from tests.conditions import until
 from tidelog.errors import ConfigError
 from tidelog.ports import StreamConfig
@@ -112,7 +112,4 @@ def test_no_child_outlives_us() -> None:
         child = int(parent.stdout.readline())
         assert alive(child)
         parent.kill()
-    deadline = time.monotonic() + 10
-    while alive(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    processes.until(lambda: not alive(child), "the child's end", 10)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import until
 from tests.servers import NatsServer, nats_server
 from tidelog.errors import EXIT_CONFIG, EXIT_RESTART
 from tidelog.real.bus import NatsBus
@@ -49,21 +49,24 @@ class Tiny:
             return 0, ""
 
     def until(self, path: str, status: int) -> str:
-        deadline = time.monotonic() + DEADLINE_S
-        while True:
+        body = ""
+
+        def answers() -> bool:
+            nonlocal body
             got, body = self.get(path)
-            if got == status:
-                return body
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+            assert got == status or self.process.poll() is None, self.log.read_text()
+            return got == status
+
+        until(answers, self.log.read_text, DEADLINE_S)
+        return body
 
     def until_logged(self, text: str) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while text not in self.log.read_text():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+        def logged() -> bool:
+            found = text in self.log.read_text()
+            assert found or self.process.poll() is None, self.log.read_text()
+            return found
+
+        until(logged, self.log.read_text, DEADLINE_S)
 
     def end(self) -> int:
         return self.process.wait(DEADLINE_S)
