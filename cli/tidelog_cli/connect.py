@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from tidelog import ask_registry, messages
 from tidelog.config import redacted_url
@@ -11,8 +12,9 @@ from tidelog.errors import Unavailable
 from tidelog.messages import Nodes, NodeStatus
 from tidelog.ports import Bus
 from tidelog.real.bus import NatsBus
+from tidelog_cli import state_file
 from tidelog_cli.state_file import TopologyState
-from tidelog_cli.terminal import patience
+from tidelog_cli.terminal import patience, run
 
 TIMEOUT_S = 5.0
 CONNECT_S = 3.0
@@ -34,6 +36,24 @@ async def connected(state: TopologyState) -> AsyncIterator[NatsBus]:
         yield bus
     finally:
         await bus.close()
+
+
+def on_cluster(
+    directory: Path | None,
+    nats: str,
+    cluster: str,
+    work: Callable[[NatsBus, str], Awaitable[None]],
+) -> None:
+    """Run a command's work with the bus of the topology that was named, and its cluster. Ends the
+    process as `run` does."""
+
+    async def connected_work() -> int:
+        state = state_file.find(directory, nats, cluster, "")
+        async with connected(state) as bus:
+            await work(bus, state.cluster)
+        return 0
+
+    run(connected_work())
 
 
 async def nodes(bus: Bus, cluster: str) -> Nodes:

@@ -8,10 +8,10 @@ import typer
 from rich.text import Text
 
 from tidelog.feeds import NOW, Feed
+from tidelog.real.bus import NatsBus
 from tidelog.timestamps import compose
 from tidelog_cli import feed as feeds
-from tidelog_cli import state_file
-from tidelog_cli.connect import connected
+from tidelog_cli.connect import on_cluster
 from tidelog_cli.node_table import moment
 from tidelog_cli.terminal import (
     Cluster,
@@ -22,7 +22,6 @@ from tidelog_cli.terminal import (
     confirming,
     console,
     emit,
-    run,
     say,
 )
 
@@ -43,17 +42,14 @@ def create_command(
 ) -> None:
     """Say once where a feed begins. Its Drainer waits for that."""
 
-    async def work() -> int:
-        state = state_file.find(directory, nats, cluster, "")
-        async with connected(state) as bus:
-            done = await feeds.create(bus, state.cluster, name, initial_commit_ts)
+    async def work(bus: NatsBus, of: str) -> None:
+        done = await feeds.create(bus, of, name, initial_commit_ts)
         if as_json:
             emit(done)
         else:
             say(Text(f"feed {name} begins after commit_ts {done.initial_commit_ts}"))
-        return 0
 
-    run(work())
+    on_cluster(directory, nats, cluster, work)
 
 
 @app.command("list")
@@ -62,15 +58,12 @@ def list_command(
 ) -> None:
     """The feeds that were created."""
 
-    async def work() -> int:
-        state = state_file.find(directory, nats, cluster, "")
-        async with connected(state) as bus:
-            found = await feeds.listed(bus, state.cluster)
+    async def work(bus: NatsBus, of: str) -> None:
+        found = await feeds.listed(bus, of)
         for feed in found:
             _tell(feed, as_json)
-        return 0
 
-    run(work())
+    on_cluster(directory, nats, cluster, work)
 
 
 @app.command("show")
@@ -83,13 +76,10 @@ def show_command(
 ) -> None:
     """What was recorded when it was created."""
 
-    async def work() -> int:
-        state = state_file.find(directory, nats, cluster, "")
-        async with connected(state) as bus:
-            _tell(await feeds.shown(bus, state.cluster, name), as_json)
-        return 0
+    async def work(bus: NatsBus, of: str) -> None:
+        _tell(await feeds.shown(bus, of, name), as_json)
 
-    run(work())
+    on_cluster(directory, nats, cluster, work)
 
 
 def _tell(feed: Feed, as_json: bool) -> None:
@@ -114,19 +104,16 @@ def forget_command(
 ) -> None:
     """Let the Pumps forget a feed that nobody reads: it holds nothing back any more."""
 
-    async def work() -> int:
-        state = state_file.find(directory, nats, cluster, "")
-        async with connected(state) as bus:
-            done = await feeds.forget(bus, state.cluster, name, confirming(yes=yes))
+    async def work(bus: NatsBus, of: str) -> None:
+        done = await feeds.forget(bus, of, name, confirming(yes=yes))
         if as_json:
             emit(done)
         for node, after_ts in sorted(done.pumps.items()):
             say(Text(f"{node}: feed {name} had read up to {after_ts}, forgotten"))
         for node in done.silent:
             say(Text(f"{node}: does not answer, and knows it still: forget it again later"))
-        return 0
 
-    run(work())
+    on_cluster(directory, nats, cluster, work)
 
 
 @app.command("unregister")
@@ -141,14 +128,11 @@ def unregister_command(
 ) -> None:
     """Let go of an application that read a feed: the Pumps wait for it no longer."""
 
-    async def work() -> int:
-        state = state_file.find(directory, nats, cluster, "")
-        async with connected(state) as bus:
-            done = await feeds.unregister(bus, state.cluster, name, consumer, confirming(yes=yes))
+    async def work(bus: NatsBus, of: str) -> None:
+        done = await feeds.unregister(bus, of, name, consumer, confirming(yes=yes))
         if as_json:
             emit(done)
         else:
             say(Text(f"{consumer} had read feed {name} up to {done.commit_ts}: not waited for now"))
-        return 0
 
-    run(work())
+    on_cluster(directory, nats, cluster, work)

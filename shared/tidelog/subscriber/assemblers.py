@@ -7,6 +7,10 @@ and there are as many rows of each wanted table as the marker says.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
 import msgspec
 
 from tidelog import changes, subjects
@@ -43,10 +47,12 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 RowItem = RowMessage | DdlMessage | Skipped
+Item = TypeVar("Item")
 
 
-class _Marks:
-    """What both have in common: the position, and whether a batch was read from its beginning."""
+class _Marks(ABC, Generic[Item]):
+    """What both have in common: the loop, the position, and whether a batch was read from its
+    beginning."""
 
     def __init__(self, feed: str, position: int | None, tables: Tables) -> None:
         self.position = position
@@ -57,6 +63,35 @@ class _Marks:
         self._ddl = f"changes.{feed}.ddl."
         self._row = f"changes.{feed}.row."
         self._start = 0
+
+    def restart(self, sequence: int = 0) -> None:
+        """Reading begins anew at another sequence: forget the incomplete batch."""
+        self._start = sequence
+        self._begin("")
+
+    def feed(self, messages: list[Message]) -> list[Item | Reached]:
+        """Take the next messages; returns what became complete. Raises Gap, UnparsablePayload."""
+        out: list[Item | Reached] = []
+        for message in messages:
+            if message.subject == self._txn:
+                out += self._close(message)
+            elif message.subject == self._watermark:
+                out += self._watermark_reached(message)
+            elif self._wants(message):
+                out += self._take(message)
+        return out
+
+    @abstractmethod
+    def _begin(self, attempt: str) -> None:
+        """Messages of another attempt come: those of the one before it are of no use."""
+
+    @abstractmethod
+    def _take(self, message: Message) -> Sequence[Item]:
+        """A row message or a DDL that is wanted."""
+
+    @abstractmethod
+    def _close(self, message: Message) -> list[Item | Reached]:
+        """A marker."""
 
     def _watermark_reached(self, message: Message) -> list[Reached]:
         mark = watermark_of(message)
@@ -91,7 +126,7 @@ class _Marks:
         raise UnparsablePayload(f"subject {subject} is not of this feed")
 
 
-class BatchAssembler(_Marks):
+class BatchAssembler(_Marks[Batch]):
     """Whole batches. Of one transaction that is above `buffer_bytes` the rows are counted and not
     kept; several together are never more than the Drainer's batch."""
 
@@ -101,10 +136,6 @@ class BatchAssembler(_Marks):
         self._limit = buffer_bytes
         self._begin("")
 
-    def restart(self, sequence: int = 0) -> None:
-        self._start = sequence
-        self._begin("")
-
     def _begin(self, attempt: str) -> None:
         self._attempt = attempt
         self._messages: list[Message] = []
@@ -112,18 +143,7 @@ class BatchAssembler(_Marks):
         self._large = self._several = False
         self._ts = ""
 
-    def feed(self, messages: list[Message]) -> list[Batch | Reached]:
-        out: list[Batch | Reached] = []
-        for message in messages:
-            if message.subject == self._txn:
-                out += self._close(message)
-            elif message.subject == self._watermark:
-                out += self._watermark_reached(message)
-            elif self._wants(message):
-                self._add(message)
-        return out
-
-    def _add(self, message: Message) -> None:
+    def _take(self, message: Message) -> Sequence[Batch]:
         attempt = message.headers.get(changes.H_ATTEMPT, "")
         if attempt != self._attempt:
             self._begin(attempt)
@@ -141,6 +161,7 @@ class BatchAssembler(_Marks):
         if not self._large and not self._several and self._bytes > self._limit:
             self._large = True
             self._messages = [one for one in self._messages if one.subject.startswith(self._ddl)]
+        return ()
 
     def _close(self, message: Message) -> list[Batch | Reached]:
         marker = marker_of(message)
@@ -177,7 +198,7 @@ def _rows_in(message: Message) -> int:
     return sum(int(count.partition("=")[2] or 0) for count in counts)
 
 
-class RowAssembler(_Marks):
+class RowAssembler(_Marks[RowItem]):
     """Rows and DDLs before their marker has come: those of an attempt that was given up come again
     with the next one. What was skipped upstream is told too."""
 
@@ -185,24 +206,9 @@ class RowAssembler(_Marks):
         super().__init__(feed, position, tables)
         self._begin("")
 
-    def restart(self, sequence: int = 0) -> None:
-        self._start = sequence
-        self._begin("")
-
     def _begin(self, attempt: str) -> None:
         self._attempt = attempt
         self._joiner = Joiner()
-
-    def feed(self, messages: list[Message]) -> list[RowItem | Reached]:
-        out: list[RowItem | Reached] = []
-        for message in messages:
-            if message.subject == self._txn:
-                out += self._close(message)
-            elif message.subject == self._watermark:
-                out += self._watermark_reached(message)
-            elif self._wants(message):
-                out += self._take(message)
-        return out
 
     def _take(self, message: Message) -> list[RowItem]:
         attempt = message.headers.get(changes.H_ATTEMPT, "")
