@@ -17,7 +17,8 @@ from tests.servers import NatsServer, nats_server
 
 
 class KillRig(Protocol):
-    kills: Counter[str]
+    @property
+    def kills(self) -> Counter[str]: ...
 
     def run(self, on_kill: Callable[[], None]) -> Coroutine[Any, Any, None]: ...
 

@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.integration.drainer.kill_ledger import Wrong
 from tests.integration.drainer.kill_rig import Rig
+from tests.integration.victim import Wrong
 from tests.planted.bugs import DRAINER, Bug, Edit
 from tests.planted.copy import PATHS, copied, plant
 from tests.servers import nats_server
@@ -74,7 +74,7 @@ def _kills(copy: Path, directory: Path, seed: int) -> str:
     directory.mkdir()
     with nats_server(directory) as nats:
         rig = Rig(nats, directory, kills=KILLS, seed=seed)
-        rig.drainer.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
+        rig.victim.service.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
         try:
             asyncio.run(rig.run())
         except Wrong as wrong:

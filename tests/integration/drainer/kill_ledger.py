@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tests.integration.victim import Wrong
 from tidelog import subjects
 from tidelog.change_reader import Change, ChangeAssembler, Gap
 from tidelog.changes import Marker, Watermark
@@ -20,10 +21,6 @@ from tidelog.rows.values import Value
 Row = dict[str, Value]
 RowChange = tuple[str, Row | None, Row | None]
 """op, before, after."""
-
-
-class Wrong(AssertionError):
-    """The Drainer broke a promise."""
 
 
 @dataclass

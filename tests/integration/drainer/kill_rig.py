@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
-import signal
-import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
-from tests.integration.drainer.kill_ledger import Ledger, Reading, Wrong
+from tests.integration.drainer.kill_ledger import Ledger, Reading
 from tests.integration.drainer.kill_load import CLUSTER, Load
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
+from tests.integration.victim import STUCK_S, Victim, Wrong
 from tests.servers import NatsServer
 from tests.simulation.created import created
 from tidelog.actor import first_error
@@ -42,8 +38,6 @@ FEED = "rig"
 RATE = 60
 FEWEST = 12
 """Transactions between a start and a kill under load, at least; a quiet run proves nothing."""
-STUCK_S = 60.0
-POINT_S = 20.0
 POINTS = {
     "before append": ("drainer.tail.before_append", 40),
     "after append": ("drainer.tail.after_append", 40),
@@ -59,7 +53,6 @@ class Rig:
     def __init__(self, nats: NatsServer, directory: Path, *, kills: int, seed: int) -> None:
         self.ledger = Ledger()
         self.live, self.whole = Reading(self.ledger, FEED), Reading(self.ledger, FEED)
-        self.kills: Counter[str] = Counter()
         self.load: Load
         self.seconds = 0.0
         self._rng = random.Random(seed)
@@ -71,58 +64,35 @@ class Rig:
             flags = [*common, "--node-id", node, "--grpc-addr", "127.0.0.1:0"]
             self._others.append(Service("tidelog_pump", directory / node, flags))
         self._flags = [*common, "--feed", FEED, "--ddl-history", "embedded"]
-        self.drainer = Service("tidelog_drainer", directory / "drainer", self._flags)
-        self._start_s = 1.0
+        drainer = Service("tidelog_drainer", directory / "drainer", self._flags)
+        self.victim = Victim(drainer, POINTS, self._rng)
+
+    @property
+    def kills(self) -> Counter[str]:
+        return self.victim.kills
 
     # The Drainer's life ---------------------------------------------------------------------
 
     def _start(self, moment: str) -> None:
-        self.drainer.env.pop("TIDELOG_FAILPOINTS", None)
-        if moment in POINTS:
-            name, most = POINTS[moment]
-            self.drainer.env["TIDELOG_FAILPOINTS"] = f"{name}=kill@{self._rng.randint(1, most)}"
         size = 100 if moment == "between parts" else self._rng.choice(BATCHES)
-        self.drainer.flags = [*self._flags, "--batch-messages", str(size)]
-        self.drainer.start()
-
-    def _dead(self) -> bool:
-        return self.drainer.process is None or self.drainer.process.poll() is not None
-
-    def _died(self, moment: str) -> None:
-        process = self.drainer.process
-        assert process is not None
-        status = process.wait()
-        if status != -signal.SIGKILL:
-            raise Wrong(f"the Drainer ended by itself with {status}:\n{self.drainer.log()}")
-        self.drainer.process = None
-        self.kills[moment] += 1
+        self.victim.service.flags = [*self._flags, "--batch-messages", str(size)]
+        self.victim.start(moment)
 
     async def _ready(self) -> bool:
-        """False if a failpoint was quicker."""
-        began = time.monotonic()
-        async with asyncio.timeout(STUCK_S):
-            while not self._dead():
-                with contextlib.suppress(AssertionError):  # It ended just now: `_died` says how.
-                    if await asyncio.to_thread(self.drainer.ready):
-                        self._start_s = time.monotonic() - began
-                        return True
-                await asyncio.sleep(0.02)
-        return False
+        return await self.victim.ready()
 
     async def _round(self, moment: str) -> None:
         target = self.ledger.last_commit_ts
         self._start(moment)
         if moment == "start":
-            await asyncio.sleep(self._rng.random() * self._start_s)
+            await asyncio.sleep(self._rng.random() * self.victim.start_s)
         elif await self._ready():
-            await self._until(lambda: self._dead() or self.live.position >= target)
+            await self._until(lambda: self.victim.dead or self.live.position >= target)
             enough = len(self.ledger.order) + self._rng.randint(FEWEST, 3 * FEWEST)
-            await self._until(lambda: self._dead() or len(self.ledger.order) >= enough)
-            if moment in POINTS and not await self._ended():
+            await self._until(lambda: self.victim.dead or len(self.ledger.order) >= enough)
+            if moment in POINTS and not await self.victim.ended():
                 moment = "load"
-        if not self._dead():
-            self.drainer.process.kill()  # type: ignore[union-attr]
-        await asyncio.to_thread(self._died, moment)
+        await self.victim.kill(moment)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         moved = self._moved()
@@ -131,27 +101,11 @@ class Rig:
             if moved != self._moved():
                 moved, deadline = self._moved(), time.monotonic() + STUCK_S
             if time.monotonic() > deadline:
-                told = self.drainer.log() if self._dead() else self._status()
-                raise Wrong(f"nothing moves for {STUCK_S} s: {told}")
+                raise self.victim.stuck()
             await asyncio.sleep(0.02)
 
     def _moved(self) -> tuple[int, int]:
         return len(self.ledger.order), self.live.position
-
-    async def _ended(self) -> bool:
-        """False if the failpoint is not reached."""
-        process = self.drainer.process
-        assert process is not None
-        try:
-            await asyncio.to_thread(process.wait, POINT_S)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def _status(self) -> Any:
-        address = (self.drainer.directory / "http").read_text().strip()
-        with urllib.request.urlopen(f"http://{address}/status", timeout=5) as answer:
-            return json.load(answer)["actors"]
 
     # The whole ------------------------------------------------------------------------------
 
@@ -179,7 +133,7 @@ class Rig:
                 await bus.close()
         finally:
             self.seconds = time.monotonic() - began
-            for service in (self.drainer, *reversed(self._others)):
+            for service in (self.victim.service, *reversed(self._others)):
                 service.kill()
 
     @contextlib.asynccontextmanager

@@ -21,9 +21,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.integration.drainer.kill_ledger import Wrong
 from tests.integration.drainer.kill_rig import FEWEST, Rig
 from tests.integration.pump_client.cluster import Service
+from tests.integration.victim import Wrong
 from tests.servers import NatsServer, nats_server
 from tidelog.logs import configure
 
@@ -46,7 +46,7 @@ class TakeoverRig(Rig):
             Service("tidelog_drainer", directory / node, [*flags, node]) for node in ("d1", "d2")
         ]
         self._others += self._pair
-        self.drainer = self._pair[0]
+        self.victim.service = self._pair[0]
         self.led: dict[str, list[float]] = {how: [] for how in HOWS}
         self.read: dict[str, list[float]] = {how: [] for how in HOWS}
 

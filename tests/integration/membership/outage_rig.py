@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.integration.membership import processes
 from tests.integration.membership.rig import STUCK_S, Rig
-from tests.integration.pump.kill_ledger import Wrong
+from tests.integration.victim import Wrong
 from tests.markers import marked
 from tests.servers import NatsServer, nats_server
 from tidelog.logs import configure

@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.integration.pump.kill_ledger import Wrong
 from tests.integration.pump_client.cluster import Service
+from tests.integration.victim import Wrong
 from tests.servers import NatsServer
 from tests.simulation.created import created
 from tidelog.errors import TidelogError

@@ -23,7 +23,7 @@ from tests.integration.membership import processes
 from tests.integration.membership.processes import CLUSTER, FEED, Processes, pump_name
 from tests.integration.membership.script import PUMPS, Change, Outage, Step, script
 from tests.integration.membership.stream import Stall, Stream
-from tests.integration.pump.kill_ledger import Wrong
+from tests.integration.victim import Wrong
 from tests.servers import NatsServer, nats_server
 from tidelog.actor import first_error
 from tidelog.config import ServiceConfig

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.membership.rig import FEWEST, Rig
 from tests.integration.membership.script import Change, Outage, Step, script
-from tests.integration.pump.kill_ledger import Wrong
+from tests.integration.victim import Wrong
 from tests.planted.bugs import DRAINER, Bug, Edit
 from tests.planted.copy import PATHS, copied, plant
 from tests.servers import nats_server

@@ -9,13 +9,10 @@ import hashlib
 import heapq
 from dataclasses import dataclass
 
+from tests.integration.victim import Wrong
 from tidelog_proto.binlog_pb2 import Binlog, Commit
 
 UNDECIDED, COMMITTED, ROLLED_BACK = "undecided", "committed", "rolled_back"
-
-
-class Wrong(AssertionError):
-    """The Pump broke a promise."""
 
 
 def key_of(start_ts: int) -> bytes:

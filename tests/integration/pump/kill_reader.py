@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.integration.pump.kill_ledger import Reading, Wrong
+from tests.integration.pump.kill_ledger import Reading
+from tests.integration.victim import Wrong
 from tidelog.compression import unpack
 from tidelog.errors import TidelogError
 from tidelog.messages import Consumer, SafePointRequest, encode

@@ -11,25 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
-import signal
-import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from tests.integration.kill_command import command
-from tests.integration.pump.kill_ledger import Ledger, Reading, Wrong
+from tests.integration.pump.kill_ledger import Ledger, Reading
 from tests.integration.pump.kill_load import Load, answer_for
 from tests.integration.pump.kill_reader import Reader
 from tests.integration.pump_client.cluster import Service
+from tests.integration.victim import STUCK_S, Victim, Wrong
 from tests.servers import NatsServer
 from tidelog.actor import first_error
 from tidelog.oracle import RegistryOracle
@@ -46,8 +42,6 @@ FEWEST = 100
 """Transactions between a start and a kill under load, at least; a quiet run proves nothing."""
 TRY_S = 1.0
 """What waits for an answer of a Pump that was killed tries again after this."""
-STUCK_S = 60.0
-POINT_S = 20.0
 POINTS = {
     "before write": ("pump.segments.before_append", 60),
     "after sync": ("pump.segments.after_sync", 60),
@@ -63,7 +57,6 @@ MOMENTS = ("load", "load", "load", "start", "start", *POINTS)
 class Rig:
     def __init__(self, nats: NatsServer, directory: Path, *, kills: int, seed: int) -> None:
         self.ledger = Ledger()
-        self.kills: Counter[str] = Counter()
         self._rng = random.Random(seed)
         self._seed = seed
         self._wanted = kills
@@ -77,62 +70,36 @@ class Rig:
             *("--resolve-after-s", "0.2", "--txn-timeout-s", "1"),
             *("--storage-stop-write-at-available-space", "1 MiB"),
         ]
-        self.pump = Service("tidelog_pump", directory / NODE, pump_flags)
+        service = Service("tidelog_pump", directory / NODE, pump_flags)
+        self.victim = Victim(service, POINTS, self._rng)
         self._life = 0
-        self._start_s = 1.0
         self.checked = 0
         self.seconds = self.up_s = 0.0
+
+    @property
+    def kills(self) -> Counter[str]:
+        return self.victim.kills
 
     # The Pump's life ------------------------------------------------------------------------
 
     def _start(self, moment: str) -> None:
-        self.pump.env.pop("TIDELOG_FAILPOINTS", None)
-        if moment in POINTS:
-            name, most = POINTS[moment]
-            self.pump.env["TIDELOG_FAILPOINTS"] = f"{name}=kill@{self._rng.randint(1, most)}"
         self._life += 1
-        self.pump.start()
-
-    def _died(self, moment: str) -> None:
-        process = self.pump.process
-        assert process is not None
-        status = process.wait()
-        if status != -signal.SIGKILL:
-            raise Wrong(f"the Pump ended by itself with {status}:\n{self.pump.log()}")
-        self.pump.process = None
-        self.kills[moment] += 1
-
-    async def _ready(self) -> bool:
-        """False if a failpoint was quicker."""
-        began = time.monotonic()
-        async with asyncio.timeout(STUCK_S):
-            while not self._dead():
-                with contextlib.suppress(AssertionError):  # It ended just now: `_died` says how.
-                    if await asyncio.to_thread(self.pump.ready):
-                        self._start_s = time.monotonic() - began
-                        return True
-                await asyncio.sleep(0.02)
-        return False
-
-    def _dead(self) -> bool:
-        return self.pump.process is None or self.pump.process.poll() is not None
+        self.victim.start(moment)
 
     async def _round(self, moment: str, load: Load, reader: Reader) -> None:
         target = self.ledger.last_commit_ts
         self._start(moment)
         if moment == "start":
-            await asyncio.sleep(self._rng.random() * self._start_s)
-        elif await self._ready():
+            await asyncio.sleep(self._rng.random() * self.victim.start_s)
+        elif await self.victim.ready():
             began = time.monotonic()
-            await self._until(lambda: self._dead() or reader.reading.position >= target, reader)
+            await self._until(lambda: self.victim.dead or reader.reading.position >= target, reader)
             enough = self.ledger.acked + self._rng.randint(FEWEST, 4 * FEWEST)
-            await self._until(lambda: self._dead() or self.ledger.acked >= enough, load)
-            if moment in POINTS and not await self._ended():
+            await self._until(lambda: self.victim.dead or self.ledger.acked >= enough, load)
+            if moment in POINTS and not await self.victim.ended():
                 moment = "load"
             self.up_s += time.monotonic() - began
-        if not self._dead():
-            self.pump.process.kill()  # type: ignore[union-attr]
-        await asyncio.to_thread(self._died, moment)
+        await self.victim.kill(moment)
         if self.ledger.strangers:
             raise Wrong(f"the Pump asks about what nobody wrote: {self.ledger.strangers}")
 
@@ -141,22 +108,11 @@ class Rig:
         deadline = time.monotonic() + STUCK_S
         while not condition():
             if time.monotonic() > deadline:
-                told = self.pump.log() if self._dead() else self._status()
-                raise Wrong(f"nothing moves for {STUCK_S} s: {told}")
+                raise self.victim.stuck()
             who.progress.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await who.progress.wait()
-
-    async def _ended(self) -> bool:
-        """False if the failpoint is not reached."""
-        process = self.pump.process
-        assert process is not None
-        try:
-            await asyncio.to_thread(process.wait, POINT_S)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
 
     # The whole ------------------------------------------------------------------------------
 
@@ -173,14 +129,14 @@ class Rig:
                         await self._round(self._rng.choice(MOMENTS), load, reader)
                         on_kill()
                     self._start("")
-                    await self._ready()
+                    await self.victim.ready()
                     load.stop()
                 await self._whole(bus)
             finally:
                 await bus.close()
         finally:
             self.seconds = time.monotonic() - began
-            self.pump.kill()
+            self.victim.service.kill()
             self.registry.kill()
 
     @contextlib.asynccontextmanager
@@ -228,12 +184,7 @@ class Rig:
 
     def _closes(self) -> bool:
         """Is nothing open any more of what clients left?"""
-        return bool(self._status()["sorter"]["open"] == 0)
-
-    def _status(self) -> Any:
-        address = (self.pump.directory / "http").read_text().strip()
-        with urllib.request.urlopen(f"http://{address}/status", timeout=5) as answer:
-            return json.load(answer)["actors"]
+        return bool(self.victim.status()["sorter"]["open"] == 0)
 
     @property
     def large(self) -> int:

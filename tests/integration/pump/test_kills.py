@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.pump.kill_ledger import Wrong
 from tests.integration.pump.kill_rig import FEWEST, Rig
+from tests.integration.victim import Wrong
 from tests.planted.bugs import Bug, Edit
 from tests.planted.copy import PATHS, ROOT, copied, plant
 from tests.servers import nats_server
@@ -116,7 +116,7 @@ def _eight_kills(copy: Path, directory: Path, seed: int) -> str:
     directory.mkdir()
     with nats_server(directory) as nats:
         rig = Rig(nats, directory, kills=8, seed=seed)
-        rig.pump.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
+        rig.victim.service.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
         try:
             asyncio.run(rig.run())
         except Wrong as wrong:
