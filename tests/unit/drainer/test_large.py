@@ -16,6 +16,7 @@ from tidelog.change_reader import Change, ChangeReader
 from tidelog.messages import Consumer
 from tidelog.rows.values import Value
 from tidelog.sim.nats import SimNats
+from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode import survey
@@ -80,6 +81,17 @@ async def begin(world: World) -> tuple[FakeRegistry, list[FakePump]]:
     pumps = [await registry.pump("p1"), await registry.pump("p2")]
     registry.consumers = [Consumer("reader", FEED, 0)]
     return registry, pumps
+
+
+async def under_way(world: World, second_ts: int = 10) -> tuple[Node, list[FakePump]]:
+    """Published up to 10; the second Pump has nothing up to `second_ts`."""
+    _, pumps = await begin(world)
+    node = world.node("drainer")
+    node.start(build, CONFIG)
+    pumps[0].commit([*DDLS, txn(10)], 10)
+    pumps[1].commit([], second_ts)
+    await world.until(lambda: said(node).get("published_ts", 0) >= 10, 30, "the feed")
+    return node, pumps
 
 
 def abandoned(nats: SimNats) -> int:
@@ -183,12 +195,7 @@ def test_killed_between_the_parts(seed: int) -> None:
 
 def test_a_full_disk_is_waited_for_and_named() -> None:
     async def main(world: World) -> None:
-        _, pumps = await begin(world)
-        node = world.node("drainer")
-        node.start(build, CONFIG)
-        pumps[0].commit([*DDLS, txn(10)], 10)
-        pumps[1].commit([], 10)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 10, 30, "the feed")
+        node, pumps = await under_way(world)
         node.disk.faults.capacity = node.disk.used() + KEPT_FREE + 50
         pumps[0].commit([large(20), txn(30)], 30)
         pumps[1].commit([txn(25)], 30)
@@ -213,12 +220,7 @@ def test_a_full_stream_is_waited_for_and_named() -> None:
     """The collector takes no more than its buffers hold, and all goes on when there is room."""
 
     async def main(world: World) -> None:
-        _, pumps = await begin(world)
-        node = world.node("drainer")
-        node.start(build, CONFIG)
-        pumps[0].commit([*DDLS, txn(10)], 10)
-        pumps[1].commit([], 10)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 10, 30, "the feed")
+        node, pumps = await under_way(world)
         world.nats.streams[STREAM].full = True
         pumps[0].commit([large(20), txn(30)], 30)
         pumps[1].commit([], 30)
@@ -234,12 +236,7 @@ def test_a_full_stream_is_waited_for_and_named() -> None:
 
 def test_a_stream_that_one_transaction_overflows_stops_typed() -> None:
     async def main(world: World) -> None:
-        _, pumps = await begin(world)
-        node = world.node("drainer")
-        node.start(build, CONFIG)
-        pumps[0].commit([*DDLS, txn(10)], 10)
-        pumps[1].commit([], 40)
-        await world.until(lambda: said(node).get("published_ts", 0) >= 10, 30, "the feed")
+        node, pumps = await under_way(world, 40)
         stream = world.nats.streams[STREAM]
         stream.config = type(stream.config)(
             stream.config.name, stream.config.subjects, max_bytes=12_000
