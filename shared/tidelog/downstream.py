@@ -1,13 +1,27 @@
-"""The Downstream port (design section 9): where the Applier writes."""
+"""The Downstream port (design section 9): where the Applier writes.
+
+A downstream has one control connection (checkpoint, DDL) and up to `Opened.lanes` writers. Whoever
+opens it takes it over: all that an earlier writer of the feed still tries is refused from then on.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from tidelog.changes import DdlMessage, Event
-from tidelog.schema.structure import TableStructure
+from tidelog.errors import TidelogError
+from tidelog.schema.structure import KeyPart, TableStructure
+
+Row = dict[str, Any]
+
+
+class Fenced(TidelogError):
+    """Another Applier has taken the downstream over: this one writes nothing more."""
+
+    default_hint = "it goes on where this one stopped; end one of the two, or let one stand by"
 
 
 class DdlPending(msgspec.Struct, frozen=True):
@@ -20,7 +34,10 @@ class DdlPending(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "ts_map": "ts-map"}):
-    """The seed's checkpoint JSON (seed 002) and our fields (design section 6)."""
+    """The seed's checkpoint JSON (seed 002) and our fields (design section 6).
+
+    Everything up to `commit_ts` is applied. `consistent`: and nothing above it.
+    """
 
     commit_ts: int
     consistent: bool = False
@@ -38,27 +55,111 @@ class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "
         return self.commit_ts > other.commit_ts or same
 
 
-class TableChanges(msgspec.Struct, frozen=True):
-    """Events of one table, in commit order, all of one structure."""
+class DownstreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to open a downstream. `lanes`: at most so many writers. `cluster_id`: the checkpoint
+    row's key, 0 = not known."""
+
+    url: str
+    node: str = ""
+    cluster_id: int = 0
+    lanes: int = 1
+    checkpoint_table: str = "tidb_binlog.checkpoint"
+    loopback: bool = False
+    """Each transaction updates the mark table of `channel_id` in `mark_schema` (seed 004)."""
+    channel_id: int = 0
+    mark_schema: str = "retl"
+    sync_mode: int = 1
+    """2: columns may be missing on either side (seed 004)."""
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A downstream that is ours now. `epoch` is above every earlier writer's; so many `lanes` may
+    write at once; `atomic`: each Work needs the checkpoint, which commits with its rows."""
+
+    checkpoint: Checkpoint | None
+    epoch: int = 0
+    lanes: int = 1
+    atomic: bool = False
+
+
+class TableRule(msgspec.Struct, frozen=True):
+    """How changes of a table may be written, given what the downstream has.
+
+    `ordered`: replaying them is not idempotent, so they go through one lane, one by one, in
+    upstream order, and the downstream remembers how far it got. `replaceable`: nothing downstream
+    would notice a row that is deleted and inserted again. `keys`: all unique keys, the upstream's
+    and the downstream's own, the event's key first.
+    """
+
+    ordered: bool
+    replaceable: bool
+    keys: tuple[tuple[KeyPart, ...], ...]
+
+
+class Image(msgspec.Struct, frozen=True, gc=False):
+    """A row to write; names in `b64` hold base64."""
+
+    row: Row
+    b64: Sequence[str] = ()
+
+
+class TableShare(msgspec.Struct, frozen=True):
+    """A lane's part of one table's changes, all of one structure. Either their net effect per key
+    (`deletes` first: images of at least the key's columns; `inserts`: rows that were not there
+    before; `updates`: rows that were), or `events` one by one, in order.
+
+    `offset`, with `events`: so many events of the first one's transaction in this table went in
+    earlier shares, as that transaction is large."""
 
     db: str
     structure: TableStructure
-    events: list[Event]
+    deletes: list[Image] = []
+    inserts: list[Image] = []
+    updates: list[Image] = []
+    events: list[Event] = []
+    offset: int = 0
+
+
+class Work(msgspec.Struct, frozen=True):
+    """One downstream transaction. `safe`: it may have been applied before, so how many rows it
+    matches says nothing. With a `checkpoint` (an atomic downstream) both commit together. Without
+    `ends` the transaction stays open for the lane's next Work: pieces of a large one."""
+
+    shares: list[TableShare]
+    safe: bool = False
+    checkpoint: Checkpoint | None = None
+    ends: bool = True
+
+
+class Lane(Protocol):
+    """One writer. Not for two tasks at once."""
+
+    async def apply(self, work: Work) -> None:
+        """All or nothing. After an Unavailable (the outcome is unknown) the lane is closed; the
+        same Work, `safe`, through a new lane comes to the same. Raises Fenced, Stopped."""
+
+    async def close(self) -> None: ...
 
 
 class Downstream(Protocol):
-    """A database that takes groups of whole transactions. One writer; errors are typed."""
+    """A database, or files, that a feed is written into. Errors are typed."""
 
-    async def open(self, feed: str) -> Checkpoint | None:
-        """Connect, create what we keep there, load the checkpoint. Raises ConfigError, Stopped."""
+    async def open(self, feed: str) -> Opened:
+        """Connect, create what we keep there, fence earlier writers off, load the checkpoint.
+        Lanes of an earlier `open` are void. Raises ConfigError, Stopped, Unavailable."""
 
-    async def apply(self, changes: list[TableChanges], checkpoint: Checkpoint) -> None:
-        """Rows and checkpoint in one downstream transaction: all or nothing. Applying a group
-        again after an unknown outcome is safe, because the checkpoint tells whether it happened."""
+    async def rule(self, db: str, structure: TableStructure) -> TableRule:
+        """Raises Stopped if there is no such table, Unavailable."""
+
+    async def lane(self, number: int) -> Lane:
+        """Connect writer `number`, 0 <= number < `Opened.lanes`. Raises Unavailable."""
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
-        """Run a DDL exactly once over crashes; `checkpoint` is the one after it. Returns what the
-        downstream can't hold (a column, an index, a view), one sentence each, for status."""
+        """Run a DDL exactly once over crashes; `checkpoint` is the one after it. No lane has work
+        meanwhile. Returns what the downstream can't hold (a column, an index, a view), one
+        sentence each, for status."""
 
-    async def save_checkpoint(self, checkpoint: Checkpoint) -> None: ...
+    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Raises Fenced if another writer has taken over."""
+
     async def close(self) -> None: ...

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from tidelog.downstream import Downstream
+    from tidelog.downstream import Downstream, DownstreamOptions
     from tidelog.schema.model import DdlJob
 
 Buffer = bytes | bytearray | memoryview
@@ -303,7 +303,7 @@ class Ports:
     """Raises Corrupt when what is stored can't be opened."""
     drop_index: Callable[[str], None]
     """Delete one that is not open, so that `open_index` makes it anew; none there is no error."""
-    open_downstream: Callable[[str], Downstream]
+    open_downstream: Callable[[DownstreamOptions], Downstream]
     open_ddl_history: Callable[[str], DdlHistory]
     within: Callable[[str], Ports]
     """The same on a directory of `disk`, made when missing: its disk and its indexes lie there."""

@@ -81,7 +81,7 @@ class Cluster:
         self.arrived = True
         """All that was committed has arrived, or the history is judged without what did not."""
         self.database = SimDatabase(world.random("database"), world.trace, plan.database)
-        world.open_downstream = lambda url, life: self.database.open(life)
+        world.open_downstream = self.database.open
         world.open_ddl_history = lambda url, bus: open_history(url, bus, CLUSTER)
         for name, value in vars(plan.net).items():
             setattr(world.net, name, value)

@@ -20,7 +20,7 @@ from tidelog.actor import Actor
 from tidelog.change_reader import Change, ChangeReader, Gap
 from tidelog.changes import DdlMessage
 from tidelog.config import redacted_url
-from tidelog.downstream import Checkpoint, TableChanges
+from tidelog.downstream import Checkpoint, DownstreamOptions, Lane, TableShare, Work
 from tidelog.errors import (
     ActorStopped,
     BadInput,
@@ -34,7 +34,8 @@ from tidelog.errors import (
 from tidelog.ports import Ports
 from tidelog_applier import metrics
 from tidelog_applier.config import ApplierConfig
-from tidelog_applier.groups import EVENT_BYTES, Group, change_weight, groups
+from tidelog_applier.groups import EVENT_BYTES, Group, Run, change_weight, groups
+from tidelog_applier.plan.shares import share
 from tidelog_applier.position import Position
 from tidelog_applier.structures import Structures
 
@@ -79,7 +80,10 @@ class Applier(Actor[Read | Ended]):
         self._config = config
         self._ports = ports
         self._position = position
-        self._downstream = ports.open_downstream(config.downstream)
+        self._downstream = ports.open_downstream(
+            DownstreamOptions(url=config.downstream, node=config.node, cluster_id=config.cluster_id)
+        )
+        self._lane: Lane | None = None
         self._shown = redacted_url(config.downstream)
         self._structures = Structures(ports, config.feed)
         self._checkpoint: Checkpoint | None = None
@@ -227,7 +231,9 @@ class Applier(Actor[Read | Ended]):
 
     async def _open(self) -> None:
         self._is_open = False
-        checkpoint = await self._downstream.open(self._config.feed)
+        opened = await self._downstream.open(self._config.feed)
+        self._lane = await self._downstream.lane(0)
+        checkpoint = opened.checkpoint
         commit_ts = checkpoint.commit_ts if checkpoint is not None else self._config.start_ts
         if self._checkpoint is not None and commit_ts < self._checkpoint.commit_ts:
             # Restored from a backup, or another database behind the same URL: a fresh instance
@@ -261,32 +267,32 @@ class Applier(Actor[Read | Ended]):
         self._reached(group.commit_ts)
 
     async def _apply(self, group: Group) -> None:
-        changes = await self._changes(group)
         checkpoint = self._next(group.commit_ts)
+        work = Work(await self._shares(group), checkpoint=checkpoint)
         with metrics.GROUP_SECONDS.time():
-            await self._certainly(
-                checkpoint, lambda: self._downstream.apply(changes, checkpoint), "group"
-            )
+            await self._certainly(checkpoint, lambda: self._write(work), "group")
         self._rows += group.rows
         self._group_count += 1
         metrics.ROWS.inc(group.rows)
         metrics.TXNS.inc(group.txns)
         metrics.GROUPS.inc()
 
-    async def _changes(self, group: Group) -> list[TableChanges]:
+    async def _write(self, work: Work) -> None:
+        assert self._lane is not None
+        await self._lane.apply(work)
+
+    async def _shares(self, group: Group) -> list[TableShare]:
         while True:
             try:
-                return [
-                    TableChanges(
-                        run.db,
-                        await self._structures.get(run.db, run.table, run.version),
-                        run.events,
-                    )
-                    for run in group.runs
-                ]
+                return [await self._share(run) for run in group.runs]
             except Unavailable as error:
                 self._trouble(error)
                 self.progress()
+
+    async def _share(self, run: Run) -> TableShare:
+        structure = await self._structures.get(run.db, run.table, run.version)
+        rule = await self._downstream.rule(run.db, structure)
+        return share(run.db, structure, rule, run.events, safe=False)
 
     async def _run_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> None:
         self._doing = f"{ddl.kind} at {ddl.commit_ts}"

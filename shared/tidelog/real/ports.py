@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.config import ServiceConfig
+from tidelog.config import ServiceConfig, redacted_url
 from tidelog.ddl_history import open_history
-from tidelog.downstream import Downstream
+from tidelog.downstream import Downstream, DownstreamOptions
 from tidelog.errors import ConfigError
 from tidelog.ports import Bus, IndexStore, Ports
 from tidelog.real.clock import RealClock
 from tidelog.real.disk import RealDisk
 from tidelog.real.rng import RealRng
 
-OpenDownstream = Callable[[str], Downstream]
+OpenDownstream = Callable[[DownstreamOptions], Downstream]
 
 
-def no_downstream(url: str) -> Downstream:
+def no_downstream(options: DownstreamOptions) -> Downstream:
     """For services that write to no database; `tidelog` itself can't import those that do."""
-    raise ConfigError(f"this service has no downstream, so {url!r} can't be opened")
+    raise ConfigError(
+        f"this service has no downstream, so {redacted_url(options.url)} can't be opened"
+    )
 
 
 def real_ports(

@@ -1,19 +1,29 @@
 """The simulated Downstream port, and the database behind it.
 
-The database is another machine: it outlives the Appliers that write to it. Rows and checkpoint are
-committed together. A call may end with Unavailable before or after it happened, and the caller may
-die at any moment of it.
+The database is another machine: it outlives the Appliers that write to it. A call may end with
+Unavailable before or after it happened, and the caller may die at any moment of it. Whoever opens
+the database takes it over; a transaction of an earlier one is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.changes import DdlMessage, DdlTable
-from tidelog.downstream import Checkpoint, TableChanges
+from tidelog.downstream import (
+    Checkpoint,
+    DownstreamOptions,
+    Fenced,
+    Lane,
+    Opened,
+    TableRule,
+    TableShare,
+    Work,
+)
 from tidelog.errors import Stopped, Unavailable
+from tidelog.schema.structure import TableStructure
 from tidelog.sim.life import Life
 from tidelog.sim.tables import Row, SimTable, Violation
 from tidelog.sim.trace import Trace
@@ -31,24 +41,30 @@ class DatabaseFaults:
         self.refused = self.unknown = 0.0
 
 
+Place = tuple[str, str]
+
+
 class SimDatabase:
     """Tables by (db, name), the checkpoint, and what contradicted them."""
 
     def __init__(
         self, rng: random.Random, trace: Trace, faults: DatabaseFaults | None = None
     ) -> None:
-        self.tables: dict[tuple[str, str], SimTable] = {}
+        self.tables: dict[Place, SimTable] = {}
         self.checkpoint: Checkpoint | None = None
         self.violations: list[Violation] = []
         self.faults = faults or DatabaseFaults()
         self.commits = 0
         self.faulted = 0
+        self.epoch = 0
+        self.progress: dict[Place, tuple[int, int]] = {}
+        """How far tables without a key got: a commit_ts, and how many of its events are in."""
         self._rng = rng
         self._trace = trace
 
-    def open(self, life: Life) -> SimDownstream:
+    def open(self, options: DownstreamOptions, life: Life) -> SimDownstream:
         """The port of one process."""
-        return SimDownstream(self, life)
+        return SimDownstream(self, options, life)
 
     def contents(self) -> dict[str, list[Row]]:
         """Rows by `db.table`, in a stable order."""
@@ -59,20 +75,40 @@ class SimDatabase:
         found = self.tables.get((db, table))
         return found.rows() if found is not None else []
 
-    async def transact(self, life: Life, work: _Work) -> None:
+    async def transact(self, life: Life, work: _Transaction) -> None:
         """Run `work` as one transaction of a client that may lose the connection or die."""
-        await self._hop()
-        life.check()
-        if self._chance(self.faults.refused):
-            raise Unavailable("the database refuses connections (injected)")
+        await self._ask(life)
+        if work.epoch != self.epoch:
+            raise Fenced(f"epoch {work.epoch} of the downstream ended, {self.epoch} writes now")
         self.commits += 1
         try:
             work.commit(self)
         except Violation as violation:
             self.violations.append(violation)
-        self._trace.event(life.name, "commit", work.checkpoint.commit_ts)
+        self._trace.event(life.name, "commit", work.checkpoint.commit_ts if work.checkpoint else -1)
+        await self._answer(life, "the connection broke at COMMIT (injected)")
+
+    async def take_over(self, life: Life, feed: str) -> int:
+        """Raise the fence; returns the new epoch."""
+        await self._ask(life)
+        held = self.checkpoint
+        if held is not None and held.feed and held.feed != feed:
+            raise Stopped(f"the checkpoint belongs to feed {held.feed}")
+        self.epoch += 1
+        epoch = self.epoch
+        await self._answer(life, "the connection broke while the fence was raised (injected)")
+        return epoch
+
+    async def _ask(self, life: Life) -> None:
+        life.check()
+        await self._hop()
+        life.check()
+        if self._chance(self.faults.refused):
+            raise Unavailable("the database refuses connections (injected)")
+
+    async def _answer(self, life: Life, broken: str) -> None:
         if self._chance(self.faults.unknown):
-            raise Unavailable("the connection broke at COMMIT (injected)")
+            raise Unavailable(broken)
         await self._hop()
         life.check()
 
@@ -86,42 +122,55 @@ class SimDatabase:
 
 
 @dataclass
-class _Work:
+class _Transaction:
     """What one downstream transaction does."""
 
-    changes: list[TableChanges]
-    ddl: DdlMessage | None
-    checkpoint: Checkpoint
+    epoch: int
+    checkpoint: Checkpoint | None = None
+    ddl: DdlMessage | None = None
+    works: list[Work] = field(default_factory=list)
 
     def commit(self, database: SimDatabase) -> None:
         before = database.checkpoint
-        position = before.commit_ts if before is not None else -1
-        database.checkpoint = self.checkpoint
-        if self.checkpoint.commit_ts < position:
-            raise Violation(f"the checkpoint went back: {position} {self.checkpoint.commit_ts}")
-        early = before.early if before is not None else ()
-        if early and early[-1] not in self.checkpoint.early:
-            raise Violation(f"the checkpoint forgot the early DDL of version {early[-1]}")
-        if self.ddl is not None and self.ddl.schema_version in early:
-            raise Violation(f"the early DDL of version {self.ddl.schema_version} again")
-        for changes in self.changes:
-            self._apply_rows(database, changes, position)
+        if self.checkpoint is not None:
+            self._save(database, self.checkpoint, before)
+        for work in self.works:
+            for share in work.shares:
+                self._apply_rows(database, share, safe=work.safe)
         if self.ddl is not None:
-            self._apply_ddl(database, self.ddl, position)
+            self._apply_ddl(database, self.ddl, before.commit_ts if before is not None else -1)
 
-    def _apply_rows(self, database: SimDatabase, changes: TableChanges, position: int) -> None:
-        name = (changes.db, changes.structure.name)
-        table = database.tables.get(name)
+    def _save(
+        self, database: SimDatabase, checkpoint: Checkpoint, before: Checkpoint | None
+    ) -> None:
+        database.checkpoint = checkpoint
+        if before is None:
+            return
+        if checkpoint.commit_ts < before.commit_ts:
+            moved = f"{before.commit_ts} {checkpoint.commit_ts}"
+            raise Violation(f"the checkpoint went back: {moved}")
+        if before.early and before.early[-1] not in checkpoint.early:
+            raise Violation(f"the checkpoint forgot the early DDL of version {before.early[-1]}")
+        if self.ddl is not None and self.ddl.schema_version in before.early:
+            raise Violation(f"the early DDL of version {self.ddl.schema_version} again")
+
+    def _apply_rows(self, database: SimDatabase, share: TableShare, *, safe: bool) -> None:
+        place = (share.db, share.structure.name)
+        table = database.tables.get(place)
         if table is None:
-            raise Violation(f"rows for {name}, which does not exist")
-        for event in changes.events:
-            if event.commit_ts <= position:
-                # A database would not notice: whether it is there twice then, its rows tell.
-                late = f"{name}: {event.commit_ts} is applied after checkpoint {position}"
+            raise Violation(f"rows for {place}, which does not exist")
+        table.share(share, safe=safe)
+        index = share.offset
+        for number, event in enumerate(share.events):
+            if number and event.commit_ts != share.events[number - 1].commit_ts:
+                index = 0
+            if (event.commit_ts, index) >= database.progress.get(place, (0, 0)):
+                table.apply(event)
+                database.progress[place] = (event.commit_ts, index + 1)
+            elif not safe:
+                late = f"{place}: event {index} of {event.commit_ts} is applied again"
                 database.violations.append(Violation(late))
-            if event.commit_ts > self.checkpoint.commit_ts:
-                raise Violation(f"{name}: {event.commit_ts} above its checkpoint")
-            table.apply(event)
+            index += 1
 
     def _apply_ddl(self, database: SimDatabase, ddl: DdlMessage, position: int) -> None:
         if ddl.commit_ts <= position:
@@ -141,35 +190,56 @@ class _Work:
             if place in database.tables:
                 raise Violation(f"DDL {ddl.query!r}: {place} is there already")
             database.tables[place] = old.altered(after) if old is not None else SimTable(after)
+            database.progress.pop(place, None)
+
+
+class SimLane:
+    """One writer of one process."""
+
+    def __init__(self, database: SimDatabase, life: Life, epoch: int) -> None:
+        self._database = database
+        self._life = life
+        self._epoch = epoch
+        self._works: list[Work] = []
+
+    async def apply(self, work: Work) -> None:
+        self._works.append(work)
+        if work.ends:
+            works, self._works = self._works, []
+            done = _Transaction(self._epoch, work.checkpoint, works=works)
+            await self._database.transact(self._life, done)
+
+    async def close(self) -> None:
+        """What did not end is rolled back."""
+        self._works = []
 
 
 class SimDownstream:
     """The Downstream port of one Applier process."""
 
-    def __init__(self, database: SimDatabase, life: Life) -> None:
+    def __init__(self, database: SimDatabase, options: DownstreamOptions, life: Life) -> None:
         self._database = database
         self._life = life
+        self._lanes = options.lanes
+        self._epoch = 0
 
-    async def open(self, feed: str) -> Checkpoint | None:
-        self._life.check()
-        await self._database._hop()
-        self._life.check()
-        if self._database._chance(self._database.faults.refused):
-            raise Unavailable("the database refuses connections (injected)")
-        held = self._database.checkpoint
-        if held is not None and held.feed and held.feed != feed:
-            raise Stopped(f"the checkpoint belongs to feed {held.feed}")
-        return held
+    async def open(self, feed: str) -> Opened:
+        self._epoch = await self._database.take_over(self._life, feed)
+        return Opened(self._database.checkpoint, self._epoch, self._lanes)
 
-    async def apply(self, changes: list[TableChanges], checkpoint: Checkpoint) -> None:
-        await self._database.transact(self._life, _Work(changes, None, checkpoint))
+    async def rule(self, db: str, structure: TableStructure) -> TableRule:
+        unique = [key.parts for key in structure.keys if key.unique]
+        return TableRule(not structure.key_columns, True, tuple(unique))
+
+    async def lane(self, number: int) -> Lane:
+        return SimLane(self._database, self._life, self._epoch)
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
-        await self._database.transact(self._life, _Work([], ddl, checkpoint))
+        await self._database.transact(self._life, _Transaction(self._epoch, checkpoint, ddl))
         return []
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        await self._database.transact(self._life, _Work([], None, checkpoint))
+        await self._database.transact(self._life, _Transaction(self._epoch, checkpoint))
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -24,7 +24,7 @@ from tidelog.sim.loop import SimulationError
 from tidelog.sim.rng import SimRng
 
 if TYPE_CHECKING:
-    from tidelog.downstream import Downstream
+    from tidelog.downstream import Downstream, DownstreamOptions
     from tidelog.sim.world import World
 
 RESTART_S = 0.5
@@ -89,8 +89,8 @@ class Node:
         """On the directory `at` of the disk."""
         world = self._world
 
-        def open_downstream(url: str) -> Downstream:
-            return world.open_downstream(url, life)
+        def open_downstream(options: DownstreamOptions) -> Downstream:
+            return world.open_downstream(options, life)
 
         return Ports(
             clock=self.clock,

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.changes import Event
+from tidelog.downstream import TableShare
 from tidelog.schema.structure import ColumnStructure, TableStructure
 
 Row = dict[str, Any]
@@ -46,6 +47,21 @@ class SimTable:
             self._take(event.before or {}, name)
         if event.op in ("c", "u"):
             self._put(event.after or {}, name)
+
+    def share(self, share: TableShare, *, safe: bool) -> None:
+        """The net effect of several changes. `safe`: it may be there already. Raises Violation."""
+        name = self.structure.name
+        for image in share.deletes:
+            if self.keyed.pop(self._key(image.row), None) is None and not safe:
+                raise Violation(f"{name}: no row {image.row} to delete")
+        for image in share.inserts:
+            if safe:
+                self.keyed.pop(self._key(image.row), None)
+            self._put(image.row, name)
+        for image in share.updates:
+            if self.keyed.pop(self._key(image.row), None) is None and not safe:
+                raise Violation(f"{name}: no row to update to {image.row}")
+            self._put(image.row, name)
 
     def altered(self, structure: TableStructure) -> SimTable:
         """The same rows under another structure; another id (TRUNCATE) has none."""

@@ -28,7 +28,7 @@ from tidelog.sim.node import Node
 from tidelog.sim.trace import Trace
 
 if TYPE_CHECKING:
-    from tidelog.downstream import Downstream
+    from tidelog.downstream import Downstream, DownstreamOptions
 
 T = TypeVar("T")
 
@@ -43,7 +43,9 @@ class World:
         self.net = NetFaults()
         self.nats = SimNats(loop, self.random("nats"), self.trace, self.net)
         self.nodes: dict[str, Node] = {}
-        self.open_downstream: Callable[[str, Life], Downstream] = _nothing("downstream")
+        self.open_downstream: Callable[[DownstreamOptions, Life], Downstream] = _nothing(
+            "downstream"
+        )
         self.open_ddl_history: Callable[[str, SimBus], DdlHistory] = _nothing("DDL history")
 
     def random(self, name: str) -> random.Random:
@@ -77,9 +79,9 @@ class World:
         return SimClock(self.loop, skew_ms=skew_ms)
 
 
-def _nothing(what: str) -> Callable[[str, Any], Any]:
-    def refuse(url: str, _: Any) -> Any:
-        raise LookupError(f"this world has no {what} for {url!r}")
+def _nothing(what: str) -> Callable[[Any, Any], Any]:
+    def refuse(asked: Any, _: Any) -> Any:
+        raise LookupError(f"this world has no {what} for {asked!r}")
 
     return refuse
 

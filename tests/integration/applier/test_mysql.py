@@ -15,11 +15,12 @@ from tests.servers import MariaDb, free_port, mariadb_server
 from tests.unit.applier.shapes import column, created, ddl, deleted, ranges, table, updated
 from tidelog import failpoints
 from tidelog.changes import DdlMessage, Event
-from tidelog.downstream import Checkpoint, TableChanges
+from tidelog.downstream import Checkpoint, DownstreamOptions, Work
 from tidelog.errors import ConfigError, Stopped, Unavailable
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
 from tidelog_applier.downstreams.mysql import MysqlDownstream
 from tidelog_applier.downstreams.target import Target
+from tidelog_applier.plan.shares import share
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
@@ -50,7 +51,7 @@ class Rig:
     def __init__(self, server: MariaDb) -> None:
         self.server = server
         url = f"mysql://root@{server.host}:{server.port}/"
-        self.downstream = MysqlDownstream(Target.parse(url))
+        self.downstream = MysqlDownstream(Target.parse(url), DownstreamOptions(url=url))
         self.commit_ts = START_TS
 
     def sql(self, text: str) -> list[Any]:
@@ -71,8 +72,10 @@ class Rig:
 
     async def rows(self, structure: TableStructure, *events: Event) -> None:
         self.commit_ts += 1
-        changes = [TableChanges("d", structure, list(events))]
-        await self.downstream.apply(changes, Checkpoint(self.commit_ts, feed="feed"))
+        rule = await self.downstream.rule("d", structure)
+        shares = [share("d", structure, rule, events, safe=False)]
+        lane = await self.downstream.lane(0)
+        await lane.apply(Work(shares, checkpoint=Checkpoint(self.commit_ts, feed="feed")))
 
     async def ddl(self, message: DdlMessage) -> list[str]:
         self.commit_ts += 1
@@ -174,12 +177,12 @@ def test_a_ddl_happens_once_over_a_crash(server: MariaDb, what: str, place: str,
         except Crash:
             crashed = True
         failpoints.disarm_all()
-        found = await rig.downstream.open("feed")
+        found = (await rig.downstream.open("feed")).checkpoint
         assert found is not None
         if crashed:
             assert found.commit_ts == saved
             await rig.again(message)
-            found = await rig.downstream.open("feed")
+            found = (await rig.downstream.open("feed")).checkpoint
             assert found is not None
         assert found.commit_ts == rig.commit_ts
         assert found.ddl_pending is None
@@ -298,7 +301,7 @@ def test_a_refused_row_leaves_nothing(server: MariaDb) -> None:
         saved = rig.commit_ts
         with pytest.raises(Stopped, match="too long"):
             await rig.rows(narrow, created({"id": 1, "v": "a"}), created({"id": 2, "v": "abc"}))
-        found = await rig.downstream.open("feed")
+        found = (await rig.downstream.open("feed")).checkpoint
         assert found is not None
         assert found.commit_ts == saved
 
@@ -350,7 +353,7 @@ def test_who_can_not_get_in_is_told(server: MariaDb, tmp_path: Path) -> None:
     no_socket = f"mysql://root@localhost/?unix_socket={tmp_path}/none"
     for url, kind in ((wrong, ConfigError), (nowhere, Unavailable), (no_socket, Unavailable)):
         with pytest.raises(kind) as caught:
-            asyncio.run(MysqlDownstream(Target.parse(url)).open("feed"))
+            asyncio.run(MysqlDownstream(Target.parse(url), DownstreamOptions(url=url)).open("feed"))
         assert caught.value.hint
         assert "secret" not in str(caught.value)
 
@@ -362,7 +365,7 @@ def test_a_read_only_server_is_unavailable(server: MariaDb) -> None:
         rig.sql("GRANT ALL ON *.* TO plain@'%'")
         rig.sql("REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM plain@'%'")
         url = f"mysql://plain@{server.host}:{server.port}/"
-        plain = MysqlDownstream(Target.parse(url))
+        plain = MysqlDownstream(Target.parse(url), DownstreamOptions(url=url))
         await plain.open("feed")
         rig.sql("SET GLOBAL read_only = 1")
         try:

@@ -30,7 +30,7 @@ NODE = "applier-shop"
 
 def world_with_database(world: World) -> SimDatabase:
     database = SimDatabase(world.random("database"), world.trace)
-    world.open_downstream = lambda url, life: database.open(life)
+    world.open_downstream = database.open
     return database
 
 
@@ -296,7 +296,7 @@ class Refusing(SimDatabase):
 def test_a_downstream_that_says_no_stops_it_until_it_is_started_again() -> None:
     async def main(world: World) -> None:
         database = Refusing(world.random("database"), world.trace)
-        world.open_downstream = lambda url, life: database.open(life)
+        world.open_downstream = database.open
         publisher = Publisher(world.ports("drainer").bus)
         await publisher.begin()
         node = world.node("applier")

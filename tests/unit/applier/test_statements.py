@@ -7,9 +7,9 @@ from base64 import b64encode
 import pytest
 
 from tests.unit.applier.shapes import column, table
+from tidelog.downstream import Image
 from tidelog.errors import Stopped
 from tidelog.schema.structure import TableStructure
-from tidelog_applier.downstreams.fold import Image
 from tidelog_applier.downstreams.statements import STATEMENT_ROWS, TableStatements
 from tidelog_applier.downstreams.writing import writing
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.downstream import DownstreamOptions
 from tidelog.errors import ConfigError
 from tidelog_applier.downstreams import open_downstream
 from tidelog_applier.downstreams.target import Target
@@ -39,6 +40,6 @@ def test_a_password_is_never_shown() -> None:
 )
 def test_wrong_urls_are_config_errors_without_the_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        open_downstream(url)
+        open_downstream(DownstreamOptions(url=url))
     assert caught.value.hint
     assert "secret" not in str(caught.value)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from tidelog.downstream import Downstream
+from tidelog.downstream import Downstream, DownstreamOptions
 from tidelog.errors import ConfigError
 from tidelog_applier.downstreams.target import Target
 
 __all__ = ["open_downstream"]
 
 
-def open_downstream(url: str) -> Downstream:
-    """The downstream of a URL (`sqlite:////absolute/path`, `mysql://USER:PASSWORD@HOST:PORT/`).
+def open_downstream(options: DownstreamOptions) -> Downstream:
+    """The downstream of its URL (`sqlite:////absolute/path`, `mysql://USER:PASSWORD@HOST:PORT/`).
 
     Nothing is connected yet. Raises ConfigError.
     """
-    target = Target.parse(url)
+    target = Target.parse(options.url)
     match target.scheme:
         case "sqlite":
             from tidelog_applier.downstreams.sqlite import SqliteDownstream
@@ -23,5 +23,5 @@ def open_downstream(url: str) -> Downstream:
         case "mysql":
             from tidelog_applier.downstreams.mysql import MysqlDownstream
 
-            return MysqlDownstream(target)
+            return MysqlDownstream(target, options)
     raise ConfigError(f"no downstream speaks {target.scheme}", hint="use sqlite:// or mysql://")

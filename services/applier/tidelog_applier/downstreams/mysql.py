@@ -11,20 +11,28 @@ from collections.abc import Iterator
 import structlog
 
 from tidelog.changes import DdlMessage, Event
-from tidelog.downstream import Checkpoint, TableChanges
+from tidelog.downstream import (
+    Checkpoint,
+    DownstreamOptions,
+    Image,
+    Lane,
+    Opened,
+    TableRule,
+    TableShare,
+    Work,
+)
 from tidelog.errors import InvariantBroken, Stopped
 from tidelog.schema.structure import TableStructure
 from tidelog_applier import metrics
 from tidelog_applier.downstreams import checkpoint_table as table
 from tidelog_applier.downstreams.ddl_mysql import STATE_DB
 from tidelog_applier.downstreams.ddl_steps import DdlSteps
-from tidelog_applier.downstreams.fold import Image, fold
 from tidelog_applier.downstreams.literals import quote
 from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
 from tidelog_applier.downstreams.statements import Statement, TableStatements
 from tidelog_applier.downstreams.structure_ddl import Flavor
 from tidelog_applier.downstreams.target import Target
-from tidelog_applier.downstreams.writing import writing
+from tidelog_applier.downstreams.writing import rule_of, writing
 
 log = structlog.get_logger()
 
@@ -32,22 +40,38 @@ CACHED_TABLES = 4096
 Place = tuple[str, str]
 
 
+class MysqlLane:
+    """The one writer: it shares the connection with checkpoint and DDL."""
+
+    def __init__(self, downstream: MysqlDownstream) -> None:
+        self._downstream = downstream
+
+    async def apply(self, work: Work) -> None:
+        await self._downstream.apply(work)
+
+    async def close(self) -> None:
+        """The connection is the downstream's."""
+
+
 class MysqlDownstream:
     """One writer on one connection; `open` connects anew after an error."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, options: DownstreamOptions) -> None:
         self._target = target
+        self._options = options
         self._session: MysqlSession | None = None
         self._flavor = Flavor("mysql", frozenset())
         self._feed = ""
+        self._in_transaction = False
         self._saved: Checkpoint | None = None
         self._present: dict[Place, dict[str, bool]] = {}
         self._builders: dict[tuple[str, str, int], TableStatements] = {}
         self._newest: dict[Place, TableStructure] = {}
 
-    async def open(self, feed: str) -> Checkpoint | None:
+    async def open(self, feed: str) -> Opened:
         await self.close()
         self._feed = feed
+        self._in_transaction = False
         self._session = session = await MysqlSession.connect(self._target)
         self._flavor = await _flavor(session)
         if self._flavor.is_tidb:
@@ -56,18 +80,28 @@ class MysqlDownstream:
             await _guarded(session, statement)
         found = await session.rows(table.select(feed))
         self._saved = table.load([(int(i), str(text)) for i, text in found], feed)
-        return self._saved
+        return Opened(self._saved, atomic=True)
 
-    async def apply(self, changes: list[TableChanges], checkpoint: Checkpoint) -> None:
+    async def rule(self, db: str, structure: TableStructure) -> TableRule:
+        return rule_of(structure)
+
+    async def lane(self, number: int) -> Lane:
+        return MysqlLane(self)
+
+    async def apply(self, work: Work) -> None:
         session = self._living()
         try:
-            builders = [(one, await self._builder(session, one)) for one in changes]
-            await session.run("BEGIN")
+            builders = [(one, await self._builder(session, one)) for one in work.shares]
+            if not self._in_transaction:
+                await session.run("BEGIN")
+            self._in_transaction = not work.ends
             for one, builder in builders:
-                for statement in _statements(builder, one.structure, one.events):
+                for statement in _statements(builder, one):
                     self._check(one, statement, await session.send(statement))
-            await session.run(table.replace(self._feed, checkpoint))
-            await session.run("COMMIT")
+            if work.checkpoint is not None:
+                await session.run(table.replace(self._feed, work.checkpoint))
+            if work.ends:
+                await session.run("COMMIT")
         except StatementRefused as error:
             session.discard()
             raise Stopped(
@@ -77,7 +111,7 @@ class MysqlDownstream:
         except BaseException:
             session.discard()
             raise
-        self._saved = checkpoint
+        self._saved = work.checkpoint or self._saved
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         session = self._living()
@@ -127,7 +161,7 @@ class MysqlDownstream:
                     self._newest.pop(next(iter(self._newest)))
                 self._newest[one.db_after, one.after.name] = one.after
 
-    async def _builder(self, session: MysqlSession, one: TableChanges) -> TableStatements:
+    async def _builder(self, session: MysqlSession, one: TableShare) -> TableStatements:
         structure = one.structure
         key = (one.db, structure.name, structure.version)
         found = self._builders.get(key)
@@ -159,24 +193,22 @@ class MysqlDownstream:
             self._present[place] = found
         return found
 
-    def _check(self, one: TableChanges, statement: Statement, matched: int) -> None:
+    def _check(self, one: TableShare, statement: Statement, matched: int) -> None:
         if statement.rows >= 0 and matched != statement.rows:
             metrics.UNMATCHED.inc()
             label = f"{one.db}.{one.structure.name}"
             log.error("a row to change is not downstream", table=label, matched=matched)
 
 
-def _statements(
-    builder: TableStatements, structure: TableStructure, events: list[Event]
-) -> Iterator[Statement]:
-    if structure.key_columns:
-        folded = fold(events, structure.key_columns)
-        if folded.deletes:
-            yield from builder.delete(folded.deletes)
-        if folded.puts:
-            yield from builder.put(folded.puts)
+def _statements(builder: TableStatements, share: TableShare) -> Iterator[Statement]:
+    if share.events:
+        yield from _in_order(builder, share.events)
         return
-    yield from _in_order(builder, events)
+    if share.deletes:
+        yield from builder.delete(share.deletes)
+    for images in (share.inserts, share.updates):
+        if images:
+            yield from builder.put(images)
 
 
 def _in_order(builder: TableStatements, events: list[Event]) -> Iterator[Statement]:

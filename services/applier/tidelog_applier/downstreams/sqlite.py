@@ -6,12 +6,12 @@ Rows, DDL and the checkpoint go in one transaction. All calls run in a thread, o
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from tidelog.actor import off_loop
 from tidelog.changes import DdlMessage
-from tidelog.downstream import Checkpoint, TableChanges
+from tidelog.downstream import Checkpoint, Lane, Opened, TableRule, Work
 from tidelog.errors import ConfigError, InvariantBroken, Stopped, TidelogError, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_applier.downstreams import checkpoint_table
@@ -20,11 +20,24 @@ from tidelog_applier.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
 from tidelog_applier.downstreams.sqlite_rows import SqliteTable
 from tidelog_applier.downstreams.table_sqlite import name, place
 from tidelog_applier.downstreams.target import Target
-from tidelog_applier.downstreams.writing import writing
+from tidelog_applier.downstreams.writing import rule_of, writing
 
 CHECKPOINT = name("tidb_binlog.checkpoint")
 BUSY_S = 10.0
 CACHED_TABLES = 4096
+
+
+class SqliteLane:
+    """The one writer: it shares the file's connection with checkpoint and DDL."""
+
+    def __init__(self, apply: Callable[[Work], None]) -> None:
+        self._apply = apply
+
+    async def apply(self, work: Work) -> None:
+        await off_loop(self._apply, work)
+
+    async def close(self) -> None:
+        """The connection is the downstream's."""
 
 
 class SqliteDownstream:
@@ -37,11 +50,11 @@ class SqliteDownstream:
         self._tables: dict[tuple[str, str, int], SqliteTable] = {}
         self._newest: dict[tuple[str, str], TableStructure] = {}
 
-    async def open(self, feed: str) -> Checkpoint | None:
+    async def open(self, feed: str) -> Opened:
         await self.close()
         self._feed = feed
         rows = await off_loop(self._connect)
-        return checkpoint_table.load(rows, feed)
+        return Opened(checkpoint_table.load(rows, feed), atomic=True)
 
     def _connect(self) -> list[tuple[int, str]]:
         try:
@@ -62,14 +75,17 @@ class SqliteDownstream:
         except sqlite3.Error as error:
             raise self._typed(error) from error
 
-    async def apply(self, changes: list[TableChanges], checkpoint: Checkpoint) -> None:
-        await off_loop(self._apply, changes, checkpoint)
+    async def rule(self, db: str, structure: TableStructure) -> TableRule:
+        return rule_of(structure)
+
+    async def lane(self, number: int) -> Lane:
+        return SqliteLane(self._apply)
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         return await off_loop(self._apply_ddl, ddl, checkpoint)
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        await off_loop(self._apply, [], checkpoint)
+        await off_loop(self._apply, Work([], checkpoint=checkpoint))
 
     async def close(self) -> None:
         db, self._db = self._db, None
@@ -82,14 +98,17 @@ class SqliteDownstream:
             raise InvariantBroken("the downstream is used before it is opened")
         return self._db
 
-    def _apply(self, changes: list[TableChanges], checkpoint: Checkpoint) -> None:
+    def _apply(self, work: Work) -> None:
         db = self._living()
         try:
-            db.execute("BEGIN IMMEDIATE")
-            for one in changes:
-                self._table(db, one.db, one.structure).write(db, one.events)
-            self._save(db, checkpoint)
-            db.execute("COMMIT")
+            if not db.in_transaction:
+                db.execute("BEGIN IMMEDIATE")
+            for one in work.shares:
+                self._table(db, one.db, one.structure).write(db, one)
+            if work.checkpoint is not None:
+                self._save(db, work.checkpoint)
+            if work.ends:
+                db.execute("COMMIT")
         except BaseException as error:
             self._give_up(db, error)
             raise

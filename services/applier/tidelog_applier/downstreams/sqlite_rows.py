@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import structlog
 
 from tidelog.changes import Event
+from tidelog.downstream import Image, TableShare
 from tidelog.schema.structure import TableStructure
 from tidelog_applier import metrics
-from tidelog_applier.downstreams.fold import Image, fold
 from tidelog_applier.downstreams.sqlite_values import (
     Cell,
     ToCell,
@@ -50,16 +50,16 @@ class SqliteTable:
         taken = {c.name.lower() for c in structure.columns}
         self._rowid = next(n for n in ("rowid", "_rowid_", "oid") if n not in taken)
 
-    def write(self, db: sqlite3.Connection, events: Sequence[Event]) -> None:
+    def write(self, db: sqlite3.Connection, share: TableShare) -> None:
         """The net effect; without a key every change by itself, in order."""
-        if not self._key:
-            self._in_order(db, events)
+        if share.events:
+            self._in_order(db, share.events)
             return
-        folded = fold(events, self._key)
-        if folded.deletes:
-            db.executemany(self._delete, map(self._key_cells, folded.deletes))
-        if folded.puts:
-            db.executemany(self._put, self._rows(folded.puts))
+        if share.deletes:
+            db.executemany(self._delete, map(self._key_cells, share.deletes))
+        for images in (share.inserts, share.updates):
+            if images:
+                db.executemany(self._put, self._rows(images))
 
     def _key_cells(self, image: Image) -> list[Cell]:
         return [self._cell(image, column) for column in self._key]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from tidelog.downstream import Image, Row
 from tidelog.errors import Stopped
 from tidelog.schema.structure import ColumnStructure
-from tidelog_applier.downstreams.fold import Image, Row
 from tidelog_applier.downstreams.literals import (
     ENCODERS,
     MARKED,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tidelog.downstream import TableRule
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog_applier.downstreams.literals import Kind
 
@@ -78,3 +79,11 @@ def writing(
     ]
     unique = sum(1 for key in structure.keys if key.unique)
     return Writing(tuple(ours), tuple(extra), unique)
+
+
+def rule_of(structure: TableStructure) -> TableRule:
+    """What the table's own keys allow; the downstream's own columns keep their values by how we
+    write, not by a rule."""
+    unique = [key.parts for key in structure.keys if key.unique]
+    unique.sort(key=lambda parts: tuple(p.column for p in parts) != structure.key_columns)
+    return TableRule(not structure.key_columns, True, tuple(unique))

@@ -18,50 +18,54 @@ from typing import Any
 import msgspec
 
 from tidelog.changes import Event
+from tidelog.downstream import Image, Row
 
-Row = dict[str, Any]
 Key = tuple[Any, ...]
-
-
-class Image(msgspec.Struct, frozen=True, gc=False):
-    """A row to write; names in `b64` hold base64."""
-
-    row: Row
-    b64: Sequence[str] = ()
 
 
 class Folded(msgspec.Struct, frozen=True):
     """`deletes` hold key values in the order of the key columns, as an Image of at least those
-    columns; `puts` the rows that must exist afterwards."""
+    columns. What must exist afterwards: `inserts` where no row had the key before, and `updates`.
+    """
 
     deletes: list[Image]
-    puts: list[Image]
+    inserts: list[Image]
+    updates: list[Image]
 
 
-def fold(events: Iterable[Event], key_columns: Sequence[str]) -> Folded:
+def fold(events: Iterable[Event], key_columns: Sequence[str], *, safe: bool = False) -> Folded:
     """The net effect of a table's events, in commit order. `key_columns` is not empty.
 
     A put overwrites whatever row has its key, so only keys whose row was deleted or moved to
     another key are deleted; one that was deleted and put again too, because the new row's key may
-    be equal for the database and spelled differently.
+    be equal for the database and spelled differently. A row that came and went leaves nothing,
+    unless `safe`: then an earlier attempt, that ended in between, may have left it there.
     """
-    last: dict[Key, Image | None] = {}
+    last: dict[Key, Image] = {}
     gone: dict[Key, Image] = {}
+    existed: dict[Key, bool] = {}
     key_of = _key_getter(key_columns)
     names = frozenset(key_columns)
     for event in events:
-        after = event.after
+        before, after = event.before, event.after
         plain = names.isdisjoint(event.b64)
-        if event.before is not None:
-            old = key_of(event.before) if plain else _marked_key(event.before, event, key_columns)
-            if after is None or key_of(event.before) != key_of(after):
-                gone[old] = Image(event.before, event.b64)
+        if before is not None:
+            old = key_of(before) if plain else _marked_key(before, event, key_columns)
+            was_there = existed.setdefault(old, True)
+            if after is None or key_of(before) != key_of(after):
+                if was_there or safe:
+                    gone[old] = Image(before, event.b64)
                 last.pop(old, None)
         if after is not None:
             new = key_of(after) if plain else _marked_key(after, event, key_columns)
+            existed.setdefault(new, False)
             last.pop(new, None)
             last[new] = Image(after, event.b64)
-    return Folded(list(gone.values()), [image for image in last.values() if image is not None])
+    return Folded(
+        list(gone.values()),
+        [image for key, image in last.items() if key in gone or not existed[key]],
+        [image for key, image in last.items() if key not in gone and existed[key]],
+    )
 
 
 def _marked_key(row: Row, event: Event, columns: Sequence[str]) -> Key:

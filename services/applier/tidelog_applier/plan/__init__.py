@@ -1,0 +1,1 @@
+"""What a lane writes for a run of changes. Pure."""
