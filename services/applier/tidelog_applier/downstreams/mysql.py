@@ -105,8 +105,7 @@ class MysqlDownstream:
         except StatementRefused as error:
             session.discard()
             raise Stopped(
-                f"{self._target.shown} can't hold a change: {error.message}",
-                hint="mend the downstream table, then start the Applier again",
+                f"{self._target.shown} can't hold a change: {error.message}", hint=error.hint
             ) from error
         except BaseException:
             session.discard()

@@ -6,13 +6,16 @@ the connection away, because the next answer on it could be another query's.
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import aiomysql
 import pymysql
 from pymysql.constants import CLIENT
 
-from tidelog.errors import ConfigError, Stopped, TidelogError, Unavailable
+from tidelog.errors import ConfigError, TidelogError, Unavailable
+from tidelog_applier.downstreams import failures
+from tidelog_applier.downstreams.failures import Course, failure
 from tidelog_applier.downstreams.statements import Statement
 from tidelog_applier.downstreams.target import Target
 
@@ -23,40 +26,18 @@ STORE_EVERYTHING = (
 STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
 """A value that the column would cut or change is an error, never a warning nobody reads."""
 
-_DENIED = {1044, 1045, 1698, 1049, 1142, 1143, 1227, 1251, 1524, 2059}
-_READ_ONLY = {1290, 1792, 1836}
-_PASSING = {
-    1040,
-    1053,
-    1077,
-    1079,
-    1158,
-    1159,
-    1160,
-    1161,
-    1203,
-    1205,
-    1213,
-    1226,
-    1317,
-    1969,
-    3024,
-}
-REFUSABLE_FROM = 1000
-_LOST = frozenset(range(2000, 2100))
-_DATA = {1264, 1265, 1292, 1366, 1406}
+PACKET_TOO_LARGE = 1153
 
 
 class StatementRefused(TidelogError):
     """The server works and won't run this statement. `code` is its error number."""
 
     def __init__(self, code: int, message: str, sql: str) -> None:
-        super().__init__(f"the downstream refused a statement ({code}): {message}: {sql[:200]}")
+        found = failure(code)
+        said = f"the downstream refused a statement ({code}): {message}: {sql[:200]}"
+        super().__init__(said, hint=found.hint)
         self.code = code
-
-    @property
-    def is_about_data(self) -> bool:
-        return self.code in _DATA
+        self.is_about_data = found.about_data
 
 
 class MysqlSession:
@@ -128,12 +109,17 @@ class MysqlSession:
             await self.run(f"SET SESSION sql_mode='{mode}'")
             self._mode = mode
 
-    async def _query(self, sql: str | bytes) -> Any:
+    async def _query(self, text: str | bytes) -> Any:
+        sql = text.encode() if isinstance(text, str) else text
+        if len(sql) + 2 > self.max_packet:
+            # With its command byte as long as the limit. The server would cut the connection, which
+            # looks like one that is lost for a while.
+            message = f"{len(sql)} bytes are above its max_allowed_packet of {self.max_packet}"
+            raise StatementRefused(PACKET_TOO_LARGE, message, _shown(sql))
         try:
             await self._connection.query(sql)
         except pymysql.err.MySQLError as error:
-            shown = sql if isinstance(sql, str) else sql[:400].decode(errors="replace")
-            wrapped = typed(error, self._where, shown)
+            wrapped = typed(error, self._where, _shown(sql))
             if isinstance(wrapped, Unavailable):
                 self.discard()
             raise wrapped from error
@@ -152,22 +138,27 @@ class MysqlSession:
 
     async def close(self) -> None:
         if not self.closed:
-            await self._connection.ensure_closed()
+            try:
+                await self._connection.ensure_closed()
+            except OSError:
+                self.discard()
+
+
+def _shown(sql: bytes) -> str:
+    return sql[:400].decode(errors="replace")
 
 
 def typed(error: Exception, where: str, sql: str) -> TidelogError:
     """The error of a driver or socket as one of ours."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     message = str(error.args[1]) if len(error.args) > 1 else str(error)
-    if code in _DENIED:
-        hint = "check user, password and rights of the downstream URL"
-        return ConfigError(f"{where} does not let us in ({code}): {message}", hint=hint)
-    if code in _READ_ONLY:
-        hint = "point the downstream URL at a writable server"
-        return Unavailable(f"{where} is read-only ({code}): {message}", hint=hint)
-    if isinstance(error, OSError) or code in _LOST or code in _PASSING or code < REFUSABLE_FROM:
-        hint = "is the downstream running, and is its URL right?"
-        return Unavailable(f"{where} can't be used now ({code}): {message}", hint=hint)
-    if code == 1021:
-        return Stopped(f"{where}: {message}", hint="free space on the downstream's disk")
-    return StatementRefused(code, message, sql)
+    # The driver gives a handshake that failed no number of its own.
+    found = failures.TLS if isinstance(error.__cause__, ssl.SSLError) else failure(code)
+    match found.course:
+        case Course.STOP:
+            return ConfigError(f"{where} does not let us in ({code}): {message}", hint=found.hint)
+        case Course.RETRY:
+            why = f"{where} can't be used now ({code}): {message}"
+            return Unavailable(why, hint=found.hint)
+        case Course.POLICY:
+            return StatementRefused(code, message, sql)
