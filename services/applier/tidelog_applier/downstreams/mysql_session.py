@@ -28,6 +28,15 @@ STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
 
 PACKET_TOO_LARGE = 1153
 
+_SETTINGS = (
+    "SET SESSION foreign_key_checks=0",
+    "SET SESSION unique_checks=1",
+    "SET SESSION time_zone='+00:00'",
+    f"SET SESSION sql_mode='{STRICT}'",
+    "SET NAMES utf8mb4",
+    "SET SESSION transaction isolation level read committed",
+)
+
 
 class StatementRefused(TidelogError):
     """The server works and won't run this statement. `code` is its error number."""
@@ -68,20 +77,22 @@ class MysqlSession:
         except (pymysql.err.MySQLError, OSError, TimeoutError) as error:
             raise typed(error, target.shown, "") from error
         session = cls(connection, target.shown)
-        for setting in (
-            "foreign_key_checks=0",
-            "unique_checks=1",
-            "time_zone='+00:00'",
-            f"sql_mode='{STRICT}'",
-            "names utf8mb4",
-            "transaction isolation level read committed",
-        ):
-            await session.run(
-                f"SET SESSION {setting}" if "names" not in setting else "SET NAMES utf8mb4"
-            )
-        rows = await session.rows("SELECT @@max_allowed_packet")
-        session.max_packet = int(rows[0][0])
+        try:
+            await session._prepare()
+        except BaseException:
+            session.discard()
+            raise
         return session
+
+    async def _prepare(self) -> None:
+        for setting in _SETTINGS:
+            await self.run(setting)
+        (found,) = await self.rows(
+            "SELECT @@session.sql_mode, @@character_set_client, @@foreign_key_checks,"
+            " @@max_allowed_packet"
+        )
+        _confirm(self._where, *(str(value) for value in found[:3]))
+        self.max_packet = int(found[3])
 
     @property
     def closed(self) -> bool:
@@ -146,6 +157,17 @@ class MysqlSession:
 
 def _shown(sql: bytes) -> str:
     return sql[:400].decode(errors="replace")
+
+
+def _confirm(where: str, mode: str, charset: str, foreign_keys: str) -> None:
+    """What a session of ours rests on must have stayed as it was set."""
+    lost = set(STRICT.split(",")) - set(mode.upper().split(","))
+    if lost or charset != "utf8mb4" or foreign_keys not in ("0", "OFF"):
+        raise ConfigError(
+            f"{where} does not keep what a session sets: sql_mode={mode}, character set {charset},"
+            f" foreign_key_checks={foreign_keys}",
+            hint="connect to the server itself, not by a proxy whose clients share connections",
+        )
 
 
 def typed(error: Exception, where: str, sql: str) -> TidelogError:
