@@ -28,8 +28,9 @@ import pytest
 
 from tests.unit.pump.driven import Machine, append, drive, footed, scanned
 from tests.unit.pump.rig import commit, prewrite
+from tidelog import synced
 from tidelog.errors import Corrupt
-from tidelog_pump.log import catalog, segments, synced
+from tidelog_pump.log import catalog, segments
 from tidelog_pump.log.files import CLOSED, SYNCED, name
 from tidelog_pump.log.place import Pointer
 

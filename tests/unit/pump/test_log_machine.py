@@ -16,9 +16,9 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from tests.unit.pump.driven import Machine, drive, framed, interrupted, scanned
 from tests.unit.pump.rig import prewrite
 from tests.unit.pump.steps import CountedMachine, play
-from tidelog import record
+from tidelog import record, synced
 from tidelog.errors import DiskFull, IoFailed, Purged
-from tidelog_pump.log import catalog, segments, synced
+from tidelog_pump.log import catalog, segments
 from tidelog_pump.log.catalog import ClosedSegment
 from tidelog_pump.log.files import name
 from tidelog_pump.log.place import Pointer

@@ -14,12 +14,12 @@ from tests.unit.pump.rig import commit, prewrite
 from tidelog import failpoints, record
 from tidelog.errors import Corrupt, InvariantBroken, Purged
 from tidelog.real.disk import RealDisk
+from tidelog.record_walk import READ_BYTES, Step, walk
 from tidelog_pump.index import keys
 from tidelog_pump.log import opening
 from tidelog_pump.log.files import SYNCED, name
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.log.walk import READ_BYTES, Step, walk
 
 START = Pointer(0, 0)
 

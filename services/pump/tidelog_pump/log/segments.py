@@ -31,13 +31,13 @@ from tidelog import record
 from tidelog.errors import Corrupt, DiskFull, InvariantBroken, Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Buffer, Disk, File
+from tidelog.record_walk import Step, walk
+from tidelog.synced import Synced, SyncedFile
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.log.catalog import Catalog, ClosedSegment
 from tidelog_pump.log.files import CLOSED, DIRECTORY, GONE, GONE_HINT, SYNCED, corrupt, name
 from tidelog_pump.log.opening import Opening
 from tidelog_pump.log.place import Pointer
-from tidelog_pump.log.synced import Synced, SyncedFile
-from tidelog_pump.log.walk import Step, walk
 from tidelog_pump.metrics import SYNC_LOG
 
 log = structlog.get_logger()

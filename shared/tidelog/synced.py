@@ -1,8 +1,9 @@
-"""`value/synced`: up to where the last segment's records are surely on the disk.
+"""Up to where the records of a log's last file are surely on the disk: a small file beside them.
 
 Overwritten in place after each fdatasync, without a sync of its own: of the process that died it
-says exactly what was synced, after a power loss it is a lower bound. With the segment and the
-offset goes the largest timestamp of the records up to there, so that they needn't be read again.
+says exactly what was synced, after a power loss it is a lower bound. With the file's
+number and the offset goes the largest timestamp of the records up to there, so that they needn't be
+read again. The Pump's segments and the Applier's relay files have one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _CRC = struct.Struct("<I")
 
 
 class Synced(NamedTuple):
-    """A segment, the offset where its synced records end (its footer lies behind), the largest
-    timestamp in them; None if the file is of the time before that was kept."""
+    """A file, the offset where its synced records end (a footer lies behind), the largest timestamp
+    in them; None if this is of the time before that was kept."""
 
     fid: int
     offset: int

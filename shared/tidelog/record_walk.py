@@ -1,4 +1,4 @@
-"""One segment's records, a step at a time, and why they end where they end."""
+"""The records of one file, a step at a time, and why they end where they end."""
 
 from __future__ import annotations
 
