@@ -1,0 +1,42 @@
+"""The relay log: what the Applier read of its feed, on its own disk before any of it is applied.
+
+    log = RelayLog(disk, "relay", feed="shop", cluster_id=7, max_file_bytes=10 << 20)
+    await log.open(checkpoint.commit_ts)
+    async for batch in log.batches(checkpoint.commit_ts):     # what an earlier life left
+        ...
+    for batch in await log.append(incoming, structures):      # durable when it returns
+        ...
+    await log.purge(checkpoint.commit_ts)
+
+`Spool` has the same face, for who has no relay: it keeps large batches only, and only as long as
+this process lives. What a directory holds without a log being open on it: `survey`.
+"""
+
+from tidelog_applier.relay.batches import (
+    Batch,
+    Handed,
+    Incoming,
+    LargeBatch,
+    Piece,
+    Structures,
+    TableKey,
+    Whole,
+)
+from tidelog_applier.relay.log import BatchLog, RelayLog
+from tidelog_applier.relay.reading import RelayGap
+from tidelog_applier.relay.spool import Spool
+
+__all__ = [
+    "Batch",
+    "BatchLog",
+    "Handed",
+    "Incoming",
+    "LargeBatch",
+    "Piece",
+    "RelayGap",
+    "RelayLog",
+    "Spool",
+    "Structures",
+    "TableKey",
+    "Whole",
+]
