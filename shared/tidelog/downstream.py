@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidelog.changes import DdlMessage, Event
+from tidelog.ddl_pending import DdlPending
 from tidelog.errors import TidelogError
 from tidelog.schema.structure import KeyPart, TableStructure
 
@@ -22,15 +23,6 @@ class Fenced(TidelogError):
     """Another Applier has taken the downstream over: this one writes nothing more."""
 
     default_hint = "it goes on where this one stopped; end one of the two, or let one stand by"
-
-
-class DdlPending(msgspec.Struct, frozen=True):
-    """A DDL that was begun: which one, its next step, and a digest of the affected downstream
-    definitions from before that step (equal at start: run it again; different: it is done)."""
-
-    commit_ts: int
-    step: int = 0
-    before: str = ""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "ts_map": "ts-map"}):

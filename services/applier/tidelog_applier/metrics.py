@@ -7,6 +7,9 @@ from prometheus_client import Counter, Gauge, Histogram
 ROWS = Counter("tidelog_applier_rows_total", "Row changes applied downstream")
 TXNS = Counter("tidelog_applier_transactions_total", "Upstream transactions applied")
 DDLS = Counter("tidelog_applier_ddls_total", "DDLs applied, by kind", ["kind"])
+DDL_REFUSED = Counter(
+    "tidelog_applier_ddl_refused_total", "Statements of DDLs that the downstream refused", ["kind"]
+)
 GROUPS = Counter("tidelog_applier_groups_total", "Downstream transactions")
 NOT_HELD = Counter("tidelog_applier_not_held_total", "Things the downstream can't hold")
 UNMATCHED = Counter(

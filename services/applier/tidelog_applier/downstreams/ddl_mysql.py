@@ -7,10 +7,12 @@ old to be recovered upstream: RECOVER and FLASHBACK TABLE carry no rows, so the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 
 import msgspec
 
 from tidelog.changes import DdlMessage
+from tidelog.ddl_pending import DdlFacts
 from tidelog.schema.structure import ColumnStructure, PartitionStructure, TableStructure
 from tidelog_applier.downstreams import operations as ops
 from tidelog_applier.downstreams import structure_ddl as text
@@ -32,13 +34,25 @@ class Attempt(msgspec.Struct, frozen=True):
     lenient: bool = False
 
 
+class Effect(Enum):
+    """How one sees that a step was done: by the definitions of its tables."""
+
+    NONE = "none"
+    """Not at all: it may run twice."""
+    MAKES = "makes"
+    ALTERS = "alters"
+    MOVES = "moves"
+    """Of two tables: the old name's and the new one's."""
+    DROPS = "drops"
+
+
 class Step(msgspec.Struct, frozen=True):
-    """The first attempt the server takes counts. `tables` are (db, name) whose definitions tell
-    whether the step was done; a step that may run twice has none. `before` and `after` are
-    statements that may run twice. `swap`: the row exchange, in one transaction with the checkpoint,
-    which is only ever the last step."""
+    """The first attempt the server takes counts. `tables` are the (db, name) of the effect.
+    `before` and `after` are statements that may run twice. `swap`: the row exchange, in one
+    transaction with the checkpoint, which is only ever the last step."""
 
     attempts: tuple[Attempt, ...] = ()
+    effect: Effect = Effect.NONE
     tables: tuple[tuple[str, str], ...] = ()
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
@@ -46,7 +60,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What planning must know of the server. None of it is changed by the steps it decides on."""
+    """What planning must know of the server."""
 
     flavor: Flavor
     keep_dropped: bool
@@ -54,6 +68,16 @@ class Facts(msgspec.Struct, frozen=True):
     """Partition names of the tables that are partitioned downstream."""
     referenced: frozenset[tuple[str, str]] = frozenset()
     """Tables that a foreign key of another one points to: a rename would take it along."""
+
+    @classmethod
+    def of(cls, flavor: Flavor, noted: DdlFacts) -> Facts:
+        parted = {(one.db, one.name): one.partitions for one in noted.tables if one.partitions}
+        return cls(
+            flavor,
+            noted.keep_dropped,
+            {place: frozenset(names) for place, names in parted.items()},
+            frozenset((one.db, one.name) for one in noted.tables if one.referenced),
+        )
 
 
 def plan(ddl: DdlMessage, facts: Facts) -> list[Step]:
@@ -85,7 +109,8 @@ def _steps(one: ops.Operation, ddl: DdlMessage, facts: Facts) -> list[Step]:
         case ops.Rename():
             old, new = (one.db_before, one.before), (one.db_after, one.after)
             sql = f"RENAME TABLE {table_name(*old)} TO {table_name(*new)}"
-            return [Step((Attempt(sql),), (old, new), before=(_database(one.db_after),))]
+            before = (_database(one.db_after),)
+            return [Step((Attempt(sql),), Effect.MOVES, (old, new), before)]
         case ops.Alter():
             return _alter(one, ddl, facts)
         case ops.EmptyPartitions():
@@ -94,8 +119,8 @@ def _steps(one: ops.Operation, ddl: DdlMessage, facts: Facts) -> list[Step]:
             return [_exchange(one, facts)]
 
 
-def _step(sql: str, *tables: tuple[str, str]) -> Step:
-    return Step((Attempt(sql),), tables)
+def _step(sql: str, *altered: tuple[str, str]) -> Step:
+    return Step((Attempt(sql),), Effect.ALTERS if altered else Effect.NONE, altered)
 
 
 def _create(db: str, structure: TableStructure, facts: Facts) -> Step:
@@ -125,7 +150,7 @@ def _create(db: str, structure: TableStructure, facts: Facts) -> Step:
     )
     if sql != attempts[0].sql:
         attempts.append(Attempt(sql, f"table {label}: expressions, partitioning, foreign keys"))
-    return Step(tuple(attempts), ((db, structure.name),), before=(_database(db),))
+    return Step(tuple(attempts), Effect.MAKES, ((db, structure.name),), (_database(db),))
 
 
 def _database(db: str) -> str:
@@ -158,7 +183,10 @@ def _hide(db: str, structure: TableStructure, ddl: DdlMessage) -> Step:
         f" VALUES ({structure.id}, {ddl.commit_ts}, '{hidden}')"
     )
     move = f"RENAME TABLE {table_name(db, structure.name)} TO {table_name(STATE_DB, hidden)}"
-    return Step((Attempt(move),), ((db, structure.name), (STATE_DB, hidden)), before=(record,))
+    gone = f"table {db}.{structure.name}: its rows, should it be recovered"
+    drop = f"DROP TABLE IF EXISTS {table_name(db, structure.name)}"
+    where = ((db, structure.name),)
+    return Step((Attempt(move), Attempt(drop, gone)), Effect.DROPS, where, (record,))
 
 
 def _drop(db: str, structure: TableStructure, ddl: DdlMessage, facts: Facts) -> Step:
@@ -187,7 +215,7 @@ def _recover(one: ops.Recover, facts: Facts) -> list[Step]:
     target = (one.db, one.structure.name)
     sql = f"RENAME TABLE {table_name(*hidden)} TO {table_name(*target)}"
     forget = f"DELETE FROM {DROPPED} WHERE table_id = {one.structure.id}"
-    return [Step((Attempt(sql),), (hidden, target), (_database(one.db),), (forget,))]
+    return [Step((Attempt(sql),), Effect.MOVES, (hidden, target), (_database(one.db),), (forget,))]
 
 
 def _alter(one: ops.Alter, ddl: DdlMessage, facts: Facts) -> list[Step]:
@@ -199,7 +227,8 @@ def _alter(one: ops.Alter, ddl: DdlMessage, facts: Facts) -> list[Step]:
     if clauses:
         sql = f"ALTER TABLE {target} {', '.join(clauses)}"
         lost = _lost_added(one, change, facts.flavor)
-        steps.append(Step((Attempt(sql, lost), Attempt(sql, lost, lenient=True)), tables))
+        attempts = (Attempt(sql, lost), Attempt(sql, lost, lenient=True))
+        steps.append(Step(attempts, Effect.ALTERS, tables))
     later = [
         f"MODIFY COLUMN {text.column(c.after, facts.flavor)}"
         for c in change.columns
@@ -297,7 +326,7 @@ def _repartition(one: ops.Alter, facts: Facts) -> list[Step]:
     attempts.append(Attempt(f"ALTER TABLE {target} {text.partition_by(new)}"))
     unparted = f"ALTER TABLE {target} REMOVE PARTITIONING" if old is not None else ""
     attempts.append(Attempt(unparted, f"{label}: its partitioning"))
-    return [Step(tuple(attempts), (where,))]
+    return [Step(tuple(attempts), Effect.ALTERS, (where,))]
 
 
 def _empty(one: ops.EmptyPartitions, facts: Facts) -> Step:

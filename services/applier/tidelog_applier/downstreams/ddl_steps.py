@@ -1,30 +1,37 @@
-"""Runs a DDL's steps exactly once over crashes, where DDL commits by itself (design section 9).
+"""Runs a DDL's steps exactly once over crashes, where DDL commits by itself (docs/adr/0016).
 
-Before each step the checkpoint records the step and a digest of the affected tables' definitions.
-At the next start an equal digest says that the step did not happen, another one that it did.
+Before each step the checkpoint records it with its tables' definitions. At the next start these
+definitions say whether the step is still to do (as before it), done (as expected after it), or
+whether somebody else changed the table: then an operator decides, and the checkpoint records that.
 """
 
 from __future__ import annotations
-
-import re
-from hashlib import sha256
 
 import msgspec
 import structlog
 
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
-from tidelog.downstream import Checkpoint, DdlPending
-from tidelog_applier.downstreams import checkpoint_table
-from tidelog_applier.downstreams.ddl_mysql import DROPPED, STATE_DB, Facts, Step, plan
-from tidelog_applier.downstreams.literals import quote, table_name
-from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
+from tidelog.ddl_pending import AGAIN, DONE, DdlPending
+from tidelog.downstream import Checkpoint
+from tidelog.errors import Stopped
+from tidelog_applier import metrics
+from tidelog_applier.downstreams import checkpoint_table, ddl_facts
+from tidelog_applier.downstreams.ddl_mysql import (
+    DROPPED,
+    STATE_DB,
+    Attempt,
+    Effect,
+    Facts,
+    Step,
+    plan,
+)
+from tidelog_applier.downstreams.definitions import Definitions, difference, equal
+from tidelog_applier.downstreams.literals import table_name
+from tidelog_applier.downstreams.mysql_session import STRICT, MysqlSession, StatementRefused
 from tidelog_applier.downstreams.structure_ddl import Flavor
 
 log = structlog.get_logger()
-
-_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
-_MISSING = {1146, 1049, 1305, 4091}
 
 
 class DdlSteps:
@@ -40,116 +47,164 @@ class DdlSteps:
         keep_ms: int,
     ) -> None:
         self._session = session
+        self._definitions = Definitions(session)
         self._flavor = flavor
         self._feed = feed
         self._saved = saved if saved is not None else Checkpoint(commit_ts=0)
         self._keep_ms = keep_ms
+        self._notes: list[str] = []
 
     async def run(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
-        """Returns what the downstream can't hold. Raises StatementRefused where none was tried."""
-        steps = plan(ddl, await self._facts(ddl))
+        """Returns what the downstream can't hold, and what it refused. Raises Stopped where an
+        operator has to decide."""
+        await self._session.use(STRICT)
         begun = self._saved.ddl_pending
-        if begun is not None and begun.commit_ts != ddl.commit_ts:
+        if begun is None or begun.commit_ts != ddl.commit_ts:
+            keep = self._keep_ms > 0
+            facts = await ddl_facts.ask(self._session, ddl, keep_dropped=keep)
             begun = None
-        notes: list[str] = []
-        for number, step in enumerate(steps):
-            if begun is not None and number < begun.step:
+        first = begun or DdlPending(ddl.commit_ts, facts=facts)
+        for number, step in enumerate(plan(ddl, Facts.of(self._flavor, first.facts))):
+            if number < first.step:
                 continue
-            if step.swap:
-                await self._swap(step, checkpoint)
-                return notes
-            before = await self._digest(step)
-            if begun is not None and number == begun.step and begun.before != before:
-                log.info("ddl step was done before", commit_ts=ddl.commit_ts, step=number)
+            met = begun if number == first.step else None
+            pending = msgspec.structs.replace(first, step=number, before=(), decision="")
+            if await self._is_to_do(ddl, step, met):
+                if step.swap:
+                    await self._swap(ddl, step, pending, checkpoint)
+                    return self._notes
+                await self._do(ddl, step, pending)
             else:
-                pending = DdlPending(ddl.commit_ts, number, before)
-                await self._save(msgspec.structs.replace(self._saved, ddl_pending=pending))
-                failpoints.hit("applier.ddl.recorded")
-                for sql in step.before:
-                    await self._session.run(sql)
-                notes += await self._attempt(step)
-                failpoints.hit("applier.ddl.run")
+                log.info("ddl step is done", commit_ts=ddl.commit_ts, step=number)
             for sql in step.after:
                 await self._session.run(sql)
         await self._forget_old(ddl.commit_ts)
         await self._save(checkpoint)
-        return notes
+        return self._notes
 
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._session.run(checkpoint_table.replace(self._feed, checkpoint))
 
-    async def _attempt(self, step: Step) -> list[str]:
-        """The first attempt the server takes."""
+    async def _record(self, pending: DdlPending) -> None:
+        await self._save(msgspec.structs.replace(self._saved, ddl_pending=pending))
+        failpoints.hit("applier.ddl.recorded")
+
+    async def _is_to_do(self, ddl: DdlMessage, step: Step, begun: DdlPending | None) -> bool:
+        """`begun`: this very step was begun before, and nobody knows how far it came."""
+        if begun is not None and begun.decision:
+            log.info("an operator decided", commit_ts=ddl.commit_ts, decision=begun.decision)
+            return begun.decision == AGAIN
+        if step.effect is Effect.DROPS:
+            return await self._is_there_to_drop(step, begun)
+        if begun is None or not begun.before:
+            return True
+        found = await self._definitions.of(step.tables)
+        if found == begun.before:
+            return True
+        wanted = await self._definitions.after(step, begun.before)
+        if any(equal(found, one, step.effect) for one in wanted):
+            return False
+        raise self._undecided(ddl, step, found, wanted[0] if wanted else begun.before)
+
+    async def _is_there_to_drop(self, step: Step, begun: DdlPending | None) -> bool:
+        (place,) = step.tables
+        is_there = await self._definitions.exists(place)
+        if not is_there and begun is None:
+            self._notes.append(f"table {'.'.join(place)}: it was not there to drop")
+        return is_there
+
+    async def _do(self, ddl: DdlMessage, step: Step, pending: DdlPending) -> None:
+        if step.effect is not Effect.DROPS:
+            before = await self._definitions.of(step.tables)
+            pending = msgspec.structs.replace(pending, before=before)
+        await self._record(pending)
+        if step.effect is Effect.MAKES and before[0]:
+            await self._compare(step, before)
+        for sql in step.before:
+            await self._session.run(sql)
+        await self._attempt(ddl, step)
+        failpoints.hit("applier.ddl.run")
+
+    async def _compare(self, step: Step, found: tuple[str, ...]) -> None:
+        """A table that is there before the upstream creates it stays as it is."""
+        if found not in await self._definitions.after(step, ("",)):
+            table = ".".join(step.tables[0])
+            self._notes.append(f"table {table}: it was there before, with another definition")
+
+    async def _attempt(self, ddl: DdlMessage, step: Step) -> None:
+        """The first attempt that the server takes. What it refuses is counted and told."""
         refused: StatementRefused | None = None
         for attempt in step.attempts:
             if attempt.lenient and not (refused is not None and refused.is_about_data):
                 continue
             try:
-                if attempt.lenient:
-                    await self._session.run_lenient(attempt.sql)
-                elif attempt.sql:
-                    await self._session.run(attempt.sql)
+                await self._run(attempt)
             except StatementRefused as error:
                 refused = error
-                log.warning("ddl attempt refused", code=error.code, error=error.message)
+                self._refused(ddl, error)
                 continue
-            return [attempt.note] if attempt.note else []
+            if attempt.note:
+                self._notes.append(attempt.note)
+            return
         assert refused is not None
-        raise refused
+        raise self._stands(ddl, refused)
 
-    async def _swap(self, step: Step, checkpoint: Checkpoint) -> None:
+    async def _run(self, attempt: Attempt) -> None:
+        if attempt.lenient:
+            await self._session.run_lenient(attempt.sql)
+        elif attempt.sql:
+            await self._session.run(attempt.sql)
+
+    async def _swap(
+        self, ddl: DdlMessage, step: Step, pending: DdlPending, checkpoint: Checkpoint
+    ) -> None:
+        await self._record(pending)
         await self._session.run("BEGIN")
-        for sql in step.swap:
-            await self._session.run(sql)
+        try:
+            for sql in step.swap:
+                await self._session.run(sql)
+        except StatementRefused as error:
+            self._refused(ddl, error)
+            raise self._stands(ddl, error) from error
         await self._save(checkpoint)
         failpoints.hit("applier.ddl.swap")
         await self._session.run("COMMIT")
 
-    async def _digest(self, step: Step) -> str:
-        """Of the definitions of the step's tables; "" for a step that may run twice."""
-        if not step.tables:
-            return ""
-        found = sha256()
-        for db, table in step.tables:
-            found.update((await self._definition(db, table)).encode())
-            found.update(b"\0")
-        return found.hexdigest()
+    def _refused(self, ddl: DdlMessage, error: StatementRefused) -> None:
+        log.warning("ddl attempt refused", code=error.code, error=error.message)
+        metrics.DDL_REFUSED.labels(ddl.kind).inc()
+        told = " ".join(error.message.split())
+        self._notes.append(f"{ddl.kind} at {ddl.commit_ts}: {told}")
 
-    async def _definition(self, db: str, table: str) -> str:
-        try:
-            rows = await self._session.rows(f"SHOW CREATE TABLE {table_name(db, table)}")
-        except StatementRefused as error:
-            if error.code in _MISSING:
-                return ""
-            raise
-        return _COUNTER.sub("", str(rows[0][1]))
+    def _commands(self, ddl: DdlMessage, done: str, again: str) -> str:
+        told = (f"`tidelog ddl {word} {self._feed} {ddl.commit_ts}`" for word in (DONE, AGAIN))
+        return f"{next(told)} if {done}, {next(told)} {again}"
 
-    async def _facts(self, ddl: DdlMessage) -> Facts:
-        places = [
-            place
-            for one in (() if ddl.brief else ddl.tables)
-            for place in (
-                (one.db_before, one.before.name if one.before is not None else ""),
-                (one.db_after, one.after.name if one.after is not None else ""),
-            )
-            if place[1]
-        ]
-        partitions: dict[tuple[str, str], frozenset[str]] = {}
-        referenced: list[tuple[str, str]] = []
-        for db, table in dict.fromkeys(places):
-            rows = await self._session.rows(
-                "SELECT PARTITION_NAME FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA ="
-                f" {quote(db)} AND TABLE_NAME = {quote(table)} AND PARTITION_NAME IS NOT NULL"
-            )
-            if rows:
-                partitions[db, table] = frozenset(str(name) for (name,) in rows)
-            if await self._session.rows(
-                "SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE"
-                f" UNIQUE_CONSTRAINT_SCHEMA = {quote(db)} AND REFERENCED_TABLE_NAME ="
-                f" {quote(table)} LIMIT 1"
-            ):
-                referenced.append((db, table))
-        return Facts(self._flavor, self._keep_ms > 0, partitions, frozenset(referenced))
+    def _stands(self, ddl: DdlMessage, refused: StatementRefused) -> Stopped:
+        return Stopped(
+            f"the {ddl.kind} at {ddl.commit_ts} can't be run: {refused.message}",
+            hint=self._commands(
+                ddl, "you made the change in another way", "once nothing stands against it"
+            ),
+        )
+
+    def _undecided(
+        self, ddl: DdlMessage, step: Step, found: tuple[str, ...], wanted: tuple[str, ...]
+    ) -> Stopped:
+        """Somebody else changed a table while the step was under way."""
+        seen = "; ".join(
+            f"table {'.'.join(place)}: {difference(want, have)}"
+            for place, want, have in zip(step.tables, wanted, found, strict=True)
+            if want != have
+        )
+        sql = " ".join(step.attempts[0].sql.split())
+        return Stopped(
+            f"the {ddl.kind} at {ddl.commit_ts} was begun, and what is there is neither what was"
+            f" there before nor what should be there after its statement {sql[:300]}: {seen}",
+            hint=self._commands(
+                ddl, "that change is there", "to run the statement on what is there"
+            ),
+        )
 
     async def _forget_old(self, commit_ts: int) -> None:
         """Dropped tables that the upstream could not bring back any more. May run twice."""

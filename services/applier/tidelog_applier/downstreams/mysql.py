@@ -122,7 +122,7 @@ class MysqlDownstream:
             session.discard()
             raise Stopped(
                 f"{self._target.shown} can't run the DDL at {ddl.commit_ts}: {error.message}",
-                hint="make the change by hand in another way, or mend what stands against it",
+                hint="mend what stands against it, then start the Applier again",
             ) from error
         except BaseException:
             session.discard()

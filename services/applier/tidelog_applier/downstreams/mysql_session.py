@@ -23,19 +23,12 @@ STORE_EVERYTHING = (
     "NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 )
 """Zero dates and invalid dates are TiDB values; an AUTO_INCREMENT of 0 is one too."""
+ESCAPING = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+"""A definition as the server prints it is read in this mode: MariaDB escapes there always."""
 STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
 """A value that the column would cut or change is an error, never a warning nobody reads."""
 
 PACKET_TOO_LARGE = 1153
-
-_SETTINGS = (
-    "SET SESSION foreign_key_checks=0",
-    "SET SESSION unique_checks=1",
-    "SET SESSION time_zone='+00:00'",
-    f"SET SESSION sql_mode='{STRICT}'",
-    "SET NAMES utf8mb4",
-    "SET SESSION transaction isolation level read committed",
-)
 
 
 class StatementRefused(TidelogError):
@@ -77,22 +70,20 @@ class MysqlSession:
         except (pymysql.err.MySQLError, OSError, TimeoutError) as error:
             raise typed(error, target.shown, "") from error
         session = cls(connection, target.shown)
-        try:
-            await session._prepare()
-        except BaseException:
-            session.discard()
-            raise
+        for setting in (
+            "foreign_key_checks=0",
+            "unique_checks=1",
+            "time_zone='+00:00'",
+            f"sql_mode='{STRICT}'",
+            "names utf8mb4",
+            "transaction isolation level read committed",
+        ):
+            await session.run(
+                f"SET SESSION {setting}" if "names" not in setting else "SET NAMES utf8mb4"
+            )
+        rows = await session.rows("SELECT @@max_allowed_packet")
+        session.max_packet = int(rows[0][0])
         return session
-
-    async def _prepare(self) -> None:
-        for setting in _SETTINGS:
-            await self.run(setting)
-        (found,) = await self.rows(
-            "SELECT @@session.sql_mode, @@character_set_client, @@foreign_key_checks,"
-            " @@max_allowed_packet"
-        )
-        _confirm(self._where, *(str(value) for value in found[:3]))
-        self.max_packet = int(found[3])
 
     @property
     def closed(self) -> bool:
@@ -106,16 +97,17 @@ class MysqlSession:
         return list((await self._query(sql)).rows or ())
 
     async def send(self, statement: Statement) -> int:
-        await self._use(STORE_EVERYTHING if statement.lenient else STRICT)
+        await self.use(STORE_EVERYTHING if statement.lenient else STRICT)
         return await self.run(statement.sql)
 
     async def run_lenient(self, sql: str) -> None:
         """Values that don't fit are cut, as TiDB did in its own conversion."""
-        await self._use(STORE_EVERYTHING)
+        await self.use(STORE_EVERYTHING)
         await self.run(sql)
-        await self._use(STRICT)
+        await self.use(STRICT)
 
-    async def _use(self, mode: str) -> None:
+    async def use(self, mode: str) -> None:
+        """Set the session's sql_mode."""
         if self._mode != mode:
             await self.run(f"SET SESSION sql_mode='{mode}'")
             self._mode = mode
@@ -157,17 +149,6 @@ class MysqlSession:
 
 def _shown(sql: bytes) -> str:
     return sql[:400].decode(errors="replace")
-
-
-def _confirm(where: str, mode: str, charset: str, foreign_keys: str) -> None:
-    """What a session of ours rests on must have stayed as it was set."""
-    lost = set(STRICT.split(",")) - set(mode.upper().split(","))
-    if lost or charset != "utf8mb4" or foreign_keys not in ("0", "OFF"):
-        raise ConfigError(
-            f"{where} does not keep what a session sets: sql_mode={mode}, character set {charset},"
-            f" foreign_key_checks={foreign_keys}",
-            hint="connect to the server itself, not by a proxy whose clients share connections",
-        )
 
 
 def typed(error: Exception, where: str, sql: str) -> TidelogError:
