@@ -37,6 +37,7 @@ test: $(VENV)/.dev mariadb compiler nodejs check unit compiled models crash simu
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
+	@tests/need.sh openssl openssl
 
 compiler: ## a C compiler for the compiled codecs (the same)
 	@tests/need.sh cc gcc libc6-dev python3-dev

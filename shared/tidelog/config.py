@@ -14,11 +14,11 @@ variable counts as not set. `unused` names keys of the original that have no mea
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -303,17 +303,23 @@ def redacted(config: msgspec.Struct) -> dict[str, Any]:
     return shown
 
 
+_NEXT_URL = re.compile(r",(?=[A-Za-z][\w+.-]*://)")
+_SECRET_OPTION = re.compile(
+    r"([?&](?:[^=&]*[-_])?(?:password|passwd|pwd|token|secret)=)[^&]*", re.IGNORECASE
+)
+
+
 def redacted_url(text: str) -> str:
-    """`text` with the password (or token) of every URL in it as stars."""
+    """`text` with the password (or token) of every URL in it as stars. A password that should have
+    been escaped, with a slash or an @ in it, takes too much along rather than too little."""
     parts = []
-    for url in text.split(","):
-        try:
-            user = urlsplit(url).netloc.rpartition("@")[0]
-        except ValueError:
-            user = ""
-        name, colon, _ = user.partition(":")
-        stars = f"{name}:***@" if colon else "***@"
-        parts.append(url.replace(f"{user}@", stars, 1) if user else url)
+    for url in _NEXT_URL.split(text):
+        scheme, found, rest = url.partition("://")
+        user, at, place = rest.rpartition("@")
+        if found and at and not rest.startswith("/"):
+            name, colon, _ = user.partition(":")
+            rest = f"{name}:***@{place}" if colon else f"***@{place}"
+        parts.append(_SECRET_OPTION.sub(r"\1***", f"{scheme}{found}{rest}"))
     return ",".join(parts)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidelog.changes import DdlMessage, Event
+from tidelog.config import Secret
 from tidelog.ddl_pending import DdlPending
 from tidelog.errors import TidelogError
 from tidelog.schema.structure import KeyPart, TableStructure
@@ -52,6 +53,8 @@ class DownstreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     row's key, 0 = not known."""
 
     url: str
+    password: Secret = Secret()
+    """The account's, if the URL has none."""
     node: str = ""
     cluster_id: int = 0
     lanes: int = 1

@@ -81,7 +81,12 @@ class Applier(Actor[Read | Ended]):
         self._ports = ports
         self._position = position
         self._downstream = ports.open_downstream(
-            DownstreamOptions(url=config.downstream, node=config.node, cluster_id=config.cluster_id)
+            DownstreamOptions(
+                url=config.downstream,
+                password=config.downstream_password,
+                node=config.node,
+                cluster_id=config.cluster_id,
+            )
         )
         self._lane: Lane | None = None
         self._shown = redacted_url(config.downstream)

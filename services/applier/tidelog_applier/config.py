@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tidelog.config import ServiceConfig
+from tidelog.config import Secret, ServiceConfig
 from tidelog.ranges import Bytes, Period, Range, Timestamp
 
 
@@ -13,7 +13,11 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
 
     feed: str = "main"
     downstream: str = ""
-    """`sqlite:////absolute/path`, `mysql://USER:PASSWORD@HOST:PORT/`."""
+    """`sqlite:////absolute/path`, `mysql://USER@HOST:PORT/`, `file:///absolute/directory`,
+    `blackhole:`."""
+    downstream_password: Secret = Secret()
+    """The account's, if the URL has none; `downstream-password-file` keeps it out of arguments and
+    the environment."""
     start_ts: Timestamp = 0
     """Where to begin with a downstream that has no checkpoint (exclusive): it holds everything up
     to there; 0 = nothing, so that a stream which has lost its beginning is a gap."""

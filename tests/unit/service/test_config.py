@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tidelog.config import HelpRequested, Secret, ServiceConfig, load, redacted
+from tidelog.config import HelpRequested, Secret, ServiceConfig, load, redacted, redacted_url
 from tidelog.errors import ConfigError
 from tidelog.ranges import Range, bare, range_of
 
@@ -153,3 +153,21 @@ def test_not_a_number_is_in_no_range() -> None:
 def test_help_says_the_range() -> None:
     with pytest.raises(HelpRequested, match=r"--cluster-id +int, 0 to 18446744073709551615 \[0\]"):
         load(Config, "pump", ["--help"], {})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("mysql://me:hunter2@h:1/?tls=on", "mysql://me:***@h:1/?tls=on"),
+        ("mysql://me:hun/ter2@h:1/", "mysql://me:***@h:1/"),
+        ("mysql://me:hun@ter2@h:1/", "mysql://me:***@h:1/"),
+        ("mysql://me:hunter,2@h:1/", "mysql://me:***@h:1/"),
+        ("mysql://me:hunter#2?@h:1/", "mysql://me:***@h:1/"),
+        ("nats://hunter2@h1,nats://a:hunter2@h2", "nats://***@h1,nats://a:***@h2"),
+        ("mysql://me@h/?password=hunter2&tls-ca=/a", "mysql://***@h/?password=***&tls-ca=/a"),
+        ("mysql://h/?password_file=/run/a", "mysql://h/?password_file=/run/a"),
+        ("sqlite:////data/a@b.db", "sqlite:////data/a@b.db"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert redacted_url(url) == shown

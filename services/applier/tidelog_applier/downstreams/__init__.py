@@ -10,11 +10,11 @@ __all__ = ["open_downstream"]
 
 
 def open_downstream(options: DownstreamOptions) -> Downstream:
-    """The downstream of its URL (`sqlite:////absolute/path`, `mysql://USER:PASSWORD@HOST:PORT/`).
+    """The downstream of its URL (`target.HINT` has the forms).
 
     Nothing is connected yet. Raises ConfigError.
     """
-    target = Target.parse(options.url)
+    target = Target.parse(options.url, options.password.reveal())
     match target.scheme:
         case "sqlite":
             from tidelog_applier.downstreams.sqlite import SqliteDownstream

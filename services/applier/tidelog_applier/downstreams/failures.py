@@ -55,13 +55,18 @@ REFUSED: Final = Failure(
 )
 TLS: Final = Failure(
     _S,
-    "tls-ca of the downstream URL must be who signed the server's certificate, and that must name"
+    "tls_ca of the downstream URL must be who signed the server's certificate, and that must name"
     " the host of the URL; tls=off goes without TLS",
 )
 
 TABLE: Final[_Table] = {
     # Who we are.
-    **_of(_S, "check user and password of the downstream URL", (1045, 1698)),
+    **_of(
+        _S,
+        "check user and password of the downstream URL. A server that wants TLS or a"
+        " certificate says the same: then add ?tls=on and tls_ca=FILE, or tls_cert=FILE",
+        (1045, 1698),
+    ),
     **_of(
         _S,
         "give the downstream's account rights to read and change the feed's tables and to create"
@@ -75,7 +80,7 @@ TABLE: Final[_Table] = {
         "let the account log in by mysql_native_password, or by caching_sha2_password over TLS",
         (1251, 1275, 1524, 2049, 2054, 2059, 2061),
     ),
-    **_of(_S, "the server wants TLS: add ?tls=on (and tls-ca=FILE) to the downstream URL", (3159,)),
+    **_of(_S, "the server wants TLS: add ?tls=on (and tls_ca=FILE) to the downstream URL", (3159,)),
     2026: TLS,
     # Not now.
     **_of(_R, "point the downstream URL at a writable server", (1223, 1290, 1792, 1836, 3032)),

@@ -6,6 +6,7 @@ the connection away, because the next answer on it could be another query's.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Any
 
@@ -16,6 +17,7 @@ from pymysql.constants import CLIENT
 from tidelog.errors import ConfigError, TidelogError, Unavailable
 from tidelog_applier.downstreams import failures
 from tidelog_applier.downstreams.failures import Course, failure
+from tidelog_applier.downstreams.mysql_tls import TlsConnection, context
 from tidelog_applier.downstreams.statements import Statement
 from tidelog_applier.downstreams.target import Target
 
@@ -29,6 +31,8 @@ STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
 """A value that the column would cut or change is an error, never a warning nobody reads."""
 
 PACKET_TOO_LARGE = 1153
+CLOSE_S = 1.0
+"""How long a server may take to say goodbye, which under TLS takes two."""
 
 
 class StatementRefused(TidelogError):
@@ -54,36 +58,49 @@ class MysqlSession:
     @classmethod
     async def connect(cls, target: Target) -> MysqlSession:
         """Raises ConfigError (wrong account), Unavailable."""
-        try:
-            connection = await aiomysql.connect(
-                host=target.host,
-                port=target.port,
-                unix_socket=target.unix_socket or None,
-                user=target.user,
-                password=target.password,
-                charset="utf8mb4",
-                autocommit=True,
-                client_flag=CLIENT.FOUND_ROWS,
-                connect_timeout=target.connect_timeout_s,
-                program_name="tidelog",
-            )
-        except (pymysql.err.MySQLError, OSError, TimeoutError) as error:
-            raise typed(error, target.shown, "") from error
+        connection = TlsConnection(
+            host=target.host,
+            port=target.port,
+            unix_socket=target.unix_socket or None,
+            user=target.user,
+            # The driver writes latin1; so the server gets UTF-8.
+            password=target.password.encode().decode("latin1"),
+            charset="utf8mb4",
+            autocommit=True,
+            client_flag=CLIENT.FOUND_ROWS,
+            program_name="tidelog",
+            ssl=context(target.tls) if target.tls is not None else None,
+        )
         session = cls(connection, target.shown)
+        try:
+            # The whole of it: a server may take the connection and say nothing.
+            async with asyncio.timeout(target.connect_timeout_s):
+                await session._begin()
+        except (pymysql.err.MySQLError, OSError) as error:
+            session.discard()
+            raise typed(error, target.shown, "") from error
+        except RuntimeError as error:
+            session.discard()
+            hint = "add ?tls=on (and tls_ca=FILE) to the downstream URL: this login needs TLS"
+            raise ConfigError(f"{target.shown}: {error}", hint=hint) from error
+        except BaseException:
+            session.discard()
+            raise
+        return session
+
+    async def _begin(self) -> None:
+        await self._connection._connect()
+        await self.run("SET NAMES utf8mb4")
         for setting in (
             "foreign_key_checks=0",
             "unique_checks=1",
             "time_zone='+00:00'",
             f"sql_mode='{STRICT}'",
-            "names utf8mb4",
             "transaction isolation level read committed",
         ):
-            await session.run(
-                f"SET SESSION {setting}" if "names" not in setting else "SET NAMES utf8mb4"
-            )
-        rows = await session.rows("SELECT @@max_allowed_packet")
-        session.max_packet = int(rows[0][0])
-        return session
+            await self.run(f"SET SESSION {setting}")
+        rows = await self.rows("SELECT @@max_allowed_packet")
+        self.max_packet = int(rows[0][0])
 
     @property
     def closed(self) -> bool:
@@ -137,14 +154,21 @@ class MysqlSession:
 
     def discard(self) -> None:
         """Cut the connection without a word: the server rolls back what was open."""
-        self._connection.close()
+        if not self.closed:
+            self._connection._writer.transport.abort()
+            self._connection.close()
 
     async def close(self) -> None:
-        if not self.closed:
-            try:
+        if self.closed:
+            return
+        writer = self._connection._writer
+        try:
+            async with asyncio.timeout(CLOSE_S):
                 await self._connection.ensure_closed()
-            except OSError:
-                self.discard()
+                await writer.wait_closed()
+        except OSError:
+            writer.transport.abort()
+            self._connection.close()
 
 
 def _shown(sql: bytes) -> str:
