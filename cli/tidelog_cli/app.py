@@ -17,15 +17,16 @@ from tidelog_cli.commands import (
     status,
     tail,
     up,
+    verify,
     wait,
     watch,
 )
 
 app = typer.Typer(
     help="Change streams from a TiDB-style database.",
-    epilog="Exit codes: 0 done; 1 refused; 2 an unknown option; 64 input that can't be used, or a "
-    "directory in use; 69 no topology answers, or the time is over; 70 a typed stop, or damage "
-    "found; 78 a wrong configuration.",
+    epilog="Exit codes: 0 done; 1 refused, or what was compared differs; 2 an unknown option; 64 "
+    "input that can't be used, or a directory in use; 69 no topology answers, or the time is over; "
+    "70 a typed stop, or damage found; 78 a wrong configuration.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -39,6 +40,7 @@ app.command("offline")(operate.offline_command)
 app.command("watch")(watch.watch_command)
 app.command("tail")(tail.tail_command)
 app.command("wait")(wait.wait_command)
+app.command("verify")(verify.verify_command)
 app.command("resolve")(resolve.resolve_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("demo")(demo.demo_command)

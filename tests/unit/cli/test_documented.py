@@ -27,6 +27,7 @@ from tidelog_applier.config import ApplierConfig
 from tidelog_applier.downstreams.target import Target
 from tidelog_cli import capture, feed, inspect, operate, resolve, status, tail, watch
 from tidelog_cli.app import app
+from tidelog_cli.verify import report
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.ddl_policy import DdlPolicy
 from tidelog_drainer.decode.noted import LISTED
@@ -210,6 +211,7 @@ def test_an_order_and_the_errors_of_http() -> None:
         ("feed unregister", fields(feed.Unregistered)),
         ("inspect", fields(inspect.Inspection, inspect.Report)),
         ("capture replay", fields(capture.Replayed)),
+        ("verify", fields(report.Report, report.TableResult, report.Difference)),
     ],
 )
 def test_other_commands(command: str, found: set[str]) -> None:
