@@ -21,6 +21,15 @@ class OtherEnvelope(UnparsablePayload):
     default_hint = "read another feed, whose Drainer has the envelope `tidelog`"
 
 
+class RowHead(msgspec.Struct, frozen=True, gc=False):
+    """Which table a RowMessage is of: its fields but for the events."""
+
+    db: str
+    table: str
+    schema_version: int
+
+
+_HEAD = msgspec.json.Decoder(RowHead)
 _ROWS = msgspec.json.Decoder(RowMessage)
 _DDL = msgspec.json.Decoder(DdlMessage)
 _MARKER = msgspec.json.Decoder(Marker)
@@ -30,6 +39,11 @@ _WATERMARK = msgspec.json.Decoder(Watermark)
 def rows_of(message: Message) -> RowMessage:
     """As the others: raises UnparsablePayload for a body that is none of ours."""
     return _decode(_ROWS, message)
+
+
+def head_of(message: Message) -> RowHead:
+    """Of a row message; its events are only known to be JSON."""
+    return _decode(_HEAD, message)
 
 
 def ddl_of(message: Message) -> DdlMessage:

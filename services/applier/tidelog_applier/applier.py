@@ -37,7 +37,7 @@ from tidelog_applier.config import ApplierConfig
 from tidelog_applier.groups import EVENT_BYTES, Group, Run, change_weight, groups
 from tidelog_applier.plan.shares import share
 from tidelog_applier.position import Position
-from tidelog_applier.structures import Structures
+from tidelog_applier.read.structures import Structures
 
 T = TypeVar("T")
 log = structlog.get_logger()

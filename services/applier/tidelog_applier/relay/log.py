@@ -12,7 +12,7 @@ After a failed write or sync the log takes no more: open another one, which mend
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from tidelog.failpoints import hit
@@ -45,7 +45,7 @@ class BatchLog(Protocol):
         now. `structures`: of all tables that the items name, at least. Raises IoFailed, DiskFull;
         then this log takes no more."""
 
-    def batches(self, after: int) -> AsyncIterator[Handed]:
+    def batches(self, after: int) -> AsyncGenerator[Handed, None]:
         """What an earlier life left above `after`, in order. One at a time. Raises RelayGap,
         Corrupt."""
 
@@ -147,7 +147,7 @@ class RelayLog:
             self._spill = None
         await self._create(current.number + 1)
 
-    async def batches(self, after: int) -> AsyncIterator[Handed]:
+    async def batches(self, after: int) -> AsyncGenerator[Handed, None]:
         reached, parts = after, [(part, part.file.size) for part in self._parts]
         following = [part.prev_commit_ts for part in self._parts[1:]]
         try:

@@ -6,7 +6,7 @@ start. Nothing here survives anything, and nothing needs to.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from tidelog.errors import InvariantBroken
 from tidelog.ports import Disk
@@ -80,7 +80,7 @@ class Spool:
         part.file.close()
         await self._folder.disk.remove(part.path)
 
-    async def batches(self, after: int) -> AsyncIterator[Handed]:
+    async def batches(self, after: int) -> AsyncGenerator[Handed, None]:
         """There are none."""
         for batch in list[Handed]():
             yield batch

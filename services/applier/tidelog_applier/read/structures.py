@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from tidelog.changes import schema_key
@@ -10,6 +12,7 @@ from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
 from tidelog.subjects import schemas_bucket
+from tidelog_applier.relay import TableKey
 
 CACHED = 4096
 TRIES = 4
@@ -23,7 +26,7 @@ class Structures:
     def __init__(self, ports: Ports, feed: str) -> None:
         self._ports = ports
         self._bucket = Bucket(ports.bus, schemas_bucket(feed))
-        self._known: dict[tuple[str, str, int], TableStructure] = {}
+        self._known: dict[TableKey, TableStructure] = {}
 
     async def get(self, db: str, table: str, version: int) -> TableStructure:
         """Raises Unavailable, also while nobody has published it: the Drainer writes
@@ -36,6 +39,10 @@ class Structures:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = found
         return found
+
+    async def all(self, keys: Iterable[TableKey]) -> dict[TableKey, TableStructure]:
+        """Raises as `get`."""
+        return {key: await self.get(*key) for key in keys}
 
     async def _fetch(self, db: str, table: str, version: int) -> TableStructure:
         key = schema_key(db, table, version)
