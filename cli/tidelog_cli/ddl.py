@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidelog import messages, subjects
+from tidelog.applier_control import ApplierRequest, DecidedStep
 from tidelog.drainer_control import (
     NOTED_KEY,
     ORDERS_KEY,
@@ -17,7 +18,7 @@ from tidelog.drainer_control import (
     FeedDdls,
     NotedDdls,
 )
-from tidelog.errors import BadInput, StreamMissing, Unavailable
+from tidelog.errors import BadInput, StreamMissing, TidelogError, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Bus
 from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
@@ -44,6 +45,34 @@ async def ask(bus: Bus, cluster: str, feed: str, request: DrainerRequest) -> Fee
         f"no Drainer of feed {feed!r} answers",
         hint="`tidelog drainers` shows them; an order may have been kept: look with `tidelog ddl`",
     ) from error
+
+
+async def decide(bus: Bus, cluster: str, feed: str, request: ApplierRequest) -> list[DecidedStep]:
+    """The Appliers of the feed that stand at that DDL. Raises what they say if none does, or
+    Unavailable."""
+    known = of_kind(await nodes_soon(bus, cluster), messages.APPLIER)
+    appliers = [n for n in known if n.feed == feed and n.state != messages.OFFLINE]
+    if not appliers:
+        feeds = ", ".join(sorted({n.feed for n in known})) or "none"
+        raise BadInput(f"no Applier reads feed {feed!r}", hint=f"feeds with one are: {feeds}")
+    found: list[DecidedStep] = []
+    errors: list[TidelogError] = []
+    for applier in appliers:
+        subject = subjects.applier(cluster, applier.nodeId, "control")
+        try:
+            answer = await bus.request(subject, messages.encode(request), timeout_s=TIMEOUT_S)
+            found.append(messages.decode_reply(answer.data, DecidedStep))
+        except TidelogError as error:
+            errors.append(error)
+    if not found:
+        said = [one for one in errors if not isinstance(one, Unavailable)]
+        if said:
+            raise said[0]
+        raise Unavailable(
+            f"no Applier of feed {feed!r} answers",
+            hint="`tidelog appliers` shows them; the word may have been recorded: look there",
+        ) from errors[0]
+    return found
 
 
 async def kept(bus: Bus, feed: str) -> FeedDdls:

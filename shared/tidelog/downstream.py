@@ -63,6 +63,8 @@ class DownstreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Each transaction updates the mark table of `channel_id` in `mark_schema` (seed 004)."""
     channel_id: int = 0
     mark_schema: str = "retl"
+    ddl_timeout_s: float = 0
+    """How long one statement of a DDL may take; 0 = as long as it takes."""
     sync_mode: int = 1
     """2: columns may be missing on either side (seed 004)."""
 
@@ -153,6 +155,10 @@ class Downstream(Protocol):
         """Run a DDL exactly once over crashes; `checkpoint` is the one after it. No lane has work
         meanwhile. Returns what the downstream can't hold (a column, an index, a view), one
         sentence each, for status."""
+
+    async def ddl_progress(self) -> str:
+        """What the DDL does that runs now, for status; "" if nobody can say. Asked now and then
+        beside `apply_ddl`: also ends a statement of it that takes too long."""
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Raises Fenced if another writer has taken over."""

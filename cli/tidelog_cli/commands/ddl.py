@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from tidelog.applier_control import ApplierRequest
+from tidelog.ddl_pending import AGAIN, DONE
 from tidelog.drainer_control import DrainerRequest, FeedDdls
 from tidelog.errors import Unavailable
 from tidelog_cli import ddl, state_file
 from tidelog_cli.connect import connected
 from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run, say
 
-app = typer.Typer(help="DDLs that a feed skipped, rewrote, or stands at.")
+app = typer.Typer(help="DDLs that a feed skipped, rewrote, or stands at; an Applier, too.")
 
 FeedName = Annotated[str, typer.Argument(help="The feed.")]
 CommitTs = Annotated[int, typer.Argument(help="Where the feed stands.", min=1)]
@@ -121,6 +123,56 @@ def skip_command(
         cluster,
         as_json=as_json,
     )
+
+
+def _decide(
+    feed: str,
+    word: str,
+    commit_ts: int,
+    directory: Path | None,
+    nats: str,
+    cluster: str,
+    *,
+    as_json: bool,
+) -> None:
+    async def work() -> int:
+        state = state_file.find(directory, nats, cluster, feed)
+        async with connected(state) as bus:
+            request = ApplierRequest(f"ddl-{word}", commit_ts)
+            found = await ddl.decide(bus, state.cluster, feed, request)
+        if as_json:
+            emit(found)
+        for one in found:
+            say(Text(f"{one.node} goes on: statement {one.step + 1} of {commit_ts} is {word}"))
+        return 0
+
+    run(work())
+
+
+@app.command("done")
+def done_command(
+    feed: FeedName,
+    commit_ts: CommitTs,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    as_json: Json = False,
+) -> None:
+    """The statement that the Applier stands at is done downstream: go on behind it."""
+    _decide(feed, DONE, commit_ts, directory, nats, cluster, as_json=as_json)
+
+
+@app.command("again")
+def again_command(
+    feed: FeedName,
+    commit_ts: CommitTs,
+    directory: Dir = None,
+    nats: Nats = "",
+    cluster: Cluster = "default",
+    as_json: Json = False,
+) -> None:
+    """Run the statement that the Applier stands at, on what is there now."""
+    _decide(feed, AGAIN, commit_ts, directory, nats, cluster, as_json=as_json)
 
 
 @app.command("policy")

@@ -238,6 +238,9 @@ class SimDownstream:
         await self._database.transact(self._life, _Transaction(self._epoch, checkpoint, ddl))
         return []
 
+    async def ddl_progress(self) -> str:
+        return ""
+
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         await self._database.transact(self._life, _Transaction(self._epoch, checkpoint))
 

@@ -35,7 +35,8 @@ class Rig:
     def __init__(self, server: MariaDb) -> None:
         self.server = server
         url = f"mysql://root@{server.host}:{server.port}/"
-        self.downstream = MysqlDownstream(Target.parse(url), DownstreamOptions(url=url))
+        self.options = DownstreamOptions(url=url)
+        self.downstream = MysqlDownstream(Target.parse(url), self.options)
         self.commit_ts = START_TS
 
     def sql(self, text: str) -> list[Any]:

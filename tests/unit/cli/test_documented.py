@@ -13,6 +13,7 @@ import pytest
 import typer.main
 
 from tidelog import changes
+from tidelog.applier_control import DecidedStep
 from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
 from tidelog.config import load
 from tidelog.drainer_control import ACTIONS, Ddl, DecidedDdl, FeedDdls
@@ -205,6 +206,7 @@ def test_an_order_and_the_errors_of_http() -> None:
         ),
         ("wait", {"applied_ts"}),
         ("resolve", fields(resolve.Resolution, Inspected)),
+        ("ddl done`, `ddl again", fields(DecidedStep)),
         ("ddl` and its orders", fields(FeedDdls, Ddl, DecidedDdl)),
         ("feed create`, `feed list`, `feed show", fields(Feed)),
         ("feed forget", fields(feed.ForgottenFeed)),

@@ -14,7 +14,7 @@ from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE, DdlPending
 from tidelog.downstream import Checkpoint
-from tidelog.errors import Stopped
+from tidelog.errors import Stopped, Unavailable
 from tidelog_applier import metrics
 from tidelog_applier.downstreams import checkpoint_table, ddl_facts
 from tidelog_applier.downstreams.ddl_mysql import (
@@ -26,6 +26,7 @@ from tidelog_applier.downstreams.ddl_mysql import (
     Step,
     plan,
 )
+from tidelog_applier.downstreams.ddl_watch import DdlWatch
 from tidelog_applier.downstreams.definitions import Definitions, difference, equal
 from tidelog_applier.downstreams.literals import table_name
 from tidelog_applier.downstreams.mysql_session import STRICT, MysqlSession, StatementRefused
@@ -45,6 +46,7 @@ class DdlSteps:
         feed: str,
         saved: Checkpoint | None,
         keep_ms: int,
+        watch: DdlWatch,
     ) -> None:
         self._session = session
         self._definitions = Definitions(session)
@@ -52,12 +54,24 @@ class DdlSteps:
         self._feed = feed
         self._saved = saved if saved is not None else Checkpoint(commit_ts=0)
         self._keep_ms = keep_ms
+        self._watch = watch
         self._notes: list[str] = []
 
     async def run(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         """Returns what the downstream can't hold, and what it refused. Raises Stopped where an
         operator has to decide."""
         await self._session.use(STRICT)
+        await self._watch.begin()
+        try:
+            return await self._run(ddl, checkpoint)
+        except Unavailable as error:
+            if not self._watch.overran:
+                raise
+            raise self._stands(ddl, "it takes longer than ddl-timeout allows") from error
+        finally:
+            self._watch.end()
+
+    async def _run(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         begun = self._saved.ddl_pending
         if begun is None or begun.commit_ts != ddl.commit_ts:
             keep = self._keep_ms > 0
@@ -138,7 +152,7 @@ class DdlSteps:
             if attempt.lenient and not (refused is not None and refused.is_about_data):
                 continue
             try:
-                await self._run(attempt)
+                await self._send(attempt)
             except StatementRefused as error:
                 refused = error
                 self._refused(ddl, error)
@@ -147,9 +161,9 @@ class DdlSteps:
                 self._notes.append(attempt.note)
             return
         assert refused is not None
-        raise self._stands(ddl, refused)
+        raise self._stands(ddl, refused.message)
 
-    async def _run(self, attempt: Attempt) -> None:
+    async def _send(self, attempt: Attempt) -> None:
         if attempt.lenient:
             await self._session.run_lenient(attempt.sql)
         elif attempt.sql:
@@ -165,7 +179,7 @@ class DdlSteps:
                 await self._session.run(sql)
         except StatementRefused as error:
             self._refused(ddl, error)
-            raise self._stands(ddl, error) from error
+            raise self._stands(ddl, error.message) from error
         await self._save(checkpoint)
         failpoints.hit("applier.ddl.swap")
         await self._session.run("COMMIT")
@@ -180,9 +194,9 @@ class DdlSteps:
         told = (f"`tidelog ddl {word} {self._feed} {ddl.commit_ts}`" for word in (DONE, AGAIN))
         return f"{next(told)} if {done}, {next(told)} {again}"
 
-    def _stands(self, ddl: DdlMessage, refused: StatementRefused) -> Stopped:
+    def _stands(self, ddl: DdlMessage, reason: str) -> Stopped:
         return Stopped(
-            f"the {ddl.kind} at {ddl.commit_ts} can't be run: {refused.message}",
+            f"the {ddl.kind} at {ddl.commit_ts} can't be run: {reason}",
             hint=self._commands(
                 ddl, "you made the change in another way", "once nothing stands against it"
             ),

@@ -27,6 +27,7 @@ from tidelog_applier import metrics
 from tidelog_applier.downstreams import checkpoint_table as table
 from tidelog_applier.downstreams.ddl_mysql import STATE_DB
 from tidelog_applier.downstreams.ddl_steps import DdlSteps
+from tidelog_applier.downstreams.ddl_watch import DdlWatch
 from tidelog_applier.downstreams.literals import quote
 from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
 from tidelog_applier.downstreams.statements import Statement, TableStatements
@@ -66,6 +67,7 @@ class MysqlDownstream:
         self._saved: Checkpoint | None = None
         self._present: dict[Place, dict[str, bool]] = {}
         self._builders: dict[tuple[str, str, int], TableStatements] = {}
+        self._watch: DdlWatch | None = None
         self._newest: dict[Place, TableStructure] = {}
 
     async def open(self, feed: str) -> Opened:
@@ -115,7 +117,9 @@ class MysqlDownstream:
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         session = self._living()
         keep_ms = self._target.keep_dropped_s * 1000
-        steps = DdlSteps(session, self._flavor, self._feed, self._saved, keep_ms)
+        watch = DdlWatch(self._target, self._flavor, session, self._options.ddl_timeout_s)
+        steps = DdlSteps(session, self._flavor, self._feed, self._saved, keep_ms, watch)
+        self._watch = watch
         try:
             notes = await steps.run(ddl, checkpoint)
         except StatementRefused as error:
@@ -128,11 +132,15 @@ class MysqlDownstream:
             session.discard()
             raise
         finally:
+            self._watch = None
             self._present.clear()
             self._builders.clear()
         self._saved = checkpoint
         self._remember(ddl)
         return notes
+
+    async def ddl_progress(self) -> str:
+        return await self._watch.look() if self._watch is not None else ""
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         await self._living().run(table.replace(self._feed, checkpoint))

@@ -84,6 +84,9 @@ class SqliteDownstream:
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         return await off_loop(self._apply_ddl, ddl, checkpoint)
 
+    async def ddl_progress(self) -> str:
+        return ""
+
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         await off_loop(self._apply, Work([], checkpoint=checkpoint))
 

@@ -22,6 +22,7 @@ from tidelog.errors import (
 from tidelog.kv import Bucket
 from tidelog.messages import PumpOnline
 from tidelog.ports import Ports, StreamState
+from tidelog.questions import serve_questions
 from tidelog.timestamps import TS_MAX
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.filter.unwanted import Unwanted
@@ -42,7 +43,6 @@ from tidelog_drainer.merge.sources import Sources
 from tidelog_drainer.merge.spool import Spool
 from tidelog_drainer.merge.window import Window
 from tidelog_drainer.metrics import DROPPED, DUPLICATES, GIVEN_UP
-from tidelog_drainer.questions import serve_questions
 
 IDLE_S = 1.0
 """Without anything to emit, source 0 is looked at and idle Pumps are nudged this often."""

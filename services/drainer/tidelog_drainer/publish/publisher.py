@@ -15,19 +15,23 @@ from tidelog import subjects
 from tidelog.actor import Actor, Ref
 from tidelog.drainer_control import DrainerRequest
 from tidelog.errors import BadInput, Stopped, StreamMissing, TidelogError, Unavailable
-from tidelog.lease import AskLead, Hold, LeaseMail, Role
 from tidelog.ports import Ports
+from tidelog.questions import serve_questions
 from tidelog_drainer import metrics
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.decoding import Decoding
 from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.decode.errors import UndecidedDdl, Undecodable
 from tidelog_drainer.decode.transactions import LargeTxn
+from tidelog_drainer.lease import Role
 from tidelog_drainer.mail import (
+    AskLead,
     AskPublished,
     AskStart,
     Begin,
     Control,
+    Hold,
+    LeaseMail,
     Merged,
     Published,
     PublisherMail,
@@ -42,7 +46,6 @@ from tidelog_drainer.publish.intake import Intake
 from tidelog_drainer.publish.parts import PartsBatcher
 from tidelog_drainer.publish.position import Epoch, Start, find_start, rise
 from tidelog_drainer.publish.tail import Fenced, StreamTail
-from tidelog_drainer.questions import serve_questions
 from tidelog_drainer.schema.store import KEEP_S, SchemaStore
 
 WATERMARK_S = 1.0

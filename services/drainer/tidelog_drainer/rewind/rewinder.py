@@ -24,22 +24,24 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.kv import Bucket
-from tidelog.lease import Hold, LeaseMail, Role
 from tidelog.membership import Member
 from tidelog.messages import OFFLINE
 from tidelog.ports import Ports
+from tidelog.questions import serve_questions
 from tidelog.rewind import EXPIRE_S, Replay, Rewind
 from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.lease import Role
 from tidelog_drainer.mail import (
     AskPublished,
     AskRewind,
+    Hold,
+    LeaseMail,
     PublisherMail,
     RewinderMail,
 )
 from tidelog_drainer.merge.sources import SOURCES_FILE
 from tidelog_drainer.metrics import REWINDS
 from tidelog_drainer.publish.position import EPOCH_FILE
-from tidelog_drainer.questions import serve_questions
 from tidelog_drainer.rewind.filling import Filling, Kept
 from tidelog_drainer.rewind.forget import forget
 from tidelog_drainer.schema.structures import SCHEMAS_FILE
