@@ -85,12 +85,15 @@ class TableRule(msgspec.Struct, frozen=True):
     `ordered`: replaying them is not idempotent, so they go through one lane, one by one, in
     upstream order, and the downstream remembers how far it got. `replaceable`: nothing downstream
     would notice a row that is deleted and inserted again. `keys`: all unique keys, the upstream's
-    and the downstream's own, the event's key first.
+    and the downstream's own, the event's key first. `collations`: the downstream's, of text columns
+    that it compares otherwise than the structure says; "" for a column of any type = it may take
+    any two values for equal.
     """
 
     ordered: bool
     replaceable: bool
     keys: tuple[tuple[KeyPart, ...], ...]
+    collations: dict[str, str] = {}
 
 
 class Image(msgspec.Struct, frozen=True, gc=False):

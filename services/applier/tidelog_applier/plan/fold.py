@@ -1,9 +1,11 @@
-"""Pure folding: what a group of changes leaves of one table's rows (design section 9).
+"""Pure folding: what a window leaves of one table's rows (design section 9).
 
-A group holds whole transactions, so its end is a state the upstream had: every key the group
-touched is deleted first, then the rows that live at the end are put. That order is right under any
-collation and with any number of unique keys: a row that conflicts with one of the final rows was
-itself changed by the group, since upstream the two were never there together.
+A window ends in a state in which the table's unique keys hold, also where it cuts a transaction:
+its events come in the order of execution. So every key the window touched is deleted first, then
+the rows that live at the end are put. That order is right under any collation and with any number
+of unique keys: a row that conflicts with one of the final rows was itself changed by the window,
+since upstream the two were never there together. Only a state between transactions is one that
+readers upstream could see; a window that cuts one leaves what the transaction had done by then.
 
 Keys are compared by their exact values: a row's stored key text comes back letter by letter as the
 `before` of its next change, also under a case-insensitive collation.
@@ -12,15 +14,12 @@ Keys are compared by their exact values: a row's stored key text comes back lett
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
 from tidelog.changes import Event
 from tidelog.downstream import Image, Row
-
-Key = tuple[Any, ...]
 
 
 class Folded(msgspec.Struct, frozen=True):
@@ -41,50 +40,48 @@ def fold(events: Iterable[Event], key_columns: Sequence[str], *, safe: bool = Fa
     be equal for the database and spelled differently. A row that came and went leaves nothing,
     unless `safe`: then an earlier attempt, that ended in between, may have left it there.
     """
-    last: dict[Key, Image] = {}
-    gone: dict[Key, Image] = {}
-    existed: dict[Key, bool] = {}
-    key_of = _key_getter(key_columns)
-    names = frozenset(key_columns)
+    last: dict[Hashable, Event] = {}
+    gone: dict[Hashable, Event] = {}
+    existed: set[Hashable] = set()
+    single = key_columns[0] if len(key_columns) == 1 else ""
     for event in events:
-        before, after = event.before, event.after
-        plain = names.isdisjoint(event.b64)
+        before, after, b64 = event.before, event.after, event.b64
+        plain = single and not b64
+        new = old = None
+        if after is not None:
+            new = after[single] if plain else row_key(after, b64, key_columns)
         if before is not None:
-            old = key_of(before) if plain else _marked_key(before, event, key_columns)
-            was_there = existed.setdefault(old, True)
-            if after is None or key_of(before) != key_of(after):
-                if was_there or safe:
-                    gone[old] = Image(before, event.b64)
+            old = before[single] if plain else row_key(before, b64, key_columns)
+            if old not in last:
+                existed.add(old)
+            if after is None or old != new:
+                if safe or old in existed:
+                    gone[old] = event
                 last.pop(old, None)
         if after is not None:
-            new = key_of(after) if plain else _marked_key(after, event, key_columns)
-            existed.setdefault(new, False)
-            last.pop(new, None)
-            last[new] = Image(after, event.b64)
-    return Folded(
-        list(gone.values()),
-        [image for key, image in last.items() if key in gone or not existed[key]],
-        [image for key, image in last.items() if key not in gone and existed[key]],
-    )
+            last[new] = event
+    deletes = [Image(event.before or {}, event.b64) for event in gone.values()]
+    inserts: list[Image] = []
+    updates: list[Image] = []
+    for key, event in last.items():
+        there = key in existed and key not in gone
+        (updates if there else inserts).append(Image(event.after or {}, event.b64))
+    return Folded(deletes, inserts, updates)
 
 
-def _marked_key(row: Row, event: Event, columns: Sequence[str]) -> Key:
-    """A key of which a part is base64. Text is marked whenever either image of its event needs it,
-    so the same text may come marked in one event and plain in the next."""
-    return tuple([_unmarked(row[name]) if name in event.b64 else row[name] for name in columns])
+def row_key(row: Row, b64: Sequence[str], columns: Sequence[str]) -> Hashable:
+    """A row's exact key. Text is marked as base64 whenever either image of its event needs it, so
+    the same text may come marked in one event and plain in the next."""
+    if len(columns) == 1:
+        return _exact(row[columns[0]], columns[0] in b64)
+    return tuple([_exact(row[name], name in b64) for name in columns])
 
 
-def _unmarked(value: str) -> str | bytes:
-    raw = b64decode(value)
+def _exact(value: Hashable, marked: bool) -> Hashable:
+    if not marked:
+        return value
+    raw = b64decode(str(value))
     try:
         return raw.decode()
     except UnicodeDecodeError:
         return raw
-
-
-def _key_getter(columns: Sequence[str]) -> Callable[[Row], Key]:
-    if len(columns) == 1:
-        name = columns[0]
-        return lambda row: (row[name],)
-    names = tuple(columns)
-    return lambda row: tuple([row[name] for name in names])
