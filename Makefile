@@ -67,8 +67,8 @@ wheel: $(VENV)/.dev compiler
 		-w build/compiled . $(LOUD_IF_FAILED)
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/compiled/site build/compiled/*.whl
 
-compiled: wheel ## the row codecs compiled by mypyc, as a wheel has them, under the same tests
-	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/fixtures/test_decode_golden.py
+compiled: wheel ## the row codecs and row texts compiled by mypyc, as a wheel has them, under the same tests
+	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/fixtures/test_decode_golden.py tests/unit/applier/test_statements.py
 
 crash: $(VENV)/.dev ## what a power loss or a failing disk may leave a Pump, 10,000 states
 	@$(PY) -m tests.crash.run --states $(STATES) --jobs 2
@@ -105,6 +105,7 @@ full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.integration.membership.outage_rig --outages 50
 	@$(PY) -m tests.integration.drainer.takeover_rig --takeovers 20
 	@$(PY) -m tests.acceptance.filtered
+	@TIDELOG_LITERALS=20000 $(PYTEST) tests/integration/applier/test_literals.py
 	@$(PY) -m tests.schema_size.run
 	@$(PY) -m tests.schema_size.run --history file
 	@$(PY) -m tests.schema_size.run --history embedded

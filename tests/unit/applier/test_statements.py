@@ -54,8 +54,8 @@ def test_values_of_every_form() -> None:
     (found,) = statements(shape).put([Image(row, ["b"])])
     assert found.sql.decode() == (
         "REPLACE INTO `d`.`t` (`id`,`d`,`f`,`s`,`b`,`j`,`bits`,`y`,`at`) VALUES "
-        "(18446744073709551615,-0.5000,3.4028234663852886e+38,'it''s \\ \n',x'00ff27',"
-        """'{"a":[1.5,null,"q''"]}',18446744073709551615,0,'0000-00-00 00:00:00.000')"""
+        "(18446744073709551615,-0.5000,3.4028234663852886e+38,_utf8mb4 x'69742773205c200a',"
+        """x'00ff27','{"a":[1.5,null,"q''"]}',18446744073709551615,0,'0000-00-00 00:00:00.000')"""
     )
     assert not found.lenient
 
@@ -125,3 +125,18 @@ def test_keys_of_several_columns_and_strange_names() -> None:
     shape = table("a`b", column("x`", "int(11)"), column("y", "varchar(3)"), key=("x`", "y"))
     found = statements(shape).delete([Image({"x`": 1, "y": "o'k"})])
     assert sql(*found) == ["DELETE FROM `d`.`a``b` WHERE (`x```,`y`) IN ((1,'o''k'))"]
+
+
+def test_a_number_that_is_none_never_becomes_sql() -> None:
+    build = statements(
+        table("t", column("id", "int(11)"), column("d", "decimal(9,2)"), key=("id",))
+    )
+    with pytest.raises(Stopped, match="none of its type"):
+        list(build.put([Image({"id": 1, "d": "1),(2,2"})]))
+
+
+def test_text_marked_for_its_events_other_image_is_text() -> None:
+    shape = table("t", column("id", "int(11)"), column("s", "varchar(9)"), key=("id",))
+    plain = Image({"id": 1, "s": b64encode("é".encode()).decode()}, ["s"])
+    (found,) = statements(shape).put([plain, Image({"id": 2, "s": "/w=="}, ["s"])])
+    assert found.sql.decode().endswith("VALUES (1,'é'),(2,x'ff')")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 from tidelog.rows import table_codec
+from tidelog_applier.downstreams import row_text
 
 
 def test_the_codecs_under_test_are_the_ones_asked_for() -> None:
     wanted = ".so" if os.environ.get("TIDELOG_TEST_COMPILED") else ".py"
-    assert str(table_codec.__file__).endswith(wanted)
+    for module in (table_codec, row_text):
+        assert str(module.__file__).endswith(wanted)

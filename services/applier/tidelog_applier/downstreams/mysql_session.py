@@ -34,6 +34,15 @@ PACKET_TOO_LARGE = 1153
 CLOSE_S = 1.0
 """How long a server may take to say goodbye, which under TLS takes two."""
 
+_SETTINGS = (
+    "SET SESSION foreign_key_checks=0",
+    "SET SESSION unique_checks=1",
+    "SET SESSION time_zone='+00:00'",
+    f"SET SESSION sql_mode='{STRICT}'",
+    "SET NAMES utf8mb4",
+    "SET SESSION transaction isolation level read committed",
+)
+
 
 class StatementRefused(TidelogError):
     """The server works and won't run this statement. `code` is its error number."""
@@ -75,7 +84,8 @@ class MysqlSession:
         try:
             # The whole of it: a server may take the connection and say nothing.
             async with asyncio.timeout(target.connect_timeout_s):
-                await session._begin()
+                await session._connection._connect()
+                await session._prepare()
         except (pymysql.err.MySQLError, OSError) as error:
             session.discard()
             raise typed(error, target.shown, "") from error
@@ -88,19 +98,15 @@ class MysqlSession:
             raise
         return session
 
-    async def _begin(self) -> None:
-        await self._connection._connect()
-        await self.run("SET NAMES utf8mb4")
-        for setting in (
-            "foreign_key_checks=0",
-            "unique_checks=1",
-            "time_zone='+00:00'",
-            f"sql_mode='{STRICT}'",
-            "transaction isolation level read committed",
-        ):
-            await self.run(f"SET SESSION {setting}")
-        rows = await self.rows("SELECT @@max_allowed_packet")
-        self.max_packet = int(rows[0][0])
+    async def _prepare(self) -> None:
+        for setting in _SETTINGS:
+            await self.run(setting)
+        (found,) = await self.rows(
+            "SELECT @@session.sql_mode, @@character_set_client, @@foreign_key_checks,"
+            " @@max_allowed_packet"
+        )
+        _confirm(self._where, *(str(value) for value in found[:3]))
+        self.max_packet = int(found[3])
 
     @property
     def closed(self) -> bool:
@@ -173,6 +179,17 @@ class MysqlSession:
 
 def _shown(sql: bytes) -> str:
     return sql[:400].decode(errors="replace")
+
+
+def _confirm(where: str, mode: str, charset: str, foreign_keys: str) -> None:
+    """What a session of ours rests on must have stayed as it was set."""
+    lost = set(STRICT.split(",")) - set(mode.upper().split(","))
+    if lost or charset != "utf8mb4" or foreign_keys not in ("0", "OFF"):
+        raise ConfigError(
+            f"{where} does not keep what a session sets: sql_mode={mode}, character set {charset},"
+            f" foreign_key_checks={foreign_keys}",
+            hint="connect to the server itself, not by a proxy whose clients share connections",
+        )
 
 
 def typed(error: Exception, where: str, sql: str) -> TidelogError:

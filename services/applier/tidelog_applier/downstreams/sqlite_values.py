@@ -12,7 +12,8 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 from tidelog.schema.structure import ColumnStructure
-from tidelog_applier.downstreams.literals import Kind, json_text
+from tidelog_applier.downstreams.literals import Kind
+from tidelog_applier.downstreams.row_text import json_text
 from tidelog_applier.downstreams.writing import kind_of
 
 Cell = str | int | float | bytes | None

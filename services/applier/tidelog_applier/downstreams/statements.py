@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tidelog.downstream import Image, Row
+from tidelog.downstream import Image
 from tidelog.errors import Stopped
 from tidelog.schema.structure import ColumnStructure
-from tidelog_applier.downstreams.literals import (
-    ENCODERS,
-    MARKED,
-    Encode,
-    matches,
-    name,
-    quote,
-    table_name,
-)
-from tidelog_applier.downstreams.writing import Writing
+from tidelog_applier.downstreams import row_text
+from tidelog_applier.downstreams.literals import CODES, Kind, matches, name, table_name
+from tidelog_applier.downstreams.row_text import RowText, text_literal
+from tidelog_applier.downstreams.writing import Writing, Written
 
 STATEMENT_ROWS = 1000
 STATEMENT_CHARS = 128 << 10
@@ -36,49 +30,56 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 
 
 class TableStatements:
-    """Builds the statements of one table."""
+    """Builds the statements of one table. `native_json`: the server has the type JSON.
+
+    All raise Stopped for a row that no packet takes and for a value that is none of its type."""
 
     def __init__(
-        self, db: str, table: str, writing: Writing, key: Sequence[str], max_packet: int
+        self,
+        db: str,
+        table: str,
+        writing: Writing,
+        key: Sequence[str],
+        max_packet: int,
+        *,
+        native_json: bool = False,
     ) -> None:
         self.table = table_name(db, table)
         self.columns = writing.columns
-        self._kinds = {column.name: column.kind for column in self.columns}
-        self._key = tuple(key)
         self._max_packet = max_packet
         self._max_chars = min(STATEMENT_CHARS, (max_packet - PACKET_RESERVE) // 4)
-        self._encoders: dict[tuple[str, ...], list[tuple[str, Encode]]] = {}
-        self._enums = [(c.name, frozenset(c.elements)) for c in self.columns if c.elements]
+        self._native_json = native_json
         names = [name(column.name) for column in self.columns]
         extra = [name(column) for column, _ in writing.extra]
         # A column only the downstream has may have no default: strict mode would refuse the row.
         self._lenient = bool(extra)
-        self._tail = "".join(f",{_origin(structure)}" for _, structure in writing.extra) + ")"
+        tail = "".join(f",{_origin(structure)}" for _, structure in writing.extra)
+        self._rows = RowText([(c.name, _code(c)) for c in self.columns], "(", tail + ")")
+        self._each = [
+            (c.name, RowText([(c.name, _code(c))], f"{name(c.name)}=", "")) for c in self.columns
+        ]
         self._into = f"INTO {self.table} ({','.join(names + extra)}) VALUES "
         self._upsert = ""
         if extra and writing.unique_keys == 1:
             self._upsert = " ON DUPLICATE KEY UPDATE " + ",".join(f"{n}=VALUES({n})" for n in names)
+        kinds = {column.name: column.kind for column in self.columns}
+        keyed = [(column, _compared(kinds[column])) for column in key if column in kinds]
+        self._keys = RowText(keyed, "(", ")") if len(key) > 1 else RowText(keyed, "", "")
+        listed = ",".join(name(column) for column in key)
+        self._by_key = f"DELETE FROM {self.table} WHERE ({listed}) IN ("
 
     def put(self, images: Sequence[Image]) -> Iterator[Statement]:
         """Rows that must exist afterwards, replacing what has one of their keys."""
         verb = "INSERT " if self._upsert else "REPLACE "
-        return self._rows(verb + self._into, images, self._upsert)
+        return self._cut(verb + self._into, self._rows, images, self._upsert, self._lenient)
 
     def insert(self, images: Sequence[Image]) -> Iterator[Statement]:
         """Rows of a table without a key."""
-        return self._rows("INSERT " + self._into, images, "")
+        return self._cut("INSERT " + self._into, self._rows, images, "", self._lenient)
 
     def delete(self, images: Sequence[Image]) -> Iterator[Statement]:
         """Delete by key."""
-        encode = [(column, ENCODERS[self._kinds[column]]) for column in self._key]
-        head = f"DELETE FROM {self.table} WHERE "
-        if len(self._key) == 1:
-            head += f"{name(self._key[0])} IN "
-        else:
-            head += f"({','.join(name(column) for column in self._key)}) IN "
-        texts = (self._key_text(image, encode) for image in images)
-        for chunk, _ in self._chunks(((text, False) for text in texts), len(head) + 2):
-            yield self._statement(f"{head}({','.join(chunk)})", False)
+        return self._cut(self._by_key, self._keys, images, ")", False)
 
     def delete_one(self, image: Image) -> Statement:
         """Delete one of the rows that equal `image` in every column."""
@@ -88,75 +89,48 @@ class TableStatements:
 
     def update_one(self, before: Image, after: Image) -> Statement:
         """Update one of the rows that equal `before` in every column."""
-        encode = self._for(after.b64)
-        sets = ",".join(f"{name(n)}={e(after.row[n])}" for n, e in encode if n in after.row)
+        sets: list[str] = []
+        lenient = False
+        for column, only in self._each:
+            if column in after.row:
+                text, _, loose = self._take(only, [after], 0, 0)
+                sets.append(text)
+                lenient = lenient or loose
         where = self._where(before)
-        lenient = self._has_error_value(after.row)
-        return self._statement(f"UPDATE {self.table} SET {sets} WHERE {where} LIMIT 1", lenient, 1)
+        return self._statement(
+            f"UPDATE {self.table} SET {','.join(sets)} WHERE {where} LIMIT 1", lenient, 1
+        )
 
     def _where(self, image: Image) -> str:
         row, b64 = image.row, image.b64
         return " AND ".join(
-            matches(column.kind, name(column.name), row[column.name], column.name in b64)
+            matches(
+                column.kind,
+                name(column.name),
+                row[column.name],
+                column.name in b64,
+                native_json=self._native_json,
+            )
             for column in self.columns
             if column.name in row
         )
 
-    def _key_text(self, image: Image, encode: list[tuple[str, Encode]]) -> str:
-        parts = [
-            (MARKED[self._kinds[column]] if column in image.b64 else encoder)(image.row[column])
-            for column, encoder in encode
-        ]
-        return parts[0] if len(parts) == 1 else f"({','.join(parts)})"
+    def _cut(
+        self, head: str, rows: RowText, images: Sequence[Image], tail: str, lenient: bool
+    ) -> Iterator[Statement]:
+        room = self._max_chars - len(head) - len(tail)
+        at = 0
+        while at < len(images):
+            text, at, loose = self._take(rows, images, at, room)
+            yield self._statement(f"{head}{text}{tail}", lenient or loose)
 
-    def _for(self, b64: Sequence[str]) -> list[tuple[str, Encode]]:
-        marked = tuple(b64)
-        found = self._encoders.get(marked)
-        if found is None:
-            found = [
-                (c.name, MARKED[c.kind] if c.name in marked else ENCODERS[c.kind])
-                for c in self.columns
-            ]
-            if len(self._encoders) < 256:
-                self._encoders[marked] = found
-        return found
-
-    def _rows(self, head: str, images: Sequence[Image], tail: str) -> Iterator[Statement]:
-        for chunk, lenient in self._chunks(self._tuples(images), len(head) + len(tail)):
-            yield self._statement(f"{head}{','.join(chunk)}{tail}", lenient)
-
-    def _tuples(self, images: Iterable[Image]) -> Iterator[tuple[str, bool]]:
-        plain = self._for(())
-        enums, lenient, tail = bool(self._enums), self._lenient, self._tail
-        for image in images:
-            row = image.row
-            encode = self._for(image.b64) if image.b64 else plain
-            try:
-                text = "(" + ",".join([e(row[n]) for n, e in encode]) + tail
-            except KeyError:
-                # The upstream is dropping a column and has left it out of its rows.
-                parts = [e(row[n]) if n in row else "DEFAULT" for n, e in encode]
-                yield f"({','.join(parts)}{tail}", True
-                continue
-            yield text, lenient or (enums and self._has_error_value(row))
-
-    def _has_error_value(self, row: Row) -> bool:
-        return any(row.get(n) == "" and "" not in elements for n, elements in self._enums)
-
-    def _chunks(
-        self, texts: Iterable[tuple[str, bool]], overhead: int
-    ) -> Iterator[tuple[list[str], bool]]:
-        chunk: list[str] = []
-        chars, lenient = overhead, False
-        for text, is_lenient in texts:
-            if chunk and (chars + len(text) > self._max_chars or len(chunk) == STATEMENT_ROWS):
-                yield chunk, lenient
-                chunk, chars, lenient = [], overhead, False
-            chunk.append(text)
-            chars += len(text) + 1
-            lenient = lenient or is_lenient
-        if chunk:
-            yield chunk, lenient
+    def _take(
+        self, rows: RowText, images: Sequence[Image], at: int, room: int
+    ) -> tuple[str, int, bool]:
+        try:
+            return rows.take(images, at, STATEMENT_ROWS, room)
+        except ValueError as error:
+            raise Stopped(f"a value of {self.table} is none of its type: {error}") from error
 
     def _statement(self, sql: str, lenient: bool, rows: int = -1) -> Statement:
         raw = sql.encode()
@@ -168,9 +142,19 @@ class TableStatements:
         return Statement(raw, lenient, rows)
 
 
+def _code(column: Written) -> int:
+    if column.elements and "" not in column.elements:
+        return row_text.ENUM
+    return CODES[column.kind]
+
+
+def _compared(kind: Kind) -> int:
+    return row_text.EXACT_FLOAT if kind is Kind.FLOAT else CODES[kind]
+
+
 def _origin(structure: ColumnStructure | None) -> str:
     """What a row older than the column holds in it."""
     if structure is None or structure.origin_default is None:
         return "DEFAULT"
     origin = structure.origin_default
-    return origin if structure.base == "bit" else quote(origin)
+    return origin if structure.base == "bit" else text_literal(origin)

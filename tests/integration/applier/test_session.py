@@ -1,0 +1,61 @@
+"""What a server or a proxy does to our sessions can't corrupt a value."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.servers import mariadb_server
+from tests.unit.applier.shapes import column, table
+from tidelog.downstream import Image
+from tidelog.errors import ConfigError
+from tidelog_applier.downstreams import mysql_session
+from tidelog_applier.downstreams.mysql_session import MysqlSession
+from tidelog_applier.downstreams.statements import TableStatements
+from tidelog_applier.downstreams.target import Target
+from tidelog_applier.downstreams.writing import writing
+
+HOSTILE = (
+    "--sql-mode=ANSI_QUOTES,PIPES_AS_CONCAT,NO_ZERO_DATE",
+    "--init-connect=SET sql_mode='', NAMES gbk, foreign_key_checks=1",
+    "--character-set-server=gbk",
+    "--collation-server=gbk_bin",
+    "--skip-character-set-client-handshake",
+)
+
+
+def test_a_session_sets_what_it_needs_whatever_the_server_begins_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = table("t", column("id", "int(11)"), column("v", "varchar(90)"), key=("id",))
+    plan = writing(shape, {"id": False, "v": False}, None)
+    values = ["it's \\' é中\U0001f40b", "\\", "'", "\0", "縗'"]
+
+    async def scenario(url: str, plain: str) -> None:
+        root = await MysqlSession.connect(Target.parse(url))
+        await root.run("CREATE DATABASE d")
+        await root.run("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(90)) CHARSET utf8mb4")
+        await root.run("CREATE USER plain@'%'")
+        await root.run("GRANT ALL ON d.* TO plain@'%'")  # init_connect is not for a SUPER account
+        session = await MysqlSession.connect(Target.parse(plain))
+        build = TableStatements("d", "t", plan, ("id",), session.max_packet)
+        images = [Image({"id": i, "v": one}) for i, one in enumerate(values)]
+        for statement in build.put(images):
+            await session.send(statement)
+        found = await session.rows("SELECT v FROM d.t ORDER BY id")
+        assert [one for (one,) in found] == values
+        kept = mysql_session._SETTINGS
+        for lost in ("sql_mode", "NAMES", "foreign_key_checks"):
+            monkeypatch.setattr(
+                mysql_session, "_SETTINGS", tuple(one for one in kept if lost not in one)
+            )
+            with pytest.raises(ConfigError, match="does not keep what a session sets"):
+                await MysqlSession.connect(Target.parse(plain))
+        await session.close()
+        await root.close()
+
+    with mariadb_server(tmp_path, *HOSTILE) as server:
+        where = f"{server.host}:{server.port}/"
+        asyncio.run(scenario(f"mysql://root@{where}", f"mysql://plain@{where}"))
