@@ -6,6 +6,7 @@ import msgspec
 
 from tidelog.actor import Reply
 from tidelog.drainer_control import DrainerRequest, FeedDdls
+from tidelog.lease import Hold
 from tidelog.rewind import Replay, Rewind
 from tidelog_drainer.filter.unwanted import Unwanted
 from tidelog_drainer.merge.merger import Txn
@@ -60,24 +61,6 @@ class Merged(msgspec.Struct, frozen=True):
     reply: Reply[Unwanted]
 
 
-class AskLead(msgspec.Struct, frozen=True):
-    """Publisher -> lease: answered once this Drainer leads the feed, by its record's word."""
-
-    reply: Reply[None]
-
-
-class Release(msgspec.Struct, frozen=True):
-    """Membership -> lease: let another Drainer lead, for the rest of this life."""
-
-    reply: Reply[None]
-
-
-class Hold(msgspec.Struct, frozen=True):
-    """Membership -> lease, publisher: publish nothing further and keep the place, or go on."""
-
-    held: bool
-
-
 class Leave(msgspec.Struct, frozen=True):
     """Membership -> collector: read nothing any more, for the rest of this life."""
 
@@ -116,5 +99,4 @@ class AskRewind(msgspec.Struct, frozen=True):
 
 RewinderMail = AskRewind | Hold
 CollectorMail = Pulled | PumpJoins | Leave
-LeaseMail = AskLead | Hold | Release
 PublisherMail = AskStart | Merged | AskPublished | Hold | Control

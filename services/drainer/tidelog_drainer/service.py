@@ -7,6 +7,7 @@ from typing import Any
 
 from tidelog import node_routes
 from tidelog.errors import ConfigError, TidelogError
+from tidelog.lease import Candidate, Hold, Lease, Release, Role
 from tidelog.membership import Membership
 from tidelog.messages import (
     CLOSING,
@@ -23,8 +24,7 @@ from tidelog.orders import read_order
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.lease import Lease, Role
-from tidelog_drainer.mail import AskPublished, Hold, Leave, Published, Release
+from tidelog_drainer.mail import AskPublished, Leave, Published
 from tidelog_drainer.merge.collector import Collector
 from tidelog_drainer.publish.publisher import Publisher
 from tidelog_drainer.rewind.rewinder import Rewinder
@@ -63,7 +63,8 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
     told = JOINING
     held = read_order(ports.disk).stops_work
     role = Role()
-    lease = tree.actor("lease", lambda: Lease(config, ports, role, held=held))
+    candidate = Candidate(DRAINER, config.node, config.cluster, config.feed, config.http_addr)
+    lease = tree.actor("lease", lambda: Lease(candidate, ports, role, held=held))
     publisher = tree.actor("publisher", lambda: Publisher(config, ports, lease, role, held=held))
     collector = tree.actor("collector", lambda: Collector(config, ports, publisher))
     rewinder = tree.actor(

@@ -18,10 +18,10 @@ from tests.unit.drainer.test_stops import CONFIG, begin, said
 from tidelog import subjects
 from tidelog.change_reader import Change, ChangeReader, Gap
 from tidelog.errors import Overloaded, Purged, TidelogError, Unavailable
+from tidelog.lease import TAKEOVER_S
 from tidelog.questions import MAX_QUESTIONS
 from tidelog.rewind import EXPIRE_S, Rewinding, RewindingReader
 from tidelog.sim.world import World, run
-from tidelog_drainer.lease import TAKEOVER_S
 from tidelog_drainer.rewind.rewinder import MAX_REPLAYS
 from tidelog_drainer.service import build
 

@@ -19,11 +19,11 @@ from tests.unit.drainer.test_stops import CONFIG, remembered, said
 from tidelog import changes, subjects
 from tidelog.changes import Marker, Watermark
 from tidelog.feeds import Feeds
+from tidelog.lease import TAKEOVER_S
 from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, Consumer
 from tidelog.ports import Outgoing
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
-from tidelog_drainer.lease import TAKEOVER_S
 from tidelog_drainer.publish.beginning import FEED_FILE, FOLLOW_S
 from tidelog_drainer.service import build, sources
 

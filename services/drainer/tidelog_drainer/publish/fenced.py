@@ -5,11 +5,10 @@ from __future__ import annotations
 from tidelog import ask_registry
 from tidelog.actor import Ref
 from tidelog.errors import Unavailable
+from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail
 from tidelog.messages import DRAINER
 from tidelog.ports import Ports
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.lease import TAKEOVER_S
-from tidelog_drainer.mail import AskLead, LeaseMail
 from tidelog_drainer.publish.tail import Fenced, StreamTail, TailLost
 
 

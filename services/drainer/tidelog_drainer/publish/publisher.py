@@ -15,6 +15,7 @@ from tidelog import subjects
 from tidelog.actor import Actor, Ref
 from tidelog.drainer_control import DrainerRequest
 from tidelog.errors import BadInput, Stopped, StreamMissing, TidelogError, Unavailable
+from tidelog.lease import AskLead, Hold, LeaseMail, Role
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog_drainer import metrics
@@ -23,15 +24,11 @@ from tidelog_drainer.decode.decoding import Decoding
 from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.decode.errors import UndecidedDdl, Undecodable
 from tidelog_drainer.decode.transactions import LargeTxn
-from tidelog_drainer.lease import Role
 from tidelog_drainer.mail import (
-    AskLead,
     AskPublished,
     AskStart,
     Begin,
     Control,
-    Hold,
-    LeaseMail,
     Merged,
     Published,
     PublisherMail,

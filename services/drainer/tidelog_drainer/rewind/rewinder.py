@@ -24,18 +24,16 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.kv import Bucket
+from tidelog.lease import Hold, LeaseMail, Role
 from tidelog.membership import Member
 from tidelog.messages import OFFLINE
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog.rewind import EXPIRE_S, Replay, Rewind
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.lease import Role
 from tidelog_drainer.mail import (
     AskPublished,
     AskRewind,
-    Hold,
-    LeaseMail,
     PublisherMail,
     RewinderMail,
 )

@@ -1,9 +1,9 @@
-"""Who publishes the feed: one of its Drainers leads, the others stand by.
+"""Who works for a feed: of its Drainers one leads, of its Appliers one; the others stand by.
 
 The lease is a record in the bucket of feeds, renewed each second by revision. Who stands by takes
 it over once it has seen the record unchanged for TAKEOVER_S, or released. Only how soon a feed goes
-on rests on it: whoever publishes is fenced by the stream's last sequence (`publish/tail.py`), so
-two that both take themselves for the leader leave no gap and no double (ADR 14).
+on rests on it: whoever publishes is fenced by the stream's last sequence, whoever applies by its
+epoch in the downstream, so two that both take themselves for the leader do no harm (ADR 14).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -21,8 +22,6 @@ from tidelog.errors import Conflict, StreamMissing, TidelogError, Unavailable
 from tidelog.lease_store import Holder, LeaseStore
 from tidelog.messages import DRAINER
 from tidelog.ports import Ports
-from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.mail import AskLead, Hold, LeaseMail, Release
 
 RENEW_S = 1.0
 LOOK_S = 0.25
@@ -34,14 +33,49 @@ ASK_S = 2.0
 log = structlog.get_logger()
 
 
+class AskLead(msgspec.Struct, frozen=True):
+    """Answered once this node leads the feed, by its record's word."""
+
+    reply: Reply[None]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Membership -> lease: let another node lead, for the rest of this life."""
+
+    reply: Reply[None]
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Membership -> lease, whoever works: do nothing further and keep the place, or go on."""
+
+    held: bool
+
+
+LeaseMail = AskLead | Hold | Release
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """Who asks for the lease: a node of `kind` for `feed`, and where it is."""
+
+    kind: str
+    node: str
+    cluster: str
+    feed: str
+    host: str
+
+    @property
+    def key(self) -> str:
+        return f"lease.{self.feed}" if self.kind == DRAINER else f"lease.{self.kind}.{self.feed}"
+
+
 class Superseded(TidelogError):
-    """Another Drainer leads the feed now: this one stands by."""
+    """Another node leads the feed now: this one stands by."""
 
 
 @dataclass
 class Role:
     """What the lease says of this process, for its other actors to read; only `Lease` changes it.
-    `standby`: who leads instead. `paused`: by a record that says so, nobody publishes."""
+    `standby`: who leads instead. `paused`: by a record that says so, nobody works."""
 
     leads: bool = False
     standby: str = ""
@@ -53,15 +87,15 @@ class Lease(Actor[LeaseMail]):
 
     `AskLead` is answered by a renewal that began after it: who was fenced off is told only once
     the record says that it leads all the same. `held`: an order; it keeps its own lease then, so
-    that nobody publishes in its place, and takes no other's.
+    that nobody works in its place, and takes no other's.
     """
 
-    def __init__(self, config: DrainerConfig, ports: Ports, role: Role, *, held: bool) -> None:
-        self._config = config
+    def __init__(self, candidate: Candidate, ports: Ports, role: Role, *, held: bool) -> None:
+        self._candidate = candidate
         self._ports = ports
         self._clock = ports.clock
-        bucket = subjects.feeds_bucket(config.cluster)
-        self._store = LeaseStore(ports, bucket, f"lease.{config.feed}")
+        bucket = subjects.feeds_bucket(candidate.cluster)
+        self._store = LeaseStore(ports, bucket, candidate.key)
         self._mine = Holder("")
         self._revision = 0
         self._held = held
@@ -115,7 +149,7 @@ class Lease(Actor[LeaseMail]):
     async def _live(self) -> None:
         await self._acquire()
         self._role.leads, self._role.standby, self._waiting = True, "", ""
-        log.info("this Drainer leads", feed=self._config.feed, epoch=self._mine.epoch)
+        log.info("this node leads", feed=self._candidate.feed, epoch=self._mine.epoch)
         await self._keep()
 
     # Standing by ----------------------------------------------------------------------------
@@ -160,18 +194,18 @@ class Lease(Actor[LeaseMail]):
 
     async def _is_paused(self, leader: Holder) -> bool:
         """Does the operator's order to a leader that is gone still stand? The registry keeps it.
-        Raises Unavailable: who can't know publishes nothing."""
-        nodes = await ask_registry.nodes(self._ports.bus, self._config.cluster, timeout_s=ASK_S)
+        Raises Unavailable: who can't know does nothing."""
+        nodes = await ask_registry.nodes(self._ports.bus, self._candidate.cluster, timeout_s=ASK_S)
         ordered = {(n.kind, n.nodeId): n.order.action for n in nodes.nodes}
-        return ordered.get((DRAINER, leader.node)) == "pause"
+        return ordered.get((self._candidate.kind, leader.node)) == "pause"
 
     async def _take(self, found: Holder | None, revision: int) -> None:
         mine = replace(
             self._mine,
             epoch=max(self._mine.epoch, found.epoch if found is not None else 0) + 1,
             life=self._ports.rng.token(),
-            node=self._config.node,
-            host=self._config.http_addr,
+            node=self._candidate.node,
+            host=self._candidate.host,
             since_ms=self._clock.wall_ms(),
             released=False,
             paused=self._held,
@@ -204,13 +238,13 @@ class Lease(Actor[LeaseMail]):
 
     async def _explain(self) -> None:
         """After a refusal or an unknown outcome: an answer that got lost, a record lost or rolled
-        back with its store, or a Drainer that took over?"""
+        back with its store, or a node that took over?"""
         try:
             found, self._revision = await self._store.read()
         except (StreamMissing, Unavailable):
             return
         if found is not None and found.follows(self._mine):
-            raise Superseded(f"{found} leads feed {self._config.feed} now")
+            raise Superseded(f"{found} leads feed {self._candidate.feed} now")
 
     async def _until_due(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
