@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
 
 from tidelog.config import Secret, ServiceConfig
-from tidelog.ranges import Bytes, Period, Range, Timestamp
+from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
+
+
+class RelayConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """The relay log (seed 002)."""
+
+    log_dir: str = "relay"
+    """A directory, relative to `data-dir`; empty = no relay log: then only what was applied
+    outlives a loss of the upstream."""
+    max_file_size: Bytes = 10 << 20
+    """A file that has reached it is followed by the next one, after a whole transaction."""
 
 
 class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """One Applier writes one feed into one downstream. Sizes in bytes, times in seconds."""
+
+    unused: ClassVar[Mapping[str, str]] = {
+        "syncer": "its keys stand at the top level, or in the Drainer's configuration",
+    }
 
     feed: str = "main"
     downstream: str = ""
@@ -21,12 +38,30 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     start_ts: Timestamp = 0
     """Where to begin with a downstream that has no checkpoint (exclusive): it holds everything up
     to there; 0 = nothing, so that a stream which has lost its beginning is a gap."""
-    group_rows: Annotated[int, Range(1, 10_000_000, "rows")] = 5000
-    """A downstream transaction takes whole upstream ones until it has this many rows …"""
-    group_bytes: Bytes = 4 << 20
-    """… or about this many bytes."""
+    mode: Literal["parallel", "atomic"] = "parallel"
+    """`atomic`: whole upstream transactions in one downstream transaction, by one writer."""
+    worker_count: Annotated[int, Range(1, 128, "connections")] = 4
+    """Lanes that write at once, at most."""
+    txn_batch: Annotated[int, Range(1, 1_000_000, "rows")] = 5000
+    """Rows that are handed out at once, at most, but for a transaction that is larger; each lane
+    writes its share of them in one downstream transaction."""
+    buffer_bytes: Bytes = 16 << 20
+    """Row messages on their way downstream at once."""
     checkpoint_s: Period = 3.0
-    """How often the position is saved while only watermarks come."""
+    """How often the position is saved."""
+    checkpoint_table: str = "tidb_binlog.checkpoint"
+    """One serves one feed."""
+    ddl_timeout_s: Annotated[float, Range(0, 7 * DAY_S, "seconds")] = 0.0
+    """How long one statement of a DDL may take; 0 = as long as it takes."""
+    sync_mode: Literal[1, 2] = 1
+    """2: columns may be missing on either side (seed 004)."""
+    loopback_control: bool = False
+    """Mark each transaction for the Drainer that replicates the downstream back (seed 004)."""
+    channel_id: Annotated[int, Range(0, (1 << 63) - 1)] = 0
+    """The same in both directions."""
+    mark_schema: str = "retl"
+    """Where the mark table is."""
+    relay: RelayConfig = RelayConfig()
 
     @property
     def node(self) -> str:

@@ -10,7 +10,11 @@ DDLS = Counter("tidelog_applier_ddls_total", "DDLs applied, by kind", ["kind"])
 DDL_REFUSED = Counter(
     "tidelog_applier_ddl_refused_total", "Statements of DDLs that the downstream refused", ["kind"]
 )
-GROUPS = Counter("tidelog_applier_groups_total", "Downstream transactions")
+WINDOWS = Counter("tidelog_applier_windows_total", "Windows of changes handed to the lanes")
+FLUSHES = Counter(
+    "tidelog_applier_flushes_total",
+    "Windows that waited for all before them, as their keys were in flight in several lanes",
+)
 NOT_HELD = Counter("tidelog_applier_not_held_total", "Things the downstream can't hold")
 UNMATCHED = Counter(
     "tidelog_applier_unmatched_rows_total",
@@ -18,4 +22,6 @@ UNMATCHED = Counter(
 )
 RECONNECTS = Counter("tidelog_applier_reconnects_total", "Times the downstream was opened again")
 APPLIED_TS = Gauge("tidelog_applier_applied_ts", "Everything up to this commit_ts is downstream")
-GROUP_SECONDS = Histogram("tidelog_applier_group_seconds", "Time of one group's transaction")
+GROUP_SECONDS = Histogram(
+    "tidelog_applier_group_seconds", "Time of one downstream transaction of one lane"
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog import node_routes
+from tidelog.lease import Candidate, Hold, Lease, Release, Role
 from tidelog.membership import Membership
 from tidelog.messages import (
     APPLIER,
@@ -19,17 +20,20 @@ from tidelog.messages import (
 from tidelog.orders import read_order
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
-from tidelog_applier.applier import Applier
+from tidelog_applier.apply.applier import Applier
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
 
 
 def build(config: ApplierConfig, ports: Ports) -> Supervisor:
-    """applier, then its place in the cluster. The safe point waits for the checkpoint."""
+    """lease <- applier, then its place in the cluster. The safe point waits for the checkpoint."""
     tree = Supervisor("applier")
     position = Position(held=read_order(ports.disk).stops_work)
     told = JOINING
-    tree.actor("applier", lambda: Applier(config, ports, position))
+    role = Role()
+    candidate = Candidate(APPLIER, config.node, config.cluster, config.feed, config.http_addr)
+    lease = tree.actor("lease", lambda: Lease(candidate, ports, role, held=position.held))
+    tree.actor("applier", lambda: Applier(config, ports, position, lease))
 
     async def describe() -> Heartbeat:
         saved = position.checkpoint
@@ -43,7 +47,7 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
             maxCommitTS=saved or 0,
             feed=config.feed,
             http=config.http_addr,
-            detail={"error": position.error} if position.error else {},
+            detail=_detail(role, position),
         )
         reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if position.quiet else ""
         return Heartbeat(status, consumers if told != OFFLINE else [], reached=reached)
@@ -53,6 +57,9 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
         nonlocal told
         told, position.held = state, state != ONLINE
         position.quiet = position.quiet and position.held
+        await lease.tell(Hold(position.held))
+        if state == OFFLINE:
+            await lease.ask(Release)
 
     tree.actor(
         "membership",
@@ -62,3 +69,9 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
     )
     node_routes.add(tree, ports.bus, config.cluster)
     return tree
+
+
+def _detail(role: Role, position: Position) -> dict[str, str]:
+    """What stands in the way, for `tidelog status`."""
+    said = {"standby": role.standby, "error": position.error}
+    return {who: what for who, what in said.items() if what}

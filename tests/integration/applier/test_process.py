@@ -32,7 +32,7 @@ def applier(
     directory: Path, nats_url: str, downstream: str, failpoint: str = ""
 ) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tidelog_applier", "--feed", FEED, "--nats-url", nats_url]
-    command += ["--data-dir", str(directory / "data"), "--group-rows", "20"]
+    command += ["--data-dir", str(directory / "data"), "--txn-batch", "20"]
     environ = os.environ | {"TIDELOG_APPLIER_DOWNSTREAM": downstream}
     environ["TIDELOG_FAILPOINTS"] = failpoint
     with (directory / "applier.log").open("ab") as log:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -12,7 +12,6 @@ from tests.unit.applier.publisher import EARLY_ID, FEED, Publisher, create
 from tests.unit.registry.nodes import CLUSTER, nodes
 from tidelog import messages, subjects
 from tidelog.changes import Event, schema_key
-from tidelog.downstream import Checkpoint
 from tidelog.errors import Stopped, TidelogError
 from tidelog.kv import Bucket
 from tidelog.messages import Consumer, Nodes, SafePoint, SafePointRequest
@@ -24,7 +23,7 @@ from tidelog_applier.service import build
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
-CONFIG = ApplierConfig(feed=FEED, cluster=CLUSTER, downstream="sim:", group_rows=7)
+CONFIG = ApplierConfig(feed=FEED, cluster=CLUSTER, downstream="sim:", txn_batch=7, checkpoint_s=0.3)
 NODE = "applier-shop"
 
 
@@ -32,6 +31,11 @@ def world_with_database(world: World) -> SimDatabase:
     database = SimDatabase(world.random("database"), world.trace)
     world.open_downstream = database.open
     return database
+
+
+def saved(database: SimDatabase) -> int:
+    """Up to where the downstream says that it holds everything; -1 while it says nothing."""
+    return database.checkpoint.commit_ts if database.checkpoint is not None else -1
 
 
 async def fill(publisher: Publisher, count: int) -> None:
@@ -55,15 +59,18 @@ def check(database: SimDatabase, count: int) -> None:
     assert len(database.rows("d", "bag")) == count - len(moved)
 
 
+@pytest.mark.parametrize("mode", ["parallel", "atomic"])
 @pytest.mark.parametrize("seed", range(12))
-def test_everything_arrives_once_over_faults_and_restarts(seed: int) -> None:
+def test_everything_arrives_once_over_faults_and_restarts(
+    seed: int, mode: Literal["parallel", "atomic"]
+) -> None:
     async def main(world: World) -> None:
         database = world_with_database(world)
         database.faults.refused = database.faults.unknown = 0.05
         publisher = Publisher(world.ports("drainer").bus)
         await publisher.begin()
         node = world.node("applier")
-        node.start(build, CONFIG)
+        node.start(build, msgspec.structs.replace(CONFIG, mode=mode))
         filling = asyncio.ensure_future(fill(publisher, 60))
         rng = world.random("chaos")
         while not filling.done():
@@ -74,10 +81,7 @@ def test_everything_arrives_once_over_faults_and_restarts(seed: int) -> None:
         database.faults.heal()
         target = publisher.commit_ts
 
-        def arrived() -> bool:
-            return database.checkpoint is not None and database.checkpoint.commit_ts >= target
-
-        await world.until(arrived, 60, "the last commit")
+        await world.until(lambda: saved(database) >= target, 60, "the last commit")
         check(database, 60)
 
     run(main, seed)
@@ -107,11 +111,7 @@ def test_early_ddls_run_once_and_their_rows_arrive(seed: int) -> None:
         await publisher.rows(bag=[Event("c", 0, None, None, {"v": 1})])
         database.faults.heal()
 
-        def arrived() -> bool:
-            saved = database.checkpoint
-            return saved is not None and saved.commit_ts >= publisher.commit_ts
-
-        await world.until(arrived, 60, "the last commit")
+        await world.until(lambda: saved(database) >= publisher.commit_ts, 60, "the last commit")
         assert database.violations == []
         assert database.rows("d", "t") == [{"id": EARLY_ID, "v": 1, "n": 2}]
         assert database.checkpoint is not None
@@ -129,12 +129,14 @@ def test_watermarks_alone_move_the_checkpoint_and_a_stop_saves_it() -> None:
         node = world.node("applier")
         node.start(build, CONFIG)
         await publisher.watermark(500)
-        await world.until(lambda: database.checkpoint == _at(500), 10, "a saved watermark")
+        await world.until(lambda: saved(database) == 500, 10, "a saved watermark")
         await publisher.watermark(600)
         await world.sleep(1)
         await node.stop()
-        assert database.checkpoint == _at(600)
-        assert database.commits <= 4
+        assert saved(database) == 600
+        assert database.checkpoint is not None
+        assert database.checkpoint.consistent
+        assert database.commits <= 8
 
     run(main, 1)
 
@@ -253,7 +255,7 @@ def test_a_new_feed_that_begins_late_and_a_given_start_are_no_gap(start_ts: int)
         node = world.node("applier")
         node.start(build, msgspec.structs.replace(CONFIG, start_ts=start_ts))
         await publisher.rows(t=[create(1, 1)])
-        await world.until(lambda: database.checkpoint == _at(503), 10, "the row")
+        await world.until(lambda: saved(database) == 503, 10, "the row")
         assert not stopped(world)
 
     run(main, 1)
@@ -268,16 +270,16 @@ def test_nothing_behind_a_gap_is_applied() -> None:
         last = publisher.commit_ts
         node = world.node("applier")
         node.start(build, CONFIG)
-        await world.until(lambda: database.checkpoint == _at(last), 10, "the row")
+        await world.until(lambda: saved(database) == last, 10, "the row")
         publisher.commit_ts += 5
         await publisher.rows(t=[create(2, 2)])
         await world.until(lambda: stopped(world), 10, "the typed stop")
         await world.sleep(100)
-        assert database.checkpoint == _at(last)
+        assert saved(database) == last
         assert [row["id"] for row in database.rows("d", "t")] == [1]
         assert node.starts == 1
         await node.stop()
-        assert database.checkpoint == _at(last)
+        assert saved(database) == last
 
     run(main, 1)
 
@@ -310,7 +312,7 @@ def test_a_downstream_that_says_no_stops_it_until_it_is_started_again() -> None:
         assert shown == "the downstream refuses the value (widen the column)"
         node.kill()
         node.restart()
-        await world.until(lambda: database.checkpoint == _at(900), 10, "all of it")
+        await world.until(lambda: saved(database) == 900, 10, "all of it")
         assert node.service.status()["applier"]["error"] == ""
 
     run(main, 1)
@@ -338,7 +340,3 @@ def test_it_is_a_consumer_before_its_downstream_was_opened(known: int | None) ->
         assert told.consumers == [Consumer(NODE, FEED, 30)]
 
     run(main, 1)
-
-
-def _at(commit_ts: int) -> Checkpoint:
-    return Checkpoint(commit_ts, consistent=True, feed=FEED)

@@ -1,0 +1,396 @@
+"""The Applier: reads a feed, writes it downstream, and is never further in its checkpoint than in
+its rows (design section 9).
+
+A reader task of this actor brings what the relay log has made durable, while the lanes write what
+came before. A typed stop keeps the actor alive, applies nothing further and shows its reason, so
+that nothing restarts in circles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import msgspec
+import structlog
+
+from tidelog import failpoints
+from tidelog.actor import Actor, Ref
+from tidelog.changes import DdlMessage
+from tidelog.downstream import Fenced
+from tidelog.errors import (
+    ActorStopped,
+    BadInput,
+    ConfigError,
+    DiskFull,
+    Refused,
+    Stopped,
+    StreamMissing,
+    TidelogError,
+    Unavailable,
+)
+from tidelog.feed_reader import Gap, newest_mark
+from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail
+from tidelog.ports import Ports
+from tidelog_applier import metrics
+from tidelog_applier.apply.pipeline import Pipeline
+from tidelog_applier.apply.trouble import Trouble
+from tidelog_applier.apply.windows import cut
+from tidelog_applier.config import ApplierConfig
+from tidelog_applier.position import Position
+from tidelog_applier.read import Intake, Moved, Structures, Taken
+from tidelog_applier.relay import Batch, BatchLog, LargeBatch, RelayLog, Spool
+
+log = structlog.get_logger()
+
+ALIVE_S = 5.0
+HELD_S = 0.5
+LOOK_S = 0.5
+FIRST_LEAD_S = 1.5
+"""A lease that nobody has is ours within this time; else somebody leads."""
+NOTES = 200
+SKEW_MS = 60_000
+"""Allowed between clocks (design section 3)."""
+ITEM_BYTES = 64
+TYPED_STOPS = (Stopped, BadInput, Refused, Gap)
+"""Asking again changes nothing: somebody has to mend the cause and start the Applier again."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """The reader has these, in order; durable in the relay log."""
+
+    items: list[Taken]
+    bytes: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The reader met a typed stop, after all that it handed over before."""
+
+    error: TidelogError
+
+
+class Applier(Actor[Read | Ended]):
+    """`position` outlives this instance; everything else is read from the downstream again."""
+
+    max_count = 256
+    max_bytes = 32 << 20
+    tick_s = 1.0
+    progress_limit_s = 120.0
+
+    def __init__(
+        self, config: ApplierConfig, ports: Ports, position: Position, lease: Ref[LeaseMail]
+    ) -> None:
+        if not config.downstream:
+            raise ConfigError("downstream is not set", hint="--downstream sqlite:////data/copy.db")
+        self._config = config
+        self._ports = ports
+        self._position = position
+        self._lease = lease
+        self._pipeline = Pipeline(config, ports, position, self.spawn, self.progress)
+        self._intake: Intake | None = None
+        self._relay = relay_log(config, ports)
+        self._in_hand: list[Taken] = []
+        self._ended: TidelogError | None = None
+        self._stopped = False
+        self._notes: deque[str] = deque(maxlen=NOTES)
+        self._ddls = self._ddls_met_again = 0
+        self._doing = ""
+
+    def weigh(self, message: Read | Ended) -> int:
+        return message.bytes if isinstance(message, Read) else ITEM_BYTES
+
+    # Beginning ------------------------------------------------------------------------------
+
+    async def on_start(self) -> None:
+        """A wrong URL or password ends the start; an unreachable downstream doesn't, nor one that
+        another Applier leads."""
+        asking = self.spawn(self._lead(), "lead")
+        await asyncio.wait([asking], timeout=FIRST_LEAD_S)
+        if asking.done():
+            try:
+                await self._pipeline.open()
+            except Unavailable as error:
+                log.warning("applying waits", error=error.message, hint=error.hint)
+                self._position.error = str(error)
+            except TYPED_STOPS as error:
+                if isinstance(error, ConfigError):
+                    raise
+                self._halt(error)
+        self.spawn(self._begin(asking), "begin")
+
+    async def _lead(self) -> None:
+        await self._lease.ask(AskLead)
+
+    async def _begin(self, leading: asyncio.Task[None]) -> None:
+        """Once this Applier leads its feed: the downstream, then the log and the stream from there
+        on."""
+        await asyncio.wait([leading])
+        if self._stopped:
+            return
+        try:
+            await self._pipeline.ensure_open()
+            saved = self._pipeline.control.checkpoint
+            unsure = saved is not None and not saved.consistent
+            if unsure:
+                self._pipeline.safe_until = await self._stream_end()
+        except TYPED_STOPS as error:
+            self._halt(error)
+            return
+        except ActorStopped:
+            return
+        intake = self._intake = Intake(
+            self._ports.bus,
+            self._config.feed,
+            self._relay,
+            Structures(self._ports, self._config.feed),
+            after=self._pipeline.control.saved_ts,
+        )
+        self.spawn(self._save_now_and_then(intake), "checkpoints")
+        await self._read(intake, unsure=unsure)
+
+    async def _stream_end(self) -> int:
+        """Up to where an earlier life can have applied anything: it read no further than the
+        stream goes, now that it is fenced off. (A stream that was lost may have gone further, but
+        not into the future.)"""
+        trouble = Trouble(self._ports, self._position, "the stream's end")
+        while True:
+            try:
+                newest = await newest_mark(self._ports.bus, self._config.feed)
+            except StreamMissing:
+                return self._ports.clock.wall_ms() + SKEW_MS << 18
+            except Unavailable as error:
+                await trouble.met(error)
+                continue
+            trouble.over()
+            return newest or 0
+
+    async def _read(self, intake: Intake, *, unsure: bool) -> None:
+        trouble = Trouble(self._ports, self._position, "reading")
+        try:
+            while not self._stopped:
+                if self._position.held:
+                    await self._ports.clock.sleep(HELD_S)
+                    continue
+                try:
+                    items = await intake.next()
+                except (Unavailable, DiskFull) as error:
+                    await trouble.met(error)
+                    continue
+                except TYPED_STOPS as error:
+                    await self.self_ref.tell(Ended(error))
+                    return
+                trouble.over()
+                if unsure:
+                    # An earlier life wrote its relay before it applied anything.
+                    pipeline = self._pipeline
+                    pipeline.safe_until = max(pipeline.safe_until, intake.relay_end)
+                if items:
+                    await self.self_ref.tell(Read(items, sum(map(weight, items))))
+        except ActorStopped:
+            return
+
+    async def _save_now_and_then(self, intake: Intake) -> None:
+        """Beside the rows. (An atomic downstream saves the position with them.)"""
+        try:
+            while not self._stopped:
+                await self._ports.clock.sleep(LOOK_S)
+                if not self._pipeline.is_atomic:
+                    await self._pipeline.save_if_due()
+                await intake.applied(self._pipeline.control.saved_ts)
+        except TYPED_STOPS as error:
+            await self.self_ref.tell(Ended(error))
+
+    # Working --------------------------------------------------------------------------------
+
+    async def on_batch(self, batch: list[Read | Ended]) -> None:
+        if self._stopped:
+            return
+        for message in batch:
+            match message:
+                case Read():
+                    self._in_hand += message.items
+                case Ended(error):
+                    self._ended = error
+        await self._work()
+
+    async def _work(self) -> None:
+        """Hand over all that is in hand, unless held: then it stays there. (That is not much: the
+        reader is held too.)"""
+        if self._stopped or self._position.held:
+            return
+        items, self._in_hand = self._in_hand, []
+        ended = self._ended
+        try:
+            for one in cut(items, self._config.txn_batch, self._config.buffer_bytes // 2):
+                self.progress()
+                match one:
+                    case Moved():
+                        self._pipeline.moved(one.commit_ts)
+                    case list():
+                        await self._batches(one)
+                    case LargeBatch():
+                        await self._ddls_of(one)
+                        await self._pipeline.large(one)
+            if ended is not None:
+                await self._pipeline.drain()
+        except Fenced as error:
+            await self._fenced(error)
+        except TYPED_STOPS as error:
+            ended = error
+        if ended is not None:
+            self._halt(ended)
+
+    async def _batches(self, batches: list[Batch]) -> None:
+        await self._ddls_of(batches[0])
+        if any(batch.rows for batch in batches):
+            await self._pipeline.rows(batches)
+        else:
+            self._pipeline.moved(batches[-1].commit_ts)
+
+    async def _ddls_of(self, batch: Batch | LargeBatch) -> None:
+        """An early DDL comes with rows that need it (docs/adr/0005): then the position behind it
+        is the one before its transaction."""
+        rows = isinstance(batch, LargeBatch) or bool(batch.rows)
+        for number, ddl in enumerate(batch.ddls, 1):
+            if self._pipeline.control.was_early(ddl):
+                log.info("ddl was early and is done", kind=ddl.kind, commit_ts=ddl.commit_ts)
+                self._ddls_met_again += 1
+                continue
+            is_last = number == len(batch.ddls) and not rows
+            await self._run_ddl(ddl, batch.commit_ts if is_last else batch.commit_ts - 1)
+            if not is_last:
+                failpoints.hit("applier.early.run")
+
+    async def _run_ddl(self, ddl: DdlMessage, commit_ts: int) -> None:
+        self._doing = f"{ddl.kind} at {ddl.commit_ts}"
+        log.info("ddl", kind=ddl.kind, commit_ts=ddl.commit_ts, query=ddl.query[:500])
+        alive = self.spawn(self._stay_alive(), "ddl")
+        try:
+            notes = await self._pipeline.ddl(ddl, commit_ts)
+        finally:
+            alive.cancel()
+            self._doing = ""
+        for note in notes:
+            log.warning("not held downstream", what=note, commit_ts=ddl.commit_ts)
+            metrics.NOT_HELD.inc()
+            self._notes.append(note)
+        self._ddls += 1
+        metrics.DDLS.labels(ddl.kind).inc()
+
+    async def _stay_alive(self) -> None:
+        """A DDL may rewrite a large table: only the downstream can tell whether it gets on."""
+        doing = self._doing
+        while True:
+            await self._ports.clock.sleep(ALIVE_S)
+            self.progress()
+            said = await self._pipeline.control.downstream.ddl_progress()
+            self._doing = f"{doing}: {said}" if said else doing
+
+    async def on_tick(self) -> None:
+        """Nothing came: what is in hand since a pause, a connection that was lost, the position."""
+        held = self._position.held
+        self._position.quiet = held and await self._settled()
+        if self._stopped or held or not self._pipeline.control.was_open:
+            return
+        if self._in_hand or self._ended is not None:
+            await self._work()
+            return
+        try:
+            if not self._pipeline.control.is_open:
+                await self._pipeline.ensure_open()
+            await self._pipeline.save_if_due()
+        except Fenced as error:
+            await self._fenced(error)
+        except TYPED_STOPS as error:
+            self._halt(error)
+
+    async def _settled(self) -> bool:
+        """All that was handed over is applied and saved, or nothing more will be."""
+        if self._stopped or not self._pipeline.control.was_open:
+            return True
+        return await self._pipeline.settle()
+
+    # Ending ---------------------------------------------------------------------------------
+
+    async def on_stop(self) -> None:
+        try:
+            if self._pipeline.control.is_open:
+                await self._pipeline.drain()
+                await self._pipeline.settle()
+        except TidelogError as error:
+            log.info("stopped without a last checkpoint", reason=str(error))
+        await self._pipeline.close()
+        if self._intake is not None:
+            await self._intake.close()
+
+    async def _fenced(self, error: Fenced) -> None:
+        """Another Applier has taken over. If it leads, all of this starts anew, on stand-by, as
+        soon as the lease says so; if this one leads all the same, the other knows nothing of our
+        lease, and only a person can tell which of the two is right."""
+        try:
+            async with asyncio.timeout(2 * TAKEOVER_S):
+                await self._lease.ask(AskLead)
+        except (TimeoutError, ActorStopped):
+            raise error from None
+        self._halt(Stopped(error.message, hint=error.hint))
+
+    def _halt(self, error: TidelogError) -> None:
+        """A typed stop: nothing is applied any more, and status and heartbeats show why."""
+        self._stopped = True
+        log.error(
+            "the applier stops",
+            error=error.message,
+            hint=error.hint,
+            kind=type(error).__name__,
+            after_ts=self._position.applied,
+        )
+        self._position.error = str(error)
+
+    def status(self) -> dict[str, object]:
+        pipeline = self._pipeline
+        return {
+            "feed": self._config.feed,
+            "downstream": pipeline.control.shown,
+            "applied_ts": self._position.applied,
+            "checkpoint_ts": self._position.checkpoint,
+            "doing": self._doing,
+            "error": self._position.error,
+            "stopped": self._stopped,
+            "held": self._position.held,
+            "not_ready": self._not_ready(),
+            "rows": pipeline.flight.rows,
+            "ddls": self._ddls,
+            "ddls_met_again": self._ddls_met_again,
+            "not_held": list(self._notes),
+            **pipeline.status(),
+            **self._relay.status(),
+        }
+
+    def _not_ready(self) -> str:
+        """A downstream that was lost on the way is waited for; one that never answered may be
+        none."""
+        if self._stopped:
+            return self._position.error
+        error = self._position.error or "its answer is waited for"
+        was_open = self._pipeline.control.was_open
+        return "" if was_open else f"the downstream was never opened: {error}"
+
+
+def relay_log(config: ApplierConfig, ports: Ports) -> BatchLog:
+    """Where what was read waits to be applied."""
+    relay = config.relay
+    if not relay.log_dir:
+        return Spool(ports.disk, "spool")
+    disk = ports.within(relay.log_dir).disk
+    return RelayLog(
+        disk,
+        "",
+        feed=config.feed,
+        cluster_id=config.cluster_id,
+        max_file_bytes=relay.max_file_size,
+    )
+
+
+def weight(item: Taken) -> int:
+    """Bytes of an item in memory."""
+    return ITEM_BYTES + (item.size if isinstance(item, Batch) else 0)

@@ -1,0 +1,170 @@
+"""The downstream's control connection: the checkpoint, DDL, and what tables allow.
+
+One call at a time, whoever asks. Nothing here tries again: a connection that broke is opened anew
+by the coordinator, once no lane has work, since opening ends the lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import structlog
+
+from tidelog.changes import DdlMessage
+from tidelog.config import redacted_url
+from tidelog.downstream import Checkpoint, DownstreamOptions, Opened, TableRule
+from tidelog.errors import Conflict, Unavailable
+from tidelog.ports import Ports
+from tidelog.schema.structure import TableStructure
+from tidelog_applier.apply.lanes import PASSING
+from tidelog_applier.config import ApplierConfig
+from tidelog_applier.position import Position
+
+log = structlog.get_logger()
+
+EARLY_KEPT = 64
+"""Early DDLs that the checkpoint remembers: their own binlogs come soon behind them."""
+RULES_KEPT = 4096
+
+
+class Control:
+    """`checkpoint`: as it is saved; None until the downstream was opened, or while it has none."""
+
+    def __init__(self, config: ApplierConfig, ports: Ports, position: Position) -> None:
+        self._config = config
+        self._clock = ports.clock
+        self._position = position
+        self.downstream = ports.open_downstream(options(config))
+        self.shown = redacted_url(config.downstream)
+        self.checkpoint: Checkpoint | None = None
+        self.is_open = False
+        self.was_open = False
+        self.saved_at = 0.0
+        self._epoch = 0
+        self._rules: dict[tuple[str, str, int], TableRule] = {}
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> Opened:
+        """Raises Conflict where the downstream went back behind what was applied (restored from a
+        backup, or another database behind the same URL), besides what `Downstream.open` does."""
+        async with self._turn:
+            self.is_open = False
+            self._rules.clear()
+            opened = await self.downstream.open(self._config.feed)
+            known, found = self.checkpoint, opened.checkpoint
+            found_ts = found.commit_ts if found is not None else self._config.start_ts
+            if known is not None and found_ts < known.commit_ts:
+                raise Conflict(f"the downstream went back from {known.commit_ts} to {found_ts}")
+            self._epoch = opened.epoch
+            self.checkpoint = found
+            self.is_open = self.was_open = True
+            self._position.checkpoint = found_ts
+            log.info("downstream opened", downstream=self.shown, checkpoint=found_ts)
+            return opened
+
+    def next(self, commit_ts: int, *, consistent: bool) -> Checkpoint:
+        """The checkpoint to save when everything up to `commit_ts` is applied."""
+        saved = self.checkpoint or Checkpoint(commit_ts)
+        pending = saved.ddl_pending
+        return Checkpoint(
+            commit_ts,
+            consistent=consistent,
+            ts_map=saved.ts_map,
+            feed=self._config.feed,
+            epoch=self._epoch,
+            # A DDL that was begun and not reached again keeps its record.
+            ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
+            early=saved.early,
+        )
+
+    async def save(self, commit_ts: int, *, consistent: bool) -> None:
+        """Raises Fenced, Stopped, Unavailable."""
+        async with self._turn:
+            if self.checkpoint is not None and commit_ts < self.checkpoint.commit_ts:
+                return  # a DDL came first
+            checkpoint = self.next(commit_ts, consistent=consistent)
+            try:
+                await self.downstream.save_checkpoint(checkpoint)
+            except PASSING:
+                self.is_open = False
+                raise
+            self.saved(checkpoint)
+
+    def saved(self, checkpoint: Checkpoint) -> None:
+        """It is durable downstream."""
+        self.checkpoint = checkpoint
+        self._position.checkpoint = checkpoint.commit_ts
+        self.saved_at = self._clock.monotonic()
+
+    @property
+    def saved_ts(self) -> int:
+        """Everything up to there is applied, and the downstream says so; the configured beginning
+        while it says nothing."""
+        return self.checkpoint.commit_ts if self.checkpoint else self._config.start_ts
+
+    @property
+    def early(self) -> tuple[int, ...]:
+        """Schema versions of early DDLs that are done."""
+        return self.checkpoint.early if self.checkpoint is not None else ()
+
+    def was_early(self, ddl: DdlMessage) -> bool:
+        """Was it run before its own binlog came (docs/adr/0005)?"""
+        return ddl.schema_version in self.early
+
+    async def run_ddl(self, ddl: DdlMessage, commit_ts: int) -> list[str]:
+        """Everything before it is applied and saved. `commit_ts`: the position after it. Returns
+        what the downstream can't hold. Raises as `save`."""
+        async with self._turn:
+            after = self.next(commit_ts, consistent=False)
+            early = (*after.early, ddl.schema_version) if ddl.early else after.early
+            after = msgspec.structs.replace(after, ddl_pending=None, early=early[-EARLY_KEPT:])
+            self._rules.clear()
+            try:
+                notes = await self.downstream.apply_ddl(ddl, after)
+            except PASSING:
+                self.is_open = False
+                raise
+            self.saved(after)
+            return notes
+
+    async def rule(self, db: str, structure: TableStructure) -> TableRule:
+        """Raises Stopped, Unavailable."""
+        key = (db, structure.name, structure.version)
+        found = self._rules.get(key)
+        if found is None:
+            async with self._turn:
+                try:
+                    found = await self.downstream.rule(db, structure)
+                except PASSING:
+                    self.is_open = False
+                    raise
+            if len(self._rules) >= RULES_KEPT:
+                self._rules.pop(next(iter(self._rules)))
+            self._rules[key] = found
+        return found
+
+    async def close(self) -> None:
+        """Also what can't be told any more is let go."""
+        self.is_open = False
+        try:
+            await self.downstream.close()
+        except Unavailable as error:
+            log.info("the downstream did not hear the end", reason=str(error))
+
+
+def options(config: ApplierConfig) -> DownstreamOptions:
+    """How this Applier opens its downstream."""
+    return DownstreamOptions(
+        url=config.downstream,
+        password=config.downstream_password,
+        node=config.node,
+        cluster_id=config.cluster_id,
+        lanes=config.worker_count,
+        checkpoint_table=config.checkpoint_table,
+        loopback=config.loopback_control,
+        channel_id=config.channel_id,
+        mark_schema=config.mark_schema,
+        sync_mode=config.sync_mode,
+        ddl_timeout_s=config.ddl_timeout_s,
+    )

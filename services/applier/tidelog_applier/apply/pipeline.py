@@ -1,0 +1,346 @@
+"""From batches to a downstream that holds them: windows over the lanes, DDL as a barrier between.
+
+    rows      decoded, planned, handed to the lanes; a few windows are on their way at once
+    DDL       alone, after everything before it is applied and saved
+    position  the end of the last window such that it and all before it are applied (`flight.py`)
+
+The control connection is opened anew when nothing is on its way: opening ends the lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from tidelog.changes import DdlMessage
+from tidelog.downstream import Checkpoint, Lane, TableRule, Work
+from tidelog.errors import TidelogError
+from tidelog.ports import Ports
+from tidelog.schema.structure import TableStructure
+from tidelog_applier import metrics
+from tidelog_applier.apply.control import Control
+from tidelog_applier.apply.flight import Flight, Window
+from tidelog_applier.apply.lanes import PASSING, Lanes, Spawn, Write, writes
+from tidelog_applier.apply.trouble import Trouble
+from tidelog_applier.config import ApplierConfig
+from tidelog_applier.plan.decode import Decoded, Rules
+from tidelog_applier.plan.events import TableEvents
+from tidelog_applier.plan.window import Planner
+from tidelog_applier.position import Position
+from tidelog_applier.relay import Batch, LargeBatch, Structures
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+WINDOWS = 3
+"""On their way at once: some lanes are still at the first while others are at the second, and the
+third waits for both."""
+ALIVE_S = 5.0
+
+
+class Pipeline:
+    """Not for two tasks at once, but for `save_if_due`. `safe_until`: up to there an earlier life
+    may have applied what its checkpoint doesn't tell."""
+
+    def __init__(
+        self,
+        config: ApplierConfig,
+        ports: Ports,
+        position: Position,
+        spawn: Spawn,
+        progress: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._ports = ports
+        self._position = position
+        self._spawn = spawn
+        self._progress = progress
+        self.control = Control(config, ports, position)
+        self.flight = Flight()
+        self.safe_until = 0
+        self.windows = 0
+        """Planned so far."""
+        self._lanes: Lanes | None = None
+        self._planner = Planner(1)
+        self._atomic = True
+        self._landed = asyncio.Event()
+        self._failure: TidelogError | None = None
+        self._trouble = Trouble(ports, position, "the downstream")
+
+    # Opening --------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Nothing is on its way. Raises what `Control.open` does."""
+        await self._end_lanes()
+        opened = await self.control.open()
+        self._atomic = opened.atomic or self._config.mode == "atomic"
+        count = 1 if self._atomic else opened.lanes
+        self._lanes = Lanes(
+            count, self.control.downstream, self._ports, self._position, self._spawn, self._failed
+        )
+        self._planner = Planner(count)
+        self.flight.applied = max(self.flight.applied, self.control.saved_ts)
+        self._position.applied = self.flight.applied
+        self._trouble.over()
+
+    async def ensure_open(self) -> None:
+        """Until it works. Raises what asking again doesn't change."""
+        while not self.control.is_open:
+            await self.drain()
+            try:
+                await self.open()
+            except PASSING as error:
+                metrics.RECONNECTS.inc()
+                self._progress()
+                await self._trouble.met(error)
+
+    async def close(self) -> None:
+        await self._end_lanes()
+        await self.control.close()
+
+    async def _end_lanes(self) -> None:
+        lanes, self._lanes = self._lanes, None
+        if lanes is not None:
+            await lanes.end()
+
+    def _failed(self, error: TidelogError) -> None:
+        self._failure = error
+        self._landed.set()
+
+    # Rows -----------------------------------------------------------------------------------
+
+    async def rows(self, batches: Sequence[Batch]) -> None:
+        """Hand a window to the lanes. Raises what a lane stopped for."""
+        await self._before_rows()
+        decoded = Decoded()
+        for batch in batches:
+            await self._decode(decoded, batch.rows, batch.after)
+        structures = {key: found for batch in batches for key, found in batch.structures.items()}
+        window = Window(
+            batches[-1].commit_ts,
+            rows=decoded.rows,
+            txns=sum(len(batch.txns) for batch in batches),
+            bytes=sum(batch.size for batch in batches),
+        )
+        safe = batches[0].txns[0].commit_ts <= self.safe_until
+        await self._hand_over(await self._tables(decoded, structures), window, safe=safe)
+
+    async def large(self, batch: LargeBatch) -> None:
+        """Piece by piece; all in one downstream transaction where each has to be whole."""
+        await self._before_rows()
+        rules = {key: await self._rule(key[0], s) for key, s in batch.structures.items()}
+        safe = batch.txns[0].commit_ts <= self.safe_until
+        end = Window(batch.commit_ts, txns=len(batch.txns))
+        if self._atomic:
+            end.rows, end.waiting = sum(txn.rows for txn in batch.txns), 1
+            self.flight.begin(end)
+            self._put(0, partial(self._write_pieces, batch, rules, safe), end)
+            return
+        async for bodies in batch.pieces():
+            decoded = Decoded()
+            await self._decode(decoded, bodies, batch.after)
+            size = sum(map(len, bodies))
+            window = Window(self.flight.begun, rows=decoded.rows, bytes=size)
+            await self._before_rows()
+            await self._hand_over(decoded.with_rules(batch.structures, rules), window, safe=safe)
+        self.flight.begin(end)
+        self._show()
+
+    def moved(self, commit_ts: int) -> None:
+        """Nothing is to be applied up to there."""
+        self.flight.begin(Window(commit_ts))
+        self._show()
+
+    async def _decode(self, decoded: Decoded, bodies: Sequence[bytes], after: int) -> None:
+        """A body at a time, so that the lanes get their turns."""
+        for body in bodies:
+            decoded.add(body, after)
+            await asyncio.sleep(0)
+
+    async def _tables(self, decoded: Decoded, structures: Structures) -> list[TableEvents]:
+        rules = {key: await self._rule(key[0], structures[key]) for key in decoded.tables}
+        return decoded.with_rules(structures, rules)
+
+    async def _rule(self, db: str, structure: TableStructure) -> TableRule:
+        return await self.certainly(lambda: self.control.rule(db, structure))
+
+    async def _hand_over(self, tables: list[TableEvents], window: Window, *, safe: bool) -> None:
+        number = self.windows
+        plan = self._planner.plan(number, tables, safe=safe)
+        if plan is None:
+            metrics.FLUSHES.inc()
+            await self.drain()
+            plan = self._planner.plan(number, tables, safe=safe)
+            assert plan is not None, "nothing is in flight"
+        self.windows += 1
+        works = [(lane, shares) for lane, shares in enumerate(plan) if shares]
+        window.waiting = len(works)
+        self.flight.begin(window)
+        if not works:
+            self._planner.applied(number)
+        for lane, shares in works:
+            checkpoint = None
+            if self._atomic:
+                checkpoint = self.control.next(window.commit_ts, consistent=True)
+            work = Work(shares, safe=safe, checkpoint=checkpoint)
+            self._put(lane, writes(work), window, number, checkpoint)
+        self._show()
+
+    async def _write_pieces(
+        self, batch: LargeBatch, rules: Rules, safe: bool, lane: Lane, again: bool
+    ) -> None:
+        """One downstream transaction, from its beginning."""
+        planner = Planner(1)
+        number = 0
+        async for bodies in batch.pieces():
+            decoded = Decoded()
+            await self._decode(decoded, bodies, batch.after)
+            tables = decoded.with_rules(batch.structures, rules)
+            plan = planner.plan(number, tables, safe=safe or again)
+            assert plan is not None, "one lane has no conflicts"
+            planner.applied(number)
+            number += 1
+            await lane.apply(Work(plan[0], safe=safe or again, ends=False))
+        checkpoint = self.control.next(batch.commit_ts, consistent=True)
+        await lane.apply(Work([], checkpoint=checkpoint))
+        self.control.saved(checkpoint)
+
+    def _put(
+        self,
+        lane: int,
+        write: Write,
+        window: Window,
+        number: int = -1,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        assert self._lanes is not None
+
+        def done() -> None:
+            if checkpoint is not None:
+                self.control.saved(checkpoint)
+            if self.flight.finish(window) and number >= 0:
+                self._planner.applied(number)
+            self._show()
+
+        self._lanes.put(lane, write, done)
+
+    async def _before_rows(self) -> None:
+        """Room for one more window, and a checkpoint that says that rows are on their way."""
+        await self.ensure_open()
+        await self._until(self._has_room)
+        saved = self.control.checkpoint
+        if not self._atomic and (saved is None or saved.consistent):
+            await self.save(consistent=False)
+
+    def _has_room(self) -> bool:
+        return len(self.flight) < WINDOWS and self.flight.bytes < self._config.buffer_bytes
+
+    def _show(self) -> None:
+        self._position.applied = self.flight.applied
+        metrics.APPLIED_TS.set(self.flight.applied)
+        self._landed.set()
+
+    # DDL ------------------------------------------------------------------------------------
+
+    async def ddl(self, ddl: DdlMessage, commit_ts: int) -> list[str]:
+        """Alone. `commit_ts`: everything up to there is applied after it. Returns what the
+        downstream can't hold."""
+        await self.ensure_open()
+        await self.drain()
+        if self.flight.applied > self.control.saved_ts or self.control.checkpoint is None:
+            # Rows of before must not be applied to what comes after.
+            await self.save(consistent=False)
+        before = self.control.saved_ts, len(self.control.early)
+        notes: list[str] = []
+        while True:
+            try:
+                notes = await self.control.run_ddl(ddl, commit_ts)
+                break
+            except PASSING as error:
+                await self._trouble.met(error)
+                await self.ensure_open()
+                if (self.control.saved_ts, len(self.control.early)) != before:
+                    log.info("it was done after all", ddl=ddl.kind, commit_ts=ddl.commit_ts)
+                    break
+        self.flight.begin(Window(commit_ts))
+        self._show()
+        return notes
+
+    # Waiting and saving ---------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Until everything that was handed over is applied. Raises what a lane stopped for."""
+        await self._until(lambda: not len(self.flight))
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            if self._failure is not None:
+                raise self._failure
+            self._landed.clear()
+            try:
+                async with asyncio.timeout(ALIVE_S):
+                    await self._landed.wait()
+            except TimeoutError:
+                self._progress()  # only the lanes can tell whether they get on
+        if self._failure is not None:
+            raise self._failure
+
+    async def save(self, *, consistent: bool) -> None:
+        """The position as it is now; again until it works."""
+        await self.certainly(lambda: self.control.save(self.flight.applied, consistent=consistent))
+
+    async def certainly(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Something that the control connection may be asked twice."""
+        while True:
+            try:
+                return await ask()
+            except PASSING as error:
+                await self._trouble.met(error)
+                await self.ensure_open()
+
+    async def settle(self) -> bool:
+        """Nothing more is handed over: save a consistent position once all is applied, if that
+        works now. Is it so? Raises Fenced, Stopped."""
+        if self._is_settled() or len(self.flight) or not self.control.is_open:
+            return self._is_settled()
+        try:
+            await self.control.save(self.flight.applied, consistent=True)
+        except PASSING as error:
+            log.info("the checkpoint was not saved", reason=str(error))
+        return self._is_settled()
+
+    def _is_settled(self) -> bool:
+        saved = self.control.checkpoint
+        told = saved is None or saved.consistent
+        return not len(self.flight) and told and self.control.saved_ts >= self.flight.applied
+
+    async def save_if_due(self) -> None:
+        """The position now and then, once; while an atomic downstream saves it with its rows, only
+        when none are on their way. Raises Fenced, Stopped."""
+        behind = self.flight.applied > self.control.saved_ts
+        due = self._ports.clock.monotonic() - self.control.saved_at >= self._config.checkpoint_s
+        if not (behind and due and self.control.is_open) or (self._atomic and len(self.flight)):
+            return
+        try:
+            await self.control.save(self.flight.applied, consistent=self._atomic)
+        except PASSING as error:
+            log.info("the checkpoint was not saved", reason=str(error))
+
+    @property
+    def is_atomic(self) -> bool:
+        """Rows and checkpoint commit together, whole upstream transactions at once."""
+        return self._atomic
+
+    def status(self) -> dict[str, object]:
+        return {
+            "mode": "atomic" if self._atomic else "parallel",
+            "lanes": len(self._lanes) if self._lanes is not None else 0,
+            "windows": self.windows,
+            "on_their_way": len(self.flight),
+            "safe_until": self.safe_until if self.flight.applied < self.safe_until else 0,
+            "consistent": bool(self.control.checkpoint and self.control.checkpoint.consistent),
+        }
