@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.downstream import Downstream, DownstreamOptions
 from tidelog.errors import ConfigError
-from tidelog_applier.downstreams.target import Target
+from tidelog_applier.downstreams.target import HINT, Target
 
 __all__ = ["open_downstream"]
 
@@ -24,4 +24,9 @@ def open_downstream(options: DownstreamOptions) -> Downstream:
             from tidelog_applier.downstreams.mysql import MysqlDownstream
 
             return MysqlDownstream(target, options)
-    raise ConfigError(f"no downstream speaks {target.scheme}", hint="use sqlite:// or mysql://")
+        case "file":
+            from tidelog.real.disk import RealDisk
+            from tidelog_applier.downstreams.files import FilesDownstream
+
+            return FilesDownstream(target, RealDisk)
+    raise ConfigError(f"no downstream speaks {target.scheme}", hint=HINT)

@@ -1,0 +1,63 @@
+"""The file `savepoint` beside pb_binlog files: the original's TOML keys, and ours. Pure.
+
+commitTS, consistent and schema-version are the original's. `file` and `offset` say up to where the
+files hold whole transactions: what stands behind was being written.
+"""
+
+from __future__ import annotations
+
+import tomllib
+
+import msgspec
+
+from tidelog.errors import Stopped
+
+
+class Savepoint(
+    msgspec.Struct,
+    frozen=True,
+    rename={"commit_ts": "commitTS", "schema_version": "schema-version", "ts_map": "ts-map"},
+):
+    """`file` -1: nothing was written yet; None: another program's savepoint, without it."""
+
+    commit_ts: int
+    consistent: bool = False
+    schema_version: int = 0
+    feed: str = ""
+    file: int | None = None
+    offset: int = 0
+    early: tuple[int, ...] = ()
+    ts_map: dict[str, int] = {}
+
+
+def load(data: bytes) -> Savepoint:
+    """Raises Stopped."""
+    try:
+        return msgspec.convert(tomllib.loads(data.decode()), type=Savepoint)
+    except (ValueError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise Stopped(
+            f"the savepoint can't be read: {error}",
+            hint="restore it from a backup, or give the feed an empty directory",
+        ) from error
+
+
+def dump(saved: Savepoint) -> bytes:
+    lines = [
+        f"consistent = {_text(saved.consistent)}",
+        f"commitTS = {saved.commit_ts}",
+        f"schema-version = {saved.schema_version}",
+        f"feed = {_text(saved.feed)}",
+        f"file = {-1 if saved.file is None else saved.file}",
+        f"offset = {saved.offset}",
+    ]
+    if saved.early:
+        lines.append(f"early = {_text(saved.early)}")
+    if saved.ts_map:
+        lines.append("\n[ts-map]")
+        lines += [f"{_text(name)} = {value}" for name, value in saved.ts_map.items()]
+    return "\n".join([*lines, ""]).encode()
+
+
+def _text(value: object) -> str:
+    """Of booleans, texts and lists of numbers JSON and TOML are one."""
+    return msgspec.json.encode(value).decode()
