@@ -13,9 +13,11 @@ from tidelog.errors import Refused
 from tidelog.pump_client import Writer
 from tidelog.pump_client.ddl.parse import parse
 from tidelog.pump_client.ddl.plan import plan
+from tidelog.pump_client.tables.catalog import Catalog
 from tidelog.rows.table_codec import INSERT, TableCodec
 from tidelog.schema import jobs
 from tidelog.schema.model import (
+    DBInfo,
     DdlJob,
     HistoryInfo,
     Name,
@@ -52,14 +54,26 @@ class ByHand:
         first = (await self._upstream.catalog()).next_id + 1
         return list(range(first, first + count))
 
+    async def catalog(self) -> Catalog:
+        return await self._upstream.catalog()
+
     async def job(
-        self, kind: str, db: str, query: str, info: TableInfo | None = None, *, table_id: int = 0
+        self,
+        kind: str,
+        db: str,
+        query: str,
+        info: TableInfo | None = None,
+        *,
+        table_id: int = 0,
+        db_info: DBInfo | None = None,
+        state: int = jobs.JOB_STATE_SYNCED,
     ) -> int:
         """A job enters the history. Returns its id."""
         catalog = await self._upstream.catalog()
         schema = catalog.databases.get(db)
         history = HistoryInfo(
             schema_version=catalog.version + 1,
+            db_info=db_info,
             table_info=info,
             finished_ts=await self._upstream.oracle.fresh(0),
         )
@@ -71,11 +85,16 @@ class ByHand:
             table_id=table_id or (info.id if info is not None else 0),
             schema_name=db,
             table_name=info.name.text if info is not None else "",
+            state=state,
             query=query,
             binlog=history,
         )
-        await self._history.append(msgspec.json.encode(made), after=catalog.last_job)
+        await self.append(made, catalog.last_job)
         return made.id
+
+    async def append(self, job: DdlJob, after: int) -> None:
+        """`after`: the id of the last job before it."""
+        await self._history.append(msgspec.json.encode(job), after=after)
 
     async def binlogs(self, job_id: int, query: str, state: int = jobs.STATE_PUBLIC) -> int:
         """Its pair. Returns the commit_ts."""
