@@ -1,7 +1,7 @@
 """`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
 
-Names: limits, tso, pump, pull, rebuild, drain, idle, backlog, latency; only by name memory, which
-takes minutes.
+Names: limits, tso, pump, pull, rebuild, drain, idle, backlog, latency; only by name apply and
+memory, which take minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import uvloop
 from rich.console import Console
 
 from bench import (
+    apply,
     backlog,
     chart,
     drain,
@@ -37,7 +38,7 @@ from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
 
 NAMES = ("limits", "tso", "pump", "pull", "rebuild", "drain", "idle", "backlog", "latency")
-BY_NAME = ("memory",)
+BY_NAME = ("apply", "memory")
 WIDTH = 170
 """Of the tables in a log."""
 MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
@@ -46,7 +47,10 @@ MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
 def arguments(argv: list[str]) -> Namespace:
     parser = ArgumentParser("python -m bench", formatter_class=ArgumentDefaultsHelpFormatter)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}: all if none; or memory"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(NAMES)}: all if none; or {', '.join(BY_NAME)}",
     )
     parser.add_argument("--quick", action="store_true", help="a quarter of the time")
     parser.add_argument("--json", type=Path, default=OUT / "bench.json", help="where to")
@@ -107,16 +111,16 @@ class Bench:
                     self._say(name)
                     place = self._directory / name
                     self.figures += await measure(place, self.limits, share, self._profile)
-            if self._wants("backlog"):
-                self._say("backlog")
-                self.figures += await backlog.measure(
-                    self._directory, self.db, self.limits, self._share, self._profile
-                )
-            if self._wants("latency"):
-                self._say("latency")
-                self.figures += await latency.measure(
-                    self._directory / "latency", self.db, self.limits, self._share, self._profile
-                )
+            for name, into_sql in (
+                ("backlog", backlog.measure),
+                ("apply", apply.measure),
+                ("latency", latency.measure),
+            ):
+                if self._wants(name):
+                    self._say(name)
+                    self.figures += await into_sql(
+                        self._directory / name, self.db, self.limits, self._share, self._profile
+                    )
 
     async def _measure_limits(self) -> None:
         seconds = 2 * self._share

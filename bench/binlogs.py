@@ -11,6 +11,7 @@ from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import (
     Binlog,
     Commit,
+    DeleteRow,
     Insert,
     MutationType,
     Prewrite,
@@ -23,7 +24,7 @@ from tidelog_proto.transport_pb2 import WriteBatch
 BATCH_BYTES = 240 << 10
 FIRST_ID = 1 << 40
 KEY = b"t\x80\x00\x00\x00\x00\x00\x00\x65_r\x80\x00\x00\x00\x00\x00\x00\x01"
-FIELDS: Mapping[str, MutationType.ValueType] = {"c": Insert, "u": Update}
+FIELDS: Mapping[str, MutationType.ValueType] = {"c": Insert, "u": Update, "d": DeleteRow}
 
 
 class Timestamps:
@@ -40,11 +41,12 @@ class Timestamps:
 def prewrite_value(
     schema_version: int, table_id: int, changes: Sequence[tuple[str, bytes]]
 ) -> bytes:
-    """`changes`: (op c or u, encoded row) of one table, in order."""
+    """`changes`: (op c, u or d, encoded row) of one table, in order."""
     mutation = TableMutation(
         table_id=table_id,
         inserted_rows=[row for op, row in changes if op == "c"],
         updated_rows=[row for op, row in changes if op == "u"],
+        deleted_rows=[row for op, row in changes if op == "d"],
         sequence=[FIELDS[op] for op, _ in changes],
     )
     return PrewriteValue(schema_version=schema_version, mutations=[mutation]).SerializeToString()

@@ -50,7 +50,7 @@ class Watcher:
 
     def __init__(self, connection: aiomysql.Connection, table: str) -> None:
         self._connection = connection
-        self._query = f"SELECT id FROM `{DATABASE}`.`{table}` WHERE id >= "
+        self._query = f"SELECT id FROM `{DATABASE}`.`{table}` WHERE id IN "
         self._open: dict[int, None] = {}
         self.seen: dict[int, float] = {}
         self._something = asyncio.Event()
@@ -69,7 +69,7 @@ class Watcher:
     async def run(self) -> None:
         while True:
             await self._something.wait()
-            found = await self._look(min(self._open))
+            found = await self._look()
             now = time.perf_counter()
             for row in found:
                 if row in self._open:
@@ -80,10 +80,11 @@ class Watcher:
                 self._all.set()
             await asyncio.sleep(LOOK_S)
 
-    async def _look(self, first: int) -> list[int]:
+    async def _look(self) -> list[int]:
+        wanted = ",".join(map(str, self._open))
         try:
             async with self._connection.cursor() as cursor:
-                await cursor.execute(f"{self._query}{first}")
+                await cursor.execute(f"{self._query}({wanted})")
                 return [row for (row,) in await cursor.fetchall()]
         except aiomysql.MySQLError as error:
             if error.args[0] in NOT_THERE_YET:

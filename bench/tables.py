@@ -89,8 +89,17 @@ class BenchTable:
 
     def update(self, number: int, version: int) -> bytes:
         """From the version before."""
-        before = self.row(number, version - 1)
-        return self.codec.encode_update(before, self.row(number, version), number)
+        return self.encode(number, version - 1, version)
+
+    def encode(self, number: int, before: int | None, after: int | None) -> bytes:
+        """A change from one version to another; None = the row is not there."""
+        if before is None:
+            assert after is not None
+            return self.codec.encode_insert(self.row(number, after), number)
+        if after is None:
+            return self.codec.encode_delete(self.row(number, before), number)
+        before_row, after_row = self.row(number, before), self.row(number, after)
+        return self.codec.encode_update(before_row, after_row, number)
 
 
 def values(row: dict[str, Value]) -> str:

@@ -27,7 +27,7 @@ GRPC = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length"
 SCHEMA_ID = 90
 
 Changes = Sequence[tuple[str, bytes]]
-"""(op c or u, encoded row) of one transaction."""
+"""(op c, u or d, encoded row) of one transaction."""
 
 
 class Upstream:

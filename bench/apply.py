@@ -1,0 +1,262 @@
+"""From the log to MariaDB, beside what that MariaDB takes of the same rows by itself.
+
+`shared`: two Pumps hold the load; Drainer, NATS, Applier and MariaDB have the two cores together,
+from the readiness of Drainer and Applier to the last applied transaction. At half of that rate
+follows how long a commit takes to be visible. Both as plain Python, and with what a wheel has
+compiled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+import urllib.request
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench import limits_apply
+from bench.drain import COMPILED, python_path
+from bench.figure import Figure, Limit, Spread, spread
+from bench.latency import Watcher
+from bench.limits_apply import Limits
+from bench.limits_sql import connect, run
+from bench.progress import follow, speed
+from bench.resident import forget_peak, resident
+from bench.shapes import SHAPES, TRANSACTION, Change, Load, Shape, encoded, load
+from bench.stage import Stage
+from bench.tables import DATABASE, BenchTable
+from bench.upstream import Upstream
+from tests.servers import MariaDb
+
+SECTION = "apply"
+GROUP = 200
+"""Transactions written at once."""
+TIMEOUT_S = 300.0
+ORIGINAL = "25–37k rows/s, merged 60–70k"
+SHARED_OF_LOAD_DATA = 0.3
+AIM_P99_MS = 100.0
+PACE_S = 0.05
+"""At half load so often a group of transactions is written."""
+PACED_S = 20.0
+
+
+def builds() -> list[tuple[str, str]]:
+    """(name, site) of each build of the package."""
+    if COMPILED.is_dir():
+        return [("plain", ""), ("mypyc", str(COMPILED))]
+    sys.stderr.write("no compiled wheel in build/compiled: `make compiled` builds it\n")
+    return [("plain", "")]
+
+
+async def measure(
+    directory: Path, db: MariaDb, limits: Mapping[str, Limit], share: float, profile: str = ""
+) -> list[Figure]:
+    figures: list[Figure] = []
+    directory.mkdir(parents=True)  # noqa: ASYNC240
+    for number, shape in enumerate(SHAPES):
+        made = load(shape, 100 + number, share)
+        found = await limits_apply.measure(db, directory, made)
+        for build, site in builds():
+            await emptied(db)
+            place = directory / f"{shape.key}-{build}"
+            with python_path(site):
+                shared = Shared(place, db, shape, made, found, profile)
+                figures += [figure async for figure in shared.figures(build, share)]
+    return figures
+
+
+async def emptied(db: MariaDb) -> None:
+    connection = await connect(db)
+    try:
+        for schema in (DATABASE, "tidb_binlog"):
+            await run(connection, f"CREATE OR REPLACE DATABASE {schema}")
+            await run(connection, f"DROP DATABASE {schema}")
+    finally:
+        connection.close()
+
+
+class Shared:
+    """One shape through everything."""
+
+    def __init__(
+        self,
+        directory: Path,
+        db: MariaDb,
+        shape: Shape,
+        made: Load,
+        limits: Limits,
+        profile: str,
+    ) -> None:
+        self._directory = directory
+        self._db = db
+        self._shape = shape
+        self._load = made
+        self._limits = limits
+        self._profile = profile
+
+    async def figures(self, build: str, share: float) -> AsyncIterator[Figure]:
+        url = f"mysql://{self._db.user}:{self._db.password}@{self._db.host}:{self._db.port}/"
+        async with Stage(self._directory, url, pumps=2, profile=self._profile) as stage:
+            stage.watch("mariadb", self._db.pid)
+            await stage.start("registry", *stage.pumps)
+            upstream = Upstream(stage.bus, stage.pumps)
+            await upstream.create_database()
+            table = await upstream.create_table(self._load.table.info.id, self._shape.columns)
+            if self._load.present:
+                await self._applied(stage, await written(upstream, table, self._load.present))
+            commit_ts = await written(upstream, table, self._load.measured)
+            figure = await self._applied(stage, commit_ts, build)
+            await self._check()
+            yield figure
+            if self._shape.key == "insert":
+                yield await self._half_load(stage, upstream, table, build, figure.value / 2, share)
+
+    async def _applied(self, stage: Stage, commit_ts: Sequence[int], build: str = "") -> Figure:
+        """Start Drainer and Applier, until all of these are applied; then stop them."""
+        await stage.start("drainer", "applier")
+        applier = stage.pid("applier")
+        forget_peak(applier)
+        before = resident(applier, "VmRSS")
+        cpu = stage.cpu()
+        done = Applied(stage, commit_ts).count
+        total = len(commit_ts)
+        samples = [s async for s in follow(done, total, stage.check, TIMEOUT_S)]
+        usage, peak = cpu.usage(), resident(applier, "VmHWM")
+        for name in ("applier", "drainer"):
+            await stage.stop(name)
+        rate = speed(samples) * TRANSACTION
+        by_row = self._limits.by_row.value
+        ready = self._limits.ready.value
+        return Figure(
+            SECTION,
+            f"{self._shape.name}, two cores shared, {build}",
+            rate,
+            "rows/s",
+            self._limits.load_data,
+            aim_of_limit=SHARED_OF_LOAD_DATA,
+            original=ORIGINAL,
+            usage=usage,
+            note=f"{rate / by_row:.1f} × row by row ({by_row / 1000:.1f}k), {rate / ready:.2f} of "
+            f"ready statements ({ready / 1000:.0f}k); Applier from {before:.0f} to {peak:.0f} MiB",
+        )
+
+    async def _check(self) -> None:
+        """Raises RuntimeError if the table is not what the load leaves."""
+        connection = await connect(self._db)
+        try:
+            version = "version" if self._shape.columns == 6 else "version0"
+            async with connection.cursor() as cursor:
+                await cursor.execute(
+                    f"SELECT COUNT(*), SUM({version}) FROM {DATABASE}.{self._load.table.name}"
+                )
+                found = tuple(map(int, await cursor.fetchone()))
+        finally:
+            connection.close()
+        if found != (self._load.rows, self._load.versions):
+            raise RuntimeError(f"{found} instead of {self._load.rows, self._load.versions}")
+
+    async def _half_load(
+        self,
+        stage: Stage,
+        upstream: Upstream,
+        table: BenchTable,
+        build: str,
+        rate: float,
+        share: float,
+    ) -> Figure:
+        """`rate` rows a second."""
+        await stage.start("drainer", "applier")
+        connection = await connect(self._db)
+        watcher = Watcher(connection, table.name)
+        watching = asyncio.get_running_loop().create_task(watcher.run())
+        try:
+            paced = Paced(upstream, table, watcher, self._load.rows)
+            cpu = stage.cpu()
+            found = await paced.run(rate, max(5.0, PACED_S * share))
+            usage = cpu.usage()
+        finally:
+            watching.cancel()
+            connection.close()
+            for name in ("applier", "drainer"):
+                await stage.stop(name)
+        return Figure(
+            SECTION,
+            f"commit to visible at {rate / 1000:.1f}k rows/s, half of that, p99, {build}",
+            found.p99_ms,
+            "ms",
+            aim=AIM_P99_MS,
+            lower_is_better=True,
+            spread=found,
+            usage=usage,
+            units_per_s=rate,
+        )
+
+
+async def written(
+    upstream: Upstream, table: BenchTable, transactions: Sequence[Sequence[Change]]
+) -> list[int]:
+    """Their commit_ts, ascending; the Pumps hold them."""
+    found: list[int] = []
+    for at in range(0, len(transactions), GROUP):
+        group = [encoded(table, changes) for changes in transactions[at : at + GROUP]]
+        found += await upstream.transactions(table, group)
+    return found
+
+
+class Applied:
+    """How many of these transactions the Applier says are applied."""
+
+    def __init__(self, stage: Stage, commit_ts: Sequence[int]) -> None:
+        self._url = stage.status_url("applier")
+        self._commit_ts = commit_ts
+
+    async def count(self) -> int:
+        at = await asyncio.get_running_loop().run_in_executor(None, applied_ts, self._url)
+        return bisect_right(self._commit_ts, at)
+
+
+def applied_ts(url: str) -> int:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        actors: dict[str, Any] = msgspec.json.decode(answer.read())["actors"]
+    return max(int(actor["applied_ts"]) for actor in actors.values() if "applied_ts" in actor)
+
+
+class Paced:
+    """Inserts on a schedule, whatever becomes of those before; the last row of each group is
+    watched."""
+
+    def __init__(self, upstream: Upstream, table: BenchTable, watcher: Watcher, first: int) -> None:
+        self._upstream = upstream
+        self._table = table
+        self._watcher = watcher
+        self._next = first
+        self._acked: dict[int, float] = {}
+
+    async def run(self, rate: float, seconds: float) -> Spread:
+        """Commit's ack to visibility, of groups. Raises TimeoutError if rows never come."""
+        loop = asyncio.get_running_loop()
+        due, each = loop.time(), max(1, round(rate * PACE_S / TRANSACTION))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(int(seconds / PACE_S)):
+                tasks.create_task(self._group(each))
+                due += PACE_S
+                await asyncio.sleep(due - loop.time())
+        await self._watcher.caught_up()
+        seen = self._watcher.seen
+        return spread([max(0.0, seen[row] - at) for row, at in self._acked.items()])
+
+    async def _group(self, count: int) -> None:
+        first, self._next = self._next, self._next + count * TRANSACTION
+        row = self._next - 1
+        group = [
+            [("c", self._table.insert(n)) for n in range(at, at + TRANSACTION)]
+            for at in range(first, self._next, TRANSACTION)
+        ]
+        self._watcher.expect(row)
+        await self._upstream.transactions(self._table, group)
+        self._acked[row] = time.perf_counter()
