@@ -6,14 +6,15 @@ import argparse
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.servers import NatsServer, nats_server
+from tests.servers import nats_server
 
 
 class KillRig(Protocol):
@@ -25,15 +26,24 @@ class KillRig(Protocol):
     def summary(self) -> str: ...
 
 
-class Made(Protocol):
-    def __call__(self, nats: NatsServer, directory: Path, *, kills: int, seed: int) -> KillRig: ...
+Made = Callable[..., KillRig]
+"""(nats: NatsServer, directory: Path, *, kills: int, seed: int, and the numbers of its own)"""
 
 
-def command(argv: list[str], about: str | None, made: Made, wrong: type[Exception]) -> int:
-    """`wrong`: what the rig found is printed and is exit code 1."""
+def command(
+    argv: list[str],
+    about: str | None,
+    made: Made,
+    wrong: type[Exception],
+    more: Mapping[str, int] = MappingProxyType({}),
+) -> int:
+    """`wrong`: what the rig found is printed and is exit code 1. `more`: numbers that this rig
+    takes besides, with what they are if not given."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    for name, number in more.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=number)
     options = parser.parse_args(argv)
     columns = (TextColumn("kill -9"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -41,8 +51,9 @@ def command(argv: list[str], about: str | None, made: Made, wrong: type[Exceptio
         nats_server(Path(directory)) as nats,
         Progress(*columns, console=Console(stderr=True)) as progress,
     ):
+        numbers = {name: getattr(options, name) for name in more}
+        rig = made(nats, Path(directory), kills=options.kills, seed=options.seed, **numbers)
         bar = progress.add_task("kills", total=options.kills)
-        rig = made(nats, Path(directory), kills=options.kills, seed=options.seed)
         try:
             asyncio.run(rig.run(lambda: progress.advance(bar)))
         except wrong as error:
