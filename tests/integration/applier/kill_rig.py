@@ -81,9 +81,9 @@ class Rig:
 
     def _start(self, moment: str) -> None:
         mode, workers = self._rng.choice(MODES), self._rng.choice(WORKERS)
-        self.victim.service.flags = [
-            *self._flags, "--checkpoint-s", "0.5"
-        ]  # fmt: skip
+        flags = {"--mode": mode, "--worker-count": str(workers), "--checkpoint-s": "0.5"}
+        both = [word for flag in flags.items() for word in flag]
+        self.victim.service.flags = [*self._flags, *both]
         self.victim.start(moment)
 
     async def _round(self, moment: str) -> None:
