@@ -154,3 +154,32 @@ def test_renames_of_a_ring_go_by_a_temporary_name() -> None:
         "RENAME TABLE `d`.`b` TO `d`.`a`",
         "RENAME TABLE `d`.`b_tidelog_0` TO `d`.`b`",
     ]
+
+
+COUNTING = msgspec.structs.replace(ID, auto_increment=True)
+
+
+def test_a_counter_goes_with_the_key_that_allows_it_and_comes_back() -> None:
+    without, keyed = table("t", COUNTING, A), table("t", COUNTING, A, key=("id",))
+    assert first_sql(keyed, without) == [
+        "ALTER TABLE `d`.`t` DROP PRIMARY KEY, CHANGE COLUMN `id` `id` int(11) NOT NULL"
+    ]
+    assert first_sql(without, keyed) == [
+        "ALTER TABLE `d`.`t` CHANGE COLUMN `id` `id` int(11) NOT NULL AUTO_INCREMENT,"
+        " ADD PRIMARY KEY (`id`)"
+    ]
+
+
+def test_a_key_that_the_server_can_not_hold_allows_no_counter_and_is_not_renamed() -> None:
+    parts = (KeyPart("id"), KeyPart("", 0, "`a` + 1"))
+    one = table("t", COUNTING, A, keys=(KeyStructure("k", parts),))
+    other = table("t", COUNTING, A, keys=(KeyStructure("kk", parts),))
+    assert first_sql(one, other) == []
+    (step,) = plan(ddl("create_table", (None, one)), FACTS)
+    assert "AUTO_INCREMENT" not in step.attempts[0].sql
+
+
+def test_a_text_that_looks_like_bits_is_a_text() -> None:
+    new = column("c", "varchar(9)", default=None, origin_default="b'1", id=4)
+    first, _ = first_sql(table("t", ID), table("t", ID, new))
+    assert first.endswith("NULL DEFAULT 'b''1'")

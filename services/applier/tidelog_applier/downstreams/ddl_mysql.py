@@ -222,15 +222,17 @@ def _alter(one: ops.Alter, ddl: DdlMessage, facts: Facts) -> list[Step]:
     tables = ((one.db, one.after.name),)
     target = table_name(one.db, one.after.name)
     change = diff(one.before, one.after, ddl.query)
-    clauses = _clauses(change, one.after, facts.flavor)
+    change.columns.extend(_counting(one, change, facts.flavor))
+    clauses = _clauses(change, one, facts.flavor)
     steps: list[Step] = []
     if clauses:
         sql = f"ALTER TABLE {target} {', '.join(clauses)}"
         lost = _lost_added(one, change, facts.flavor)
         attempts = (Attempt(sql, lost), Attempt(sql, lost, lenient=True))
         steps.append(Step(attempts, Effect.ALTERS, tables))
+    keyed = text.first_key_columns(one.after, facts.flavor)
     later = [
-        f"MODIFY COLUMN {text.column(c.after, facts.flavor)}"
+        f"MODIFY COLUMN {text.column(c.after, facts.flavor, keyed=c.after.name in keyed)}"
         for c in change.columns
         if _in_two_steps(c)
     ]
@@ -252,9 +254,25 @@ def _in_two_steps(change: ColumnChange) -> bool:
     return (
         change.before is None
         and not column.generated
+        and not column.auto_increment
         and column.origin_default is not None
         and column.origin_default != column.default
     )
+
+
+def _counting(one: ops.Alter, change: TableDiff, flavor: Flavor) -> list[ColumnChange]:
+    """AUTO_INCREMENT comes and goes with the keys that allow it: the column itself is the same."""
+    was = text.first_key_columns(one.before, flavor)
+    is_now = text.first_key_columns(one.after, flavor)
+    known = {column.name for column in one.before.columns}
+    told = {changed.after.name for changed in change.columns}
+    return [
+        ColumnChange(column, column)
+        for column in one.after.columns
+        if column.auto_increment
+        and column.name in known - told
+        and (column.name in was) != (column.name in is_now)
+    ]
 
 
 def _added(column: ColumnStructure, flavor: Flavor, *, keyed: bool) -> str:
@@ -262,12 +280,12 @@ def _added(column: ColumnStructure, flavor: Flavor, *, keyed: bool) -> str:
         column = msgspec.structs.replace(
             column,
             default=column.origin_default,
-            default_is_expr=(column.origin_default or "").startswith("b'"),
+            default_is_expr=column.base == "bit",
         )
     return text.column(column, flavor, keyed=keyed)
 
 
-def _clauses(change: TableDiff, after: TableStructure, flavor: Flavor) -> list[str]:
+def _clauses(change: TableDiff, one: ops.Alter, flavor: Flavor) -> list[str]:
     clauses = [f"DROP FOREIGN KEY {name(key.name)}" for key in change.dropped_foreign_keys]
     clauses += [
         "DROP PRIMARY KEY" if key.primary else f"DROP KEY {name(key.name)}"
@@ -275,18 +293,12 @@ def _clauses(change: TableDiff, after: TableStructure, flavor: Flavor) -> list[s
         if text.can_hold_key(key, flavor)
     ]
     clauses += [f"DROP COLUMN {name(column.name)}" for column in change.dropped_columns]
-    keyed = text.first_key_columns(after)
-    for one in change.columns:
-        place = ""
-        if one.place is not None:
-            place = f" AFTER {name(one.place)}" if one.place else " FIRST"
-        is_keyed = one.after.name in keyed
-        if one.before is None:
-            clauses.append(f"ADD COLUMN {_added(one.after, flavor, keyed=is_keyed)}{place}")
-        else:
-            definition = text.column(one.after, flavor, keyed=is_keyed)
-            clauses.append(f"CHANGE COLUMN {name(one.before.name)} {definition}{place}")
-    clauses += [f"RENAME KEY {name(old)} TO {name(new)}" for old, new in change.renamed_keys]
+    keyed = text.first_key_columns(one.after, flavor)
+    clauses += [_column_clause(column, flavor, keyed) for column in change.columns]
+    here = {key.name for key in one.after.keys if text.can_hold_key(key, flavor)}
+    clauses += [
+        f"RENAME KEY {name(old)} TO {name(new)}" for old, new in change.renamed_keys if new in here
+    ]
     clauses += [f"ADD {text.key(k)}" for k in change.added_keys if text.can_hold_key(k, flavor)]
     clauses += [f"ADD {text.foreign_key(key)}" for key in change.added_foreign_keys]
     if change.defaults is not None:
@@ -295,6 +307,17 @@ def _clauses(change: TableDiff, after: TableStructure, flavor: Flavor) -> list[s
     if change.comment is not None:
         clauses.append(f"COMMENT {quote(change.comment)}")
     return clauses
+
+
+def _column_clause(change: ColumnChange, flavor: Flavor, keyed: frozenset[str]) -> str:
+    place = ""
+    if change.place is not None:
+        place = f" AFTER {name(change.place)}" if change.place else " FIRST"
+    is_keyed = change.after.name in keyed
+    if change.before is None:
+        return f"ADD COLUMN {_added(change.after, flavor, keyed=is_keyed)}{place}"
+    definition = text.column(change.after, flavor, keyed=is_keyed)
+    return f"CHANGE COLUMN {name(change.before.name)} {definition}{place}"
 
 
 def _shape(partitions: tuple[PartitionStructure, ...]) -> list[PartitionStructure]:

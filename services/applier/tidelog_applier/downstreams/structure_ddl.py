@@ -163,8 +163,9 @@ def table_options(structure: TableStructure, flavor: Flavor) -> str:
     return text
 
 
-def first_key_columns(structure: TableStructure) -> frozenset[str]:
-    return frozenset(key.columns[0] for key in structure.keys if key.columns)
+def first_key_columns(structure: TableStructure, flavor: Flavor) -> frozenset[str]:
+    """Of the keys that the server can hold."""
+    return frozenset(key.columns[0] for key in structure.keys if can_hold_key(key, flavor))
 
 
 def create_table(
@@ -177,7 +178,7 @@ def create_table(
     expressions: bool = True,
 ) -> str:
     """CREATE TABLE IF NOT EXISTS, without what the flags leave out."""
-    keyed = first_key_columns(structure)
+    keyed = first_key_columns(structure, flavor)
     lines = [
         column(_plain(one) if not expressions else one, flavor, keyed=one.name in keyed)
         for one in structure.columns
