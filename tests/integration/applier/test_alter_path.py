@@ -95,7 +95,8 @@ KEYABLE = ("int", "bigint", "varchar", "enum", "datetime", "bit", "decimal", "va
 def keyed(draw: st.DrawFn, columns: list[ColumnStructure]) -> tuple[KeyStructure, ...]:
     keys: list[KeyStructure] = []
     fit = [one for one in columns if one.base in KEYABLE]
-    if fit and draw(st.booleans()):
+    with_primary: bool = draw(st.booleans())
+    if fit and with_primary:
         some = draw(
             st.lists(st.sampled_from(fit), min_size=1, max_size=2, unique_by=lambda c: c.name)
         )

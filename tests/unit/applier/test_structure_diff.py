@@ -165,8 +165,10 @@ def test_a_counter_goes_with_the_key_that_allows_it_and_comes_back() -> None:
         "ALTER TABLE `d`.`t` DROP PRIMARY KEY, CHANGE COLUMN `id` `id` int(11) NOT NULL"
     ]
     assert first_sql(without, keyed) == [
-        "ALTER TABLE `d`.`t` CHANGE COLUMN `id` `id` int(11) NOT NULL AUTO_INCREMENT,"
-        " ADD PRIMARY KEY (`id`)"
+        (
+            "ALTER TABLE `d`.`t` CHANGE COLUMN `id` `id` int(11) NOT NULL AUTO_INCREMENT,"
+            " ADD PRIMARY KEY (`id`)"
+        )
     ]
 
 

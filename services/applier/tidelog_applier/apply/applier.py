@@ -14,14 +14,17 @@ from collections import deque
 import msgspec
 import structlog
 
-from tidelog import failpoints
-from tidelog.actor import Actor, Ref
+from tidelog import failpoints, subjects
+from tidelog.actor import Actor, Ref, Reply
+from tidelog.applier_control import ApplierRequest, DecidedStep
 from tidelog.changes import DdlMessage
+from tidelog.ddl_pending import AGAIN, DONE
 from tidelog.downstream import Fenced
 from tidelog.errors import (
     ActorStopped,
     BadInput,
     ConfigError,
+    Conflict,
     DiskFull,
     Refused,
     Stopped,
@@ -32,6 +35,7 @@ from tidelog.errors import (
 from tidelog.feed_reader import Gap, newest_mark
 from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail
 from tidelog.ports import Ports
+from tidelog.questions import serve_questions
 from tidelog_applier import metrics
 from tidelog_applier.apply.pipeline import Pipeline
 from tidelog_applier.apply.trouble import Trouble
@@ -52,6 +56,7 @@ NOTES = 200
 SKEW_MS = 60_000
 """Allowed between clocks (design section 3)."""
 ITEM_BYTES = 64
+DDL_WORDS = {f"ddl-{word}": word for word in (DONE, AGAIN)}
 TYPED_STOPS = (Stopped, BadInput, Refused, Gap)
 """Asking again changes nothing: somebody has to mend the cause and start the Applier again."""
 
@@ -69,7 +74,17 @@ class Ended(msgspec.Struct, frozen=True):
     error: TidelogError
 
 
-class Applier(Actor[Read | Ended]):
+class Asked(msgspec.Struct, frozen=True):
+    """An operator decides about a DDL."""
+
+    request: ApplierRequest
+    reply: Reply[DecidedStep]
+
+
+Mail = Read | Ended | Asked
+
+
+class Applier(Actor[Mail]):
     """`position` outlives this instance; everything else is read from the downstream again."""
 
     max_count = 256
@@ -96,7 +111,7 @@ class Applier(Actor[Read | Ended]):
         self._ddls = self._ddls_met_again = 0
         self._doing = ""
 
-    def weigh(self, message: Read | Ended) -> int:
+    def weigh(self, message: Mail) -> int:
         return message.bytes if isinstance(message, Read) else ITEM_BYTES
 
     # Beginning ------------------------------------------------------------------------------
@@ -104,6 +119,10 @@ class Applier(Actor[Read | Ended]):
     async def on_start(self) -> None:
         """A wrong URL or password ends the start; an unreachable downstream doesn't, nor one that
         another Applier leads."""
+        subject = subjects.applier(self._config.cluster, self._config.node, "control")
+        bus = self._ports.bus
+        serving = serve_questions(bus, subject, ApplierRequest, self.self_ref, Asked)
+        self.spawn(serving, "control")
         asking = self.spawn(self._lead(), "lead")
         await asyncio.wait([asking], timeout=FIRST_LEAD_S)
         if asking.done():
@@ -202,14 +221,14 @@ class Applier(Actor[Read | Ended]):
 
     # Working --------------------------------------------------------------------------------
 
-    async def on_batch(self, batch: list[Read | Ended]) -> None:
-        if self._stopped:
-            return
+    async def on_batch(self, batch: list[Mail]) -> None:
         for message in batch:
             match message:
-                case Read():
+                case Asked():
+                    await self._decide(message)
+                case Read() if not self._stopped:
                     self._in_hand += message.items
-                case Ended(error):
+                case Ended(error) if not self._stopped:
                     self._ended = error
         await self._work()
 
@@ -285,6 +304,29 @@ class Applier(Actor[Read | Ended]):
             self.progress()
             said = await self._pipeline.control.downstream.ddl_progress()
             self._doing = f"{doing}: {said}" if said else doing
+
+    async def _decide(self, asked: Asked) -> None:
+        """Recorded first; then all of this starts anew, from the checkpoint on, and obeys it."""
+        commit_ts = asked.request.ts
+        try:
+            word = self._word(asked.request.verb)
+            await self._pipeline.open()
+            pending = await self._pipeline.control.decide(commit_ts, word)
+        except TidelogError as error:
+            asked.reply.fail(error)
+            return
+        config = self._config
+        asked.reply.set(DecidedStep(config.feed, config.node, commit_ts, pending.step, word))
+        self._position.error = ""
+        raise Conflict(f"an operator decided about the DDL at {commit_ts}: {word}")
+
+    def _word(self, verb: str) -> str:
+        if verb not in DDL_WORDS:
+            raise BadInput(f"unknown verb {verb!r}", hint=", ".join(DDL_WORDS))
+        if not self._stopped:
+            hint = "`tidelog appliers` shows what each does"
+            raise Refused("this Applier stands at no DDL", hint=hint)
+        return DDL_WORDS[verb]
 
     async def on_tick(self) -> None:
         """Nothing came: what is in hand since a pause, a connection that was lost, the position."""

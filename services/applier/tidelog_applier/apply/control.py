@@ -13,8 +13,9 @@ import structlog
 
 from tidelog.changes import DdlMessage
 from tidelog.config import redacted_url
+from tidelog.ddl_pending import DdlPending
 from tidelog.downstream import Checkpoint, DownstreamOptions, Opened, TableRule
-from tidelog.errors import Conflict, Unavailable
+from tidelog.errors import Conflict, Refused, Unavailable
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
 from tidelog_applier.apply.lanes import PASSING
@@ -120,13 +121,33 @@ class Control:
             early = (*after.early, ddl.schema_version) if ddl.early else after.early
             after = msgspec.structs.replace(after, ddl_pending=None, early=early[-EARLY_KEPT:])
             self._rules.clear()
-            try:
-                notes = await self.downstream.apply_ddl(ddl, after)
-            except PASSING:
-                self.is_open = False
-                raise
+            # Whatever goes wrong, the downstream may have recorded how far the DDL is: only what
+            # is loaded from there again may be saved over it.
+            self.is_open = False
+            notes = await self.downstream.apply_ddl(ddl, after)
+            self.is_open = True
             self.saved(after)
             return notes
+
+    async def decide(self, commit_ts: int, word: str) -> DdlPending:
+        """Record an operator's word on the DDL of that commit_ts, which is under way. Returns its
+        record from before. Raises Refused, and as `save`."""
+        async with self._turn:
+            saved = self.checkpoint
+            pending = saved.ddl_pending if saved is not None else None
+            if saved is None or pending is None or pending.commit_ts != commit_ts:
+                under_way = f"the one at {pending.commit_ts} is" if pending else "none is"
+                raise Refused(
+                    f"the DDL at {commit_ts} is not under way in {self.shown}: {under_way}",
+                    hint="`tidelog appliers` shows where the Applier stands",
+                )
+            decided = msgspec.structs.replace(pending, decision=word)
+            decided_at = msgspec.structs.replace(
+                saved, ddl_pending=decided, epoch=self._epoch, feed=self._config.feed
+            )
+            await self.downstream.save_checkpoint(decided_at)
+            self.saved(decided_at)
+            return pending
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
         """Raises Stopped, Unavailable."""

@@ -1,0 +1,107 @@
+"""An operator's word on a DDL that the Applier stands at: recorded, then obeyed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.applier.publisher import FEED, Publisher
+from tests.unit.applier.shapes import column, ddl, table
+from tests.unit.applier.test_applier import CONFIG, NODE, saved
+from tests.unit.registry.nodes import CLUSTER
+from tidelog import messages, subjects
+from tidelog.applier_control import ApplierRequest, DecidedStep
+from tidelog.ddl_pending import DONE, DdlPending
+from tidelog.errors import BadInput, Refused, Stopped
+from tidelog.sim.downstream import SimDatabase
+from tidelog.sim.life import Life
+from tidelog.sim.world import World, run
+from tidelog_applier.service import build
+
+OTHER = table("other", column("id", "int(11)"), key=("id",), number=99)
+
+
+class Undecided(SimDatabase):
+    """Stops at the creation of `other` until a word on it is in the checkpoint."""
+
+    async def transact(self, life: Life, work: Any) -> None:
+        ddl_here = getattr(work, "ddl", None)
+        if ddl_here is not None and ddl_here.table.name == OTHER.name:
+            assert self.checkpoint is not None
+            pending = self.checkpoint.ddl_pending
+            if pending is None or not pending.decision:
+                begun = DdlPending(ddl_here.commit_ts, 1)
+                self.checkpoint = msgspec.structs.replace(self.checkpoint, ddl_pending=begun)
+                raise Stopped("neither as before nor as after", hint="say which")
+            self.words.append(pending.decision)
+        await super().transact(life, work)
+
+    words: list[str]
+
+
+async def begun(world: World) -> tuple[Undecided, Publisher]:
+    """An Applier that stands at a DDL."""
+    database = Undecided(world.random("database"), world.trace)
+    database.words = []
+    world.open_downstream = database.open
+    publisher = Publisher(world.ports("drainer").bus)
+    await publisher.begin()
+    world.node("applier").start(build, CONFIG)
+    await publisher.ddl(ddl("create_table", (None, OTHER)))
+    await stands(world)
+    return database, publisher
+
+
+async def stands(world: World) -> None:
+    node = world.node("applier")
+    await world.until(
+        lambda: bool(node.service.status().get("applier", {}).get("stopped")), 10, "the typed stop"
+    )
+
+
+async def ask(world: World, verb: str, ts: int) -> DecidedStep:
+    subject = subjects.applier(CLUSTER, NODE, "control")
+    body = messages.encode(ApplierRequest(verb, ts))
+    answer = await world.ports("cli").bus.request(subject, body, timeout_s=5)
+    return messages.decode_reply(answer.data, DecidedStep)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_word_is_recorded_and_obeyed_without_a_restart_by_hand(*, killed: bool) -> None:
+    async def main(world: World) -> None:
+        database, publisher = await begun(world)
+        node = world.node("applier")
+        if killed:
+            before = node.service
+            node.kill()
+            node.restart()
+            await world.until(lambda: node.service is not before, 10, "another life")
+            await stands(world)
+        found = await ask(world, "ddl-done", publisher.commit_ts)
+        assert found == DecidedStep(FEED, NODE, publisher.commit_ts, 1, DONE)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 10, "what follows")
+        assert database.words == [DONE]
+        assert database.checkpoint is not None
+        assert database.checkpoint.ddl_pending is None
+        status = node.service.status()["applier"]
+        assert (status["error"], status["stopped"]) == ("", False)
+
+    run(main, 1)
+
+
+def test_a_word_on_another_ddl_or_on_none_is_refused() -> None:
+    async def main(world: World) -> None:
+        database, publisher = await begun(world)
+        with pytest.raises(Refused, match=f"the one at {publisher.commit_ts} is"):
+            await ask(world, "ddl-done", publisher.commit_ts - 1)
+        with pytest.raises(BadInput, match="unknown verb"):
+            await ask(world, "ddl-maybe", publisher.commit_ts)
+        assert database.words == []
+        await ask(world, "ddl-again", publisher.commit_ts)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 10, "what follows")
+        with pytest.raises(Refused, match="stands at no DDL"):
+            await ask(world, "ddl-again", publisher.commit_ts)
+
+    run(main, 1)
