@@ -21,6 +21,9 @@ from tidelog_applier.relay.files import HINT, Folder, Owner, Part, corrupt, pars
 
 log = structlog.get_logger()
 
+HEADER_NUMBERS = 40
+"""A header takes less beside the feed's name."""
+
 
 class Opening:
     """`run` it; then `parts` are the files, oldest first, and `end` is the commit_ts of the last
@@ -55,7 +58,8 @@ class Opening:
 
     async def _without_header(self, part: Part, *, is_newest: bool) -> None:
         """A power loss may take the header of a file that was just made, with nothing behind it."""
-        if not is_newest or self._known(part).offset:
+        longest = record.HEADER_BYTES + len(self._owner.feed.encode()) + HEADER_NUMBERS
+        if not is_newest or self._known(part).offset or part.file.size > longest:
             raise corrupt(part.path, 0, "its header is damaged")
         log.warning("a relay file was begun and has nothing", file=part.path)
         part.file.close()
