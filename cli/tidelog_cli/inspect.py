@@ -13,10 +13,11 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
-from rich.text import Text
 
 from tidelog import record
 from tidelog.errors import BadInput
+from tidelog_cli import inspect_pb
+from tidelog_cli.inspect_report import Found, Inspection, Report, judged
 from tidelog_proto.binlog_pb2 import Binlog
 
 WINDOW_BYTES = 1 << 20
@@ -30,41 +31,6 @@ _CLOSED = struct.Struct("<IQQ")
 _CRC = struct.Struct("<I")
 GONE = "it was written and is gone"
 KINDS = ("prewrite", "commit", "rollback", "fake")
-
-
-class Found(msgspec.Struct, frozen=True):
-    """A record of the timestamp asked for."""
-
-    offset: int
-    bytes: int
-    kind: str
-    start_ts: int
-    commit_ts: int
-
-
-class Report(msgspec.Struct, frozen=True):
-    """One file. `footer`: the largest timestamp it states; null while it is not closed. `bad`: why
-    the record at `bad_offset` can't be read, or what else is wrong with the file. `torn` bytes at
-    the end of the last segment lie beyond what is synced: they are being written, or were when the
-    Pump stopped, and nobody was acked for them."""
-
-    file: str
-    bytes: int = 0
-    records: int = 0
-    kinds: dict[str, int] = {}
-    first_ts: int = 0
-    last_ts: int = 0
-    max_ts: int = 0
-    footer: int | None = None
-    torn: int = 0
-    bad: str = ""
-    bad_offset: int = 0
-    found: list[Found] = []
-
-
-class Inspection(msgspec.Struct, frozen=True):
-    files: list[Report]
-    bad: bool
 
 
 class _Purged(msgspec.Struct, frozen=True):
@@ -83,14 +49,17 @@ class _Record(NamedTuple):
 
 
 def inspect(path: Path, ts: int = 0) -> Inspection:
-    """A segment, a Pump's data directory, or a topology's. Raises BadInput if there is none."""
+    """A segment, a Pump's data directory, or a topology's; pb_binlog files. Raises BadInput if
+    there is none."""
+    if inspect_pb.holds(path):
+        return judged(inspect_pb.reports(path, ts))
     segments = _segments(path)
     reports = [report for file in segments if (report := _looked_at(file, ts)) is not None]
     if path.is_dir():
         told = {report.file for report in reports if report.bad == GONE}
         for folder in sorted({segment.parent for segment in segments}):
             reports += [report for report in _lost(folder) if report.file not in told]
-    return Inspection(reports, any(report.bad for report in reports))
+    return judged(reports)
 
 
 def _looked_at(path: Path, ts: int) -> Report | None:
@@ -109,7 +78,8 @@ def _segments(path: Path) -> list[Path]:
         if found:
             return found
     raise BadInput(
-        f"no segment files in {path}", hint="name a .vlog file, or a data directory of a Pump"
+        f"neither segments nor pb_binlog files in {path}",
+        hint="name a .vlog file, a Pump's data directory, or a file:// downstream's directory",
     )
 
 
@@ -308,22 +278,3 @@ def _facts(head: bytes) -> tuple[str, int, int] | None:
     if tp > 2 or not start_ts:
         return None
     return KINDS[3 if tp == 2 and start_ts == commit_ts else tp], start_ts, commit_ts
-
-
-def lines(found: Inspection) -> Iterator[Text]:
-    """For a person: a line a file, and one for each record that was asked for."""
-    for report in found.files:
-        state, colour = ("open" if report.footer is None else "closed"), "green"
-        if report.torn:
-            state, colour = f"{report.torn} bytes beyond what is synced", "yellow"
-        if report.bad:
-            state, colour = f"BAD at offset {report.bad_offset}: {report.bad}", "red"
-        kinds = ", ".join(f"{count} {kind}s" for kind, count in report.kinds.items() if count)
-        yield Text.assemble(
-            f"{report.file}: {report.records} records ({kinds or 'none'}), {report.bytes} bytes, "
-            f"from {report.first_ts} to {report.last_ts}, largest {report.max_ts}, ",
-            (state, colour),
-        )
-        for one in report.found:
-            commit = f" at {one.commit_ts}" if one.commit_ts else ""
-            yield Text(f"  offset {one.offset}: {one.kind} of {one.start_ts}{commit}")

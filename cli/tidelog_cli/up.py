@@ -22,14 +22,17 @@ from tidelog_cli.feed import this_moment
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options, Topology
 
+DOWNSTREAMS = ("sqlite:", "mysql:", "mariadb:", "tidb:", "file:", "blackhole:")
+
 
 def options(directory: Path, downstream: str, **more: Any) -> Options:
     """Checked options. Raises ConfigError, BadInput for forms that no child would understand."""
     chosen = Options(directory=directory.absolute(), downstream=downstream, **more)
-    if not downstream.startswith(("sqlite:", "mysql:")):
+    if not downstream.startswith(DOWNSTREAMS):
         raise ConfigError(
             "the downstream's form is not known",
-            hint="sqlite:////absolute/path or mysql://USER:PASSWORD@HOST:PORT/",
+            hint="sqlite:////absolute/path, mysql://USER@HOST:PORT/, file:///absolute/directory or"
+            " blackhole:",
         )
     if chosen.oracle not in ("embedded", "follow"):
         raise ConfigError(f"--oracle {chosen.oracle} is not known", hint="embedded or follow")

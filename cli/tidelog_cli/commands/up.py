@@ -16,7 +16,13 @@ from tidelog_cli.terminal import Json, console, emit, errors, run, say, until_si
 
 def up_command(
     directory: Annotated[Path, typer.Option("--dir", help="Where everything is kept.")],
-    downstream: Annotated[str, typer.Option(help="sqlite:////PATH or mysql://USER:PW@HOST:PORT/")],
+    downstream: Annotated[
+        str,
+        typer.Option(
+            help="sqlite:////PATH, mysql://USER@HOST:PORT/?password_file=PATH, file:///DIRECTORY"
+            " or blackhole:"
+        ),
+    ],
     pumps: Annotated[int, typer.Option(min=1, max=64)] = 2,
     ddl_history: Annotated[
         str, typer.Option(help="file:PATH, http://HOST:PORT or embedded")

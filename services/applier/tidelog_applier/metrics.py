@@ -20,6 +20,10 @@ UNMATCHED = Counter(
     "tidelog_applier_unmatched_rows_total",
     "Deletes and updates of keyless tables that found no such row downstream",
 )
+DRY_STATEMENTS = Counter(
+    "tidelog_applier_dry_statements_total", "Statements that a dry run (blackhole:) made"
+)
+DRY_BYTES = Counter("tidelog_applier_dry_bytes_total", "Bytes of these statements")
 RECONNECTS = Counter("tidelog_applier_reconnects_total", "Times the downstream was opened again")
 APPLIED_TS = Gauge("tidelog_applier_applied_ts", "Everything up to this commit_ts is downstream")
 GROUP_SECONDS = Histogram(

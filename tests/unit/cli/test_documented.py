@@ -26,7 +26,7 @@ from tidelog.skipped import Skipped
 from tidelog.subjects import changes_ddl, changes_row
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.downstreams.target import Target
-from tidelog_cli import capture, feed, inspect, operate, resolve, status, tail, watch
+from tidelog_cli import capture, feed, inspect_report, operate, resolve, status, tail, watch
 from tidelog_cli.app import app
 from tidelog_cli.verify import report
 from tidelog_drainer.config import DrainerConfig
@@ -211,7 +211,7 @@ def test_an_order_and_the_errors_of_http() -> None:
         ("feed create`, `feed list`, `feed show", fields(Feed)),
         ("feed forget", fields(feed.ForgottenFeed)),
         ("feed unregister", fields(feed.Unregistered)),
-        ("inspect", fields(inspect.Inspection, inspect.Report)),
+        ("inspect", fields(inspect_report.Inspection, inspect_report.Report)),
         ("capture replay", fields(capture.Replayed)),
         ("verify", fields(report.Report, report.TableResult, report.Difference)),
     ],

@@ -29,4 +29,8 @@ def open_downstream(options: DownstreamOptions) -> Downstream:
             from tidelog_applier.downstreams.files import FilesDownstream
 
             return FilesDownstream(target, RealDisk)
+        case "blackhole":
+            from tidelog_applier.downstreams.blackhole import Blackhole
+
+            return Blackhole(options)
     raise ConfigError(f"no downstream speaks {target.scheme}", hint=HINT)

@@ -38,6 +38,7 @@ CACHED_TABLES = 4096
 DAY_MS = 86_400_000
 IN_ORDER = TableRule(ordered=True, replaceable=False, keys=())
 """Nothing is folded: a file holds what happened, not what came of it."""
+_ROOM_HINT = "it goes on by itself when there is room: free space, or set retention_days"
 _OTHERS_HINT = "one directory holds one feed: give this feed an empty one"
 
 
@@ -97,10 +98,12 @@ class FilesDownstream:
                 f"{self._target.shown} is being written: {error.message}",
                 hint="it goes on when that process ends; one directory has one writer",
             )
-        if isinstance(error, IoFailed | DiskFull):
+        if isinstance(error, DiskFull):
+            return Unavailable(f"{self._target.shown}: {error.message}", hint=_ROOM_HINT)
+        if isinstance(error, IoFailed):
             return ConfigError(
                 f"{self._target.shown} can't be opened: {error.message}",
-                hint="name a directory that the Applier's user may write, with room on its disk",
+                hint="name a directory that the Applier's user may write",
             )
         return error
 
@@ -124,6 +127,9 @@ class FilesDownstream:
         return IN_ORDER
 
     async def lane(self, number: int) -> Lane:
+        """After an error everything is opened anew, so that what was half written is cut."""
+        if self._log is None:
+            await self.open(self._feed)
         return FilesLane(self._apply)
 
     async def _apply(self, work: Work) -> None:
@@ -174,10 +180,7 @@ class FilesDownstream:
                 await self._save(self._disk, self._log, checkpoint)
         except DiskFull as error:
             await self.close()
-            raise Unavailable(
-                f"{self._target.shown}: {error.message}",
-                hint="it goes on by itself when there is room: free space, or set retention_days",
-            ) from error
+            raise self._typed(error) from error
 
     async def _save(self, disk: Disk, opened: FileLog, checkpoint: Checkpoint) -> None:
         place = opened.place
