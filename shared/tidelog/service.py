@@ -10,6 +10,7 @@ SIGTERM or SIGINT stops the actors in order, the second ends the process at once
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import inspect
 import os
@@ -32,8 +33,10 @@ from tidelog.config import HelpRequested, ServiceConfig, load, redacted, redacte
 from tidelog.errors import EXIT_FAILED, EXIT_OK, Stopped, TidelogError, exit_code
 from tidelog.http_admin import HttpAdmin
 from tidelog.micro import MicroService
+from tidelog.offline import Offline
 from tidelog.ports import Ports
 from tidelog.real.bus import NatsBus
+from tidelog.real.connection import Connection
 from tidelog.real.disk import RealDisk
 from tidelog.real.ports import OpenDownstream, no_downstream, real_ports
 from tidelog.routes import Route
@@ -58,6 +61,7 @@ def main(
     build: Build[C],
     *,
     open_downstream: OpenDownstream = no_downstream,
+    offline: Callable[[C], Offline[C] | None] = lambda _: None,
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> NoReturn:
@@ -76,7 +80,7 @@ def main(
         failpoints.arm_from_text(variables.get("TIDELOG_FAILPOINTS", ""))
         gc.freeze()
         gc.set_threshold(*COLLECT_AFTER)
-        uvloop.run(Runner(name, config, build, open_downstream).run())
+        uvloop.run(Runner(name, config, build, open_downstream, offline(config)).run())
     except HelpRequested as help_text:
         sys.stdout.write(f"{help_text.message}\n")
     except Exception as error:  # noqa: BLE001 (the last line of defence: it becomes the exit code)
@@ -123,12 +127,18 @@ class Runner:
     """One run of one service: edges around its supervisor."""
 
     def __init__(
-        self, name: str, config: C, build: Build[C], open_downstream: OpenDownstream
+        self,
+        name: str,
+        config: C,
+        build: Build[C],
+        open_downstream: OpenDownstream,
+        offline: Offline[C] | None,
     ) -> None:
         self._name = name
         self._config: ServiceConfig = config
         self._build: Build[ServiceConfig] = build  # type: ignore[assignment]
         self._open_downstream = open_downstream
+        self._offline: Offline[ServiceConfig] | None = offline  # type: ignore[assignment]
         self._supervisor: Supervisor | None = None
         self._bus: NatsBus | None = None
         self._stop = asyncio.Event()
@@ -167,14 +177,43 @@ class Runner:
         self._config = msgspec.structs.replace(self._config, http_addr=addr)
         await own.write_file(HTTP_FILE, f"{addr}\n".encode())
         log.info("starting", version=package_version(), http=addr, data_dir=str(own.root))
-        self._bus = await self._connect(self._config.nats_url)
         disk = RealDisk(self._config.storage_dir)
+        if self._offline is not None and await self._is_done_offline(self._offline, disk):
+            return
+        if self._bus is None:
+            self._bus = await self._connect(self._config.nats_url)
         ports = real_ports(self._config, disk, self._bus, open_downstream=self._open_downstream)
         built = self._build(self._config, ports)
         self._supervisor = await built if inspect.isawaitable(built) else built
         await self._register_micro(ports)
         await self._supervisor.run(self._stop)
         log.info("stopped")
+
+    async def _is_done_offline(self, offline: Offline[ServiceConfig], disk: RealDisk) -> bool:
+        """Wait for NATS that long; then do what can be done without. Raises what that ended by."""
+        if offline.after_s:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(offline.after_s):
+                    self._bus = await self._connect(self._config.nats_url)
+                return False
+        log.warning("no NATS server answers: doing what needs none", after_s=offline.after_s)
+        nobody = NatsBus(Connection(self._node()))
+        ports = real_ports(self._config, disk, nobody, open_downstream=self._open_downstream)
+        ended: list[bool | TidelogError] = []
+
+        def end(how: bool | TidelogError) -> None:
+            ended.append(how)
+            self._stop.set()
+
+        self._supervisor = offline.build(self._config, ports, end)
+        await self._supervisor.run(self._stop)
+        self._supervisor = None
+        if self._signals:
+            return True
+        self._stop.clear()
+        if isinstance(ended[0], TidelogError):
+            raise ended[0]
+        return ended[0]
 
     async def _connect(self, url: str) -> NatsBus:
         """For ever if need be, and says so once."""

@@ -53,6 +53,10 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """One serves one feed."""
     ddl_timeout_s: Annotated[float, Range(0, 7 * DAY_S, "seconds")] = 0.0
     """How long one statement of a DDL may take; 0 = as long as it takes."""
+    recover_after_s: Period = 60.0
+    """So long without the upstream, and the downstream is made consistent from the relay log."""
+    recover: bool = False
+    """Do so now, without looking for the upstream, and end."""
     sync_mode: Literal[1, 2] = 1
     """2: columns may be missing on either side (seed 004)."""
     loopback_control: bool = False

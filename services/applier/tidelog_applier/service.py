@@ -17,12 +17,15 @@ from tidelog.messages import (
     Heartbeat,
     NodeStatus,
 )
+from tidelog.offline import End, Offline
 from tidelog.orders import read_order
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_applier.apply.applier import Applier
+from tidelog_applier.apply.recovery import Recovery
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
+from tidelog_applier.relay import BatchLog, RelayLog, Spool
 
 
 def build(config: ApplierConfig, ports: Ports) -> Supervisor:
@@ -33,7 +36,7 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
     role = Role()
     candidate = Candidate(APPLIER, config.node, config.cluster, config.feed, config.http_addr)
     lease = tree.actor("lease", lambda: Lease(candidate, ports, role, held=position.held))
-    tree.actor("applier", lambda: Applier(config, ports, position, lease))
+    tree.actor("applier", lambda: Applier(config, ports, position, lease, relay_log(config, ports)))
 
     async def describe() -> Heartbeat:
         saved = position.checkpoint
@@ -69,6 +72,35 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
     )
     node_routes.add(tree, ports.bus, config.cluster)
     return tree
+
+
+def recovery(config: ApplierConfig) -> Offline[ApplierConfig] | None:
+    """What an Applier can do without its upstream; nothing if it keeps no relay log."""
+    if not config.relay.log_dir:
+        return None
+    return Offline(0.0 if config.recover else config.recover_after_s, build_recovery)
+
+
+def build_recovery(config: ApplierConfig, ports: Ports, end: End) -> Supervisor:
+    """One actor, which ends by itself."""
+    tree = Supervisor("applier")
+    tree.actor("recovery", lambda: Recovery(config, ports, relay_log(config, ports), end))
+    return tree
+
+
+def relay_log(config: ApplierConfig, ports: Ports) -> BatchLog:
+    """Where what was read waits to be applied."""
+    relay = config.relay
+    if not relay.log_dir:
+        return Spool(ports.disk, "spool")
+    disk = ports.within(relay.log_dir).disk
+    return RelayLog(
+        disk,
+        "",
+        feed=config.feed,
+        cluster_id=config.cluster_id,
+        max_file_bytes=relay.max_file_size,
+    )
 
 
 def _detail(role: Role, position: Position) -> dict[str, str]:

@@ -9,15 +9,13 @@ that nothing restarts in circles.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
 import msgspec
 import structlog
 
-from tidelog import failpoints, subjects
+from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.applier_control import ApplierRequest, DecidedStep
-from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE
 from tidelog.downstream import Fenced
 from tidelog.errors import (
@@ -36,23 +34,21 @@ from tidelog.feed_reader import Gap, newest_mark
 from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
-from tidelog_applier import metrics
 from tidelog_applier.apply.pipeline import Pipeline
+from tidelog_applier.apply.taking import Taking
 from tidelog_applier.apply.trouble import Trouble
 from tidelog_applier.apply.windows import cut
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
-from tidelog_applier.read import Intake, Moved, Structures, Taken
-from tidelog_applier.relay import Batch, BatchLog, LargeBatch, RelayLog, Spool
+from tidelog_applier.read import Intake, Structures, Taken
+from tidelog_applier.relay import Batch, BatchLog
 
 log = structlog.get_logger()
 
-ALIVE_S = 5.0
 HELD_S = 0.5
 LOOK_S = 0.5
 FIRST_LEAD_S = 1.5
 """A lease that nobody has is ours within this time; else somebody leads."""
-NOTES = 200
 SKEW_MS = 60_000
 """Allowed between clocks (design section 3)."""
 ITEM_BYTES = 64
@@ -93,7 +89,12 @@ class Applier(Actor[Mail]):
     progress_limit_s = 120.0
 
     def __init__(
-        self, config: ApplierConfig, ports: Ports, position: Position, lease: Ref[LeaseMail]
+        self,
+        config: ApplierConfig,
+        ports: Ports,
+        position: Position,
+        lease: Ref[LeaseMail],
+        relay: BatchLog,
     ) -> None:
         if not config.downstream:
             raise ConfigError("downstream is not set", hint="--downstream sqlite:////data/copy.db")
@@ -102,14 +103,12 @@ class Applier(Actor[Mail]):
         self._position = position
         self._lease = lease
         self._pipeline = Pipeline(config, ports, position, self.spawn, self.progress)
+        self._taking = Taking(self._pipeline, ports.clock, self.spawn)
         self._intake: Intake | None = None
-        self._relay = relay_log(config, ports)
+        self._relay = relay
         self._in_hand: list[Taken] = []
         self._ended: TidelogError | None = None
         self._stopped = False
-        self._notes: deque[str] = deque(maxlen=NOTES)
-        self._ddls = self._ddls_met_again = 0
-        self._doing = ""
 
     def weigh(self, message: Mail) -> int:
         return message.bytes if isinstance(message, Read) else ITEM_BYTES
@@ -242,14 +241,7 @@ class Applier(Actor[Mail]):
         try:
             for one in cut(items, self._config.txn_batch, self._config.buffer_bytes // 2):
                 self.progress()
-                match one:
-                    case Moved():
-                        self._pipeline.moved(one.commit_ts)
-                    case list():
-                        await self._batches(one)
-                    case LargeBatch():
-                        await self._ddls_of(one)
-                        await self._pipeline.large(one)
+                await self._taking.take(one)
             if ended is not None:
                 await self._pipeline.drain()
         except Fenced as error:
@@ -258,52 +250,6 @@ class Applier(Actor[Mail]):
             ended = error
         if ended is not None:
             self._halt(ended)
-
-    async def _batches(self, batches: list[Batch]) -> None:
-        await self._ddls_of(batches[0])
-        if any(batch.rows for batch in batches):
-            await self._pipeline.rows(batches)
-        else:
-            self._pipeline.moved(batches[-1].commit_ts)
-
-    async def _ddls_of(self, batch: Batch | LargeBatch) -> None:
-        """An early DDL comes with rows that need it (docs/adr/0005): then the position behind it
-        is the one before its transaction."""
-        rows = isinstance(batch, LargeBatch) or bool(batch.rows)
-        for number, ddl in enumerate(batch.ddls, 1):
-            if self._pipeline.control.was_early(ddl):
-                log.info("ddl was early and is done", kind=ddl.kind, commit_ts=ddl.commit_ts)
-                self._ddls_met_again += 1
-                continue
-            is_last = number == len(batch.ddls) and not rows
-            await self._run_ddl(ddl, batch.commit_ts if is_last else batch.commit_ts - 1)
-            if not is_last:
-                failpoints.hit("applier.early.run")
-
-    async def _run_ddl(self, ddl: DdlMessage, commit_ts: int) -> None:
-        self._doing = f"{ddl.kind} at {ddl.commit_ts}"
-        log.info("ddl", kind=ddl.kind, commit_ts=ddl.commit_ts, query=ddl.query[:500])
-        alive = self.spawn(self._stay_alive(), "ddl")
-        try:
-            notes = await self._pipeline.ddl(ddl, commit_ts)
-        finally:
-            alive.cancel()
-            self._doing = ""
-        for note in notes:
-            log.warning("not held downstream", what=note, commit_ts=ddl.commit_ts)
-            metrics.NOT_HELD.inc()
-            self._notes.append(note)
-        self._ddls += 1
-        metrics.DDLS.labels(ddl.kind).inc()
-
-    async def _stay_alive(self) -> None:
-        """A DDL may rewrite a large table: only the downstream can tell whether it gets on."""
-        doing = self._doing
-        while True:
-            await self._ports.clock.sleep(ALIVE_S)
-            self.progress()
-            said = await self._pipeline.control.downstream.ddl_progress()
-            self._doing = f"{doing}: {said}" if said else doing
 
     async def _decide(self, asked: Asked) -> None:
         """Recorded first; then all of this starts anew, from the checkpoint on, and obeys it."""
@@ -395,15 +341,12 @@ class Applier(Actor[Mail]):
             "downstream": pipeline.control.shown,
             "applied_ts": self._position.applied,
             "checkpoint_ts": self._position.checkpoint,
-            "doing": self._doing,
             "error": self._position.error,
             "stopped": self._stopped,
             "held": self._position.held,
             "not_ready": self._not_ready(),
             "rows": pipeline.flight.rows,
-            "ddls": self._ddls,
-            "ddls_met_again": self._ddls_met_again,
-            "not_held": list(self._notes),
+            **self._taking.status(),
             **pipeline.status(),
             **self._relay.status(),
         }
@@ -416,21 +359,6 @@ class Applier(Actor[Mail]):
         error = self._position.error or "its answer is waited for"
         was_open = self._pipeline.control.was_open
         return "" if was_open else f"the downstream was never opened: {error}"
-
-
-def relay_log(config: ApplierConfig, ports: Ports) -> BatchLog:
-    """Where what was read waits to be applied."""
-    relay = config.relay
-    if not relay.log_dir:
-        return Spool(ports.disk, "spool")
-    disk = ports.within(relay.log_dir).disk
-    return RelayLog(
-        disk,
-        "",
-        feed=config.feed,
-        cluster_id=config.cluster_id,
-        max_file_bytes=relay.max_file_size,
-    )
 
 
 def weight(item: Taken) -> int:

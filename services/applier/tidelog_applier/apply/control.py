@@ -32,11 +32,13 @@ RULES_KEPT = 4096
 class Control:
     """`checkpoint`: as it is saved; None until the downstream was opened, or while it has none."""
 
-    def __init__(self, config: ApplierConfig, ports: Ports, position: Position) -> None:
+    def __init__(
+        self, config: ApplierConfig, ports: Ports, position: Position, *, if_free: bool
+    ) -> None:
         self._config = config
         self._clock = ports.clock
         self._position = position
-        self.downstream = ports.open_downstream(options(config))
+        self.downstream = ports.open_downstream(options(config, if_free=if_free))
         self.shown = redacted_url(config.downstream)
         self.checkpoint: Checkpoint | None = None
         self.is_open = False
@@ -174,13 +176,14 @@ class Control:
             log.info("the downstream did not hear the end", reason=str(error))
 
 
-def options(config: ApplierConfig) -> DownstreamOptions:
+def options(config: ApplierConfig, *, if_free: bool) -> DownstreamOptions:
     """How this Applier opens its downstream."""
     return DownstreamOptions(
         url=config.downstream,
         password=config.downstream_password,
         node=config.node,
         cluster_id=config.cluster_id,
+        if_free=if_free,
         lanes=config.worker_count,
         checkpoint_table=config.checkpoint_table,
         loopback=config.loopback_control,

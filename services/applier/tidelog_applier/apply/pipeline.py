@@ -53,13 +53,15 @@ class Pipeline:
         position: Position,
         spawn: Spawn,
         progress: Callable[[], None],
+        *,
+        if_free: bool = False,
     ) -> None:
         self._config = config
         self._ports = ports
         self._position = position
         self._spawn = spawn
-        self._progress = progress
-        self.control = Control(config, ports, position)
+        self.progress = progress
+        self.control = Control(config, ports, position, if_free=if_free)
         self.flight = Flight()
         self.safe_until = 0
         self.windows = 0
@@ -95,7 +97,7 @@ class Pipeline:
                 await self.open()
             except PASSING as error:
                 metrics.RECONNECTS.inc()
-                self._progress()
+                self.progress()
                 await self._trouble.met(error)
 
     async def close(self) -> None:
@@ -285,7 +287,7 @@ class Pipeline:
                 async with asyncio.timeout(ALIVE_S):
                     await self._landed.wait()
             except TimeoutError:
-                self._progress()  # only the lanes can tell whether they get on
+                self.progress()  # only the lanes can tell whether they get on
         if self._failure is not None:
             raise self._failure
 

@@ -1,0 +1,90 @@
+"""The upstream is gone: bring the downstream to a state that the upstream had (seed 002).
+
+Rows of one upstream transaction reach the downstream by several lanes, so an unclean end may leave
+some of it there and some not. All of it is in the relay log: what lies above the checkpoint is
+applied once more from there, and the checkpoint says then that the downstream is consistent.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import structlog
+
+from tidelog.actor import Actor, Nothing
+from tidelog.errors import TidelogError
+from tidelog.offline import End
+from tidelog.ports import Ports
+from tidelog.timestamps import physical_ms
+from tidelog_applier.apply.pipeline import Pipeline
+from tidelog_applier.apply.taking import Taking
+from tidelog_applier.apply.windows import cut
+from tidelog_applier.config import ApplierConfig
+from tidelog_applier.position import Position
+from tidelog_applier.read.intake import some
+from tidelog_applier.relay import BatchLog
+
+log = structlog.get_logger()
+
+
+class Recovery(Actor[Nothing]):
+    """Runs once, and says how it ended. It takes the downstream from no Applier that lives."""
+
+    def __init__(self, config: ApplierConfig, ports: Ports, relay: BatchLog, end: End) -> None:
+        self._config = config
+        self._relay = relay
+        self._position = Position()
+        self._pipeline = Pipeline(
+            config, ports, self._position, self.spawn, self.progress, if_free=True
+        )
+        self._taking = Taking(self._pipeline, ports.clock, self.spawn)
+        self._end = end
+
+    async def on_start(self) -> None:
+        self.spawn(self._run(), "recovery")
+
+    async def _run(self) -> None:
+        try:
+            found = await self._recover()
+        except TidelogError as error:
+            self._end(error)
+            return
+        self._end(found)
+
+    async def _recover(self) -> bool:
+        await self._pipeline.ensure_open()
+        saved = self._pipeline.control.checkpoint
+        if saved is None or saved.consistent:
+            log.info("the downstream is consistent: there is nothing to recover")
+            return False
+        await self._relay.open(saved.commit_ts)
+        self._pipeline.safe_until = self._relay.end
+        log.info("recovering from the relay log", after=saved.commit_ts, end=self._relay.end)
+        left = self._relay.batches(saved.commit_ts)
+        while items := await some(left):
+            for one in cut(items, self._config.txn_batch, self._config.buffer_bytes // 2):
+                await self._taking.take(one)
+        await self._pipeline.drain()
+        await self._pipeline.save(consistent=True)
+        reached = self._pipeline.flight.applied
+        log.info(
+            "recovered: the downstream is what the source was at this commit_ts",
+            commit_ts=reached,
+            at=datetime.fromtimestamp(physical_ms(reached) / 1000, UTC).isoformat(" "),
+            rows=self._pipeline.flight.rows,
+        )
+        return True
+
+    async def on_stop(self) -> None:
+        await self._pipeline.close()
+        self._relay.close()
+
+    def status(self) -> dict[str, object]:
+        return {
+            "recovering": True,
+            "downstream": self._pipeline.control.shown,
+            "applied_ts": self._position.applied,
+            "error": self._position.error,
+            **self._taking.status(),
+            **self._pipeline.status(),
+        }
