@@ -213,7 +213,7 @@ class Runner:
         self._stop.clear()
         if isinstance(ended[0], TidelogError):
             raise ended[0]
-        return ended[0]
+        return ended[0] or not offline.after_s
 
     async def _connect(self, url: str) -> NatsBus:
         """For ever if need be, and says so once."""

@@ -2,7 +2,8 @@
 
 Rows of one upstream transaction reach the downstream by several lanes, so an unclean end may leave
 some of it there and some not. All of it is in the relay log: what lies above the checkpoint is
-applied once more from there, and the checkpoint says then that the downstream is consistent.
+applied once more from there, up to the end, and the checkpoint says then that the downstream is
+consistent.
 """
 
 from __future__ import annotations
@@ -53,14 +54,15 @@ class Recovery(Actor[Nothing]):
 
     async def _recover(self) -> bool:
         await self._pipeline.ensure_open()
-        saved = self._pipeline.control.checkpoint
-        if saved is None or saved.consistent:
-            log.info("the downstream is consistent: there is nothing to recover")
+        saved, after = self._pipeline.control.checkpoint, self._pipeline.control.saved_ts
+        await self._relay.open(after)
+        end = self._relay.end
+        if (saved is None or saved.consistent) and end <= after:
+            log.info("the downstream is consistent: there is nothing to recover", commit_ts=after)
             return False
-        await self._relay.open(saved.commit_ts)
-        self._pipeline.safe_until = self._relay.end
-        log.info("recovering from the relay log", after=saved.commit_ts, end=self._relay.end)
-        left = self._relay.batches(saved.commit_ts)
+        self._pipeline.safe_until = end
+        log.info("recovering from the relay log", after=after, end=end)
+        left = self._relay.batches(after)
         while items := await some(left):
             for one in cut(items, self._config.txn_batch, self._config.buffer_bytes // 2):
                 await self._taking.take(one)

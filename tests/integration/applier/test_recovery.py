@@ -1,0 +1,97 @@
+"""The Applier alone, its upstream gone: the relay log brings the downstream to a whole state."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pymysql
+import pytest
+
+from tests.integration.applier.test_process import count, fill, until
+from tests.servers import MariaDb, free_port, mariadb_server, nats_server
+from tests.unit.applier.publisher import FEED, Publisher
+from tidelog.real.bus import NatsBus
+
+TXNS = 2000
+DEADLINE_S = 60.0
+
+
+def command(directory: Path, nats_url: str, server: MariaDb, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "tidelog_applier", "--feed", FEED, "--nats-url", nats_url),
+        *("--data-dir", str(directory / "data"), "--txn-batch", "4", "--recover-after-s", "1"),
+        *("--downstream", f"mysql://root@{server.host}:{server.port}/", *more),
+    ]
+
+
+def alone(directory: Path, server: MariaDb, *more: str) -> subprocess.CompletedProcess[str]:
+    """With nobody at the other end of its NATS address."""
+    nowhere = f"nats://127.0.0.1:{free_port()}"
+    return subprocess.run(
+        command(directory, nowhere, server, *more),
+        env=os.environ | {"TIDELOG_LOG_FORMAT": "json"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def checkpoint(server: MariaDb) -> dict[str, Any]:
+    connection = pymysql.connect(host=server.host, port=server.port, user="root")
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute("SELECT checkPoint FROM tidb_binlog.checkpoint")
+        (text,) = cursor.fetchone() or ("{}",)
+    found: dict[str, Any] = msgspec.json.decode(text)
+    return found
+
+
+@pytest.mark.parametrize("more", [("--recover", "true"), ()])
+def test_what_the_relay_holds_is_applied_whole_without_an_upstream(
+    more: tuple[str, ...], tmp_path: Path
+) -> None:
+    log = tmp_path / "applier.log"
+
+    async def publish(nats_url: str) -> None:
+        bus = await NatsBus.connect(nats_url)
+        publisher = Publisher(bus)
+        await publisher.begin()
+        await fill(publisher, range(TXNS))
+        await bus.close()
+
+    with mariadb_server(tmp_path) as server:
+        with nats_server(tmp_path / "nats") as nats:
+            asyncio.run(publish(nats.url))
+            with log.open("ab") as out:
+                process = subprocess.Popen(
+                    command(tmp_path, nats.url, server), stdout=out, stderr=out
+                )
+            try:
+                until(server, "SELECT COUNT(*) FROM d.bag", 20, log)
+            finally:
+                process.kill()
+                process.wait()
+        done = alone(tmp_path, server, *more)
+        assert done.returncode == 0, done.stderr
+        saved = checkpoint(server)
+        assert saved["consistent"] is True
+        # Two CREATE TABLEs, then each transaction has one row of each table.
+        reached = saved["commitTS"] - 2
+        assert count(server, "SELECT COUNT(*) FROM d.t") == reached
+        assert count(server, "SELECT COUNT(*) FROM d.bag") == reached
+        assert count(server, "SELECT COUNT(DISTINCT v) FROM d.bag") == reached
+        assert f'"commit_ts": {saved["commitTS"]}' in done.stderr
+        # Once more: there is nothing to do, so it waits for its upstream, and changes nothing.
+        again = subprocess.Popen(command(tmp_path, "nats://127.0.0.1:1", server))
+        with pytest.raises(subprocess.TimeoutExpired):
+            again.wait(5)
+        again.terminate()
+        assert again.wait(DEADLINE_S) == 0
+        assert checkpoint(server) == saved
