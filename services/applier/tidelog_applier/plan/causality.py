@@ -67,9 +67,10 @@ class Causality:
         Within one window rows may share keys freely (window.py tells why), so keys in several lanes
         are no conflict while no other window is in flight.
         """
+        known = self._known
         lane = -1
         for key in keys:
-            entry = self._known.get(key, -1)
+            entry = known.get(key, -1)
             if entry < 0:
                 continue
             found = entry & _LANE_MASK
@@ -80,10 +81,9 @@ class Causality:
         if lane < 0:
             lane = lane_of(keys[0], self._lanes)
         value = window << _LANE_BITS | lane
-        held = self._held(window)
         for key in keys:
-            self._known[key] = value
-            held.append(key)
+            known[key] = value
+        self._held(window).extend(keys)
         return lane
 
     def applied(self, window: int) -> None:

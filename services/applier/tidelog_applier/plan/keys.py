@@ -66,11 +66,9 @@ _UNICODE_CI: Final = frozenset(
         ),
     )
 )
-_OTHER_CI: Final = frozenset(
-    ("ascii_general_ci", "latin1_swedish_ci", "gbk_chinese_ci", "gb18030_chinese_ci")
-)
-"""Collations that tell all printable ASCII characters apart, but for their case. Those of single
-languages don't: `utf8mb4_roman_ci` has I = J, `utf8mb4_lithuanian_ci` I = Y."""
+_OTHER_CI: Final = frozenset(("ascii_general_ci", "latin1_swedish_ci"))
+"""Collations that tell all printable ASCII characters apart, but for their case. Not all do:
+`gbk_chinese_ci` has Y = ~, `utf8mb4_roman_ci` I = J, `utf8mb4_lithuanian_ci` I = Y."""
 
 _MOST: Final[dict[str, str]] = {"utf8mb4": "\U0010ffff", "utf8": "\uffff", "utf8mb3": "\uffff"}
 """The last character that a character set surely holds; in others U+007F. One that it does not
@@ -96,19 +94,22 @@ class Part:
     def normal(self, row: Row, b64: Sequence[str]) -> Any:
         """None for NULL. Raises Unsure."""
         kind = self.kind
-        if kind == _ANY or self.column not in row:
-            raise Unsure
-        value = row[self.column]
+        try:
+            value = row[self.column]
+        except KeyError:
+            raise Unsure from None
         if value is None or kind == _EXACT:
             return value
+        if kind >= _PADDED:
+            return self._text(_plain(value) if b64 and self.column in b64 else value)
         if kind == _DECIMAL:
             return _decimal(str(value))
         if kind == _TIME:
-            return str(value).lstrip("-")
+            return value.lstrip("-")
         if kind == _BYTES:
             raw = b64decode(value)
             return (raw[: self.length] if self.length else raw).rstrip(b"\0")
-        return self._text(_plain(value) if self.column in b64 else str(value))
+        raise Unsure
 
     def _text(self, text: str) -> str:
         if self.length:
@@ -157,7 +158,13 @@ class TableKeys:
         with a NULL conflicts with nothing and is left out. Raises Unsure."""
         keys: list[Hashable] = [(0, self.first(row, b64))]
         for number in range(1, len(self._keys)):
-            values = [part.normal(row, b64) for part in self._keys[number]]
+            parts = self._keys[number]
+            if len(parts) == 1:
+                value = parts[0].normal(row, b64)
+                if value is not None:
+                    keys.append((number, value))
+                continue
+            values = [part.normal(row, b64) for part in parts]
             if None not in values:
                 keys.append((number, *values))
         return keys
