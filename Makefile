@@ -67,8 +67,8 @@ wheel: $(VENV)/.dev compiler
 		-w build/compiled . $(LOUD_IF_FAILED)
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/compiled/site build/compiled/*.whl
 
-compiled: wheel ## the row codecs and row texts compiled by mypyc, as a wheel has them, under the same tests
-	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/fixtures/test_decode_golden.py tests/unit/applier/test_statements.py
+compiled: wheel ## what a wheel has compiled by mypyc, under the same tests
+	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/unit/applier/plan tests/fixtures/test_decode_golden.py tests/unit/applier/test_statements.py
 
 crash: $(VENV)/.dev ## what a power loss or a failing disk may leave a Pump, 10,000 states
 	@$(PY) -m tests.crash.run --states $(STATES) --jobs 2

@@ -1,5 +1,5 @@
-"""Compiles the row codecs and the Applier's row texts with mypyc where a wheel is built and a C
-compiler and mypy are there.
+"""Compiles the row codecs, the Applier's row texts and its conflict keys with mypyc, where a wheel
+is built and a C compiler and mypy are there.
 
 Everything else about the package is in pyproject.toml. An editable install stays plain Python, so
 that what runs is what is read. TIDELOG_COMPILE=0 keeps a wheel plain, =1 makes a missing compiler
@@ -16,7 +16,11 @@ from setuptools import setup
 WANTED = os.environ.get("TIDELOG_COMPILE", "")
 EDITABLE = any(word in ("editable_wheel", "develop", "egg_info") for word in sys.argv)
 PURE = ("shared/tidelog/rows/__init__.py",)
-ROW_TEXT = "services/applier/tidelog_applier/downstreams/row_text.py"
+APPLIER = tuple(
+    f"services/applier/tidelog_applier/{name}.py"
+    for name in ("downstreams/row_text", "plan/causality", "plan/keys")
+)
+"""Folding and routing gain nothing: their time is the dictionaries'."""
 
 
 def extensions() -> list[object]:
@@ -30,7 +34,7 @@ def extensions() -> list[object]:
         if WANTED == "1":
             raise SystemExit("TIDELOG_COMPILE=1 needs mypy and a C compiler")
         return []
-    modules = [*sorted(set(glob("shared/tidelog/rows/*.py")) - set(PURE)), ROW_TEXT]
+    modules = [*sorted(set(glob("shared/tidelog/rows/*.py")) - set(PURE)), *APPLIER]
     return list(mypycify([*modules, "--ignore-missing-imports"], opt_level="3"))
 
 

@@ -10,13 +10,12 @@ import msgspec
 import pymysql
 
 from tests.servers import MariaDb
-from tests.unit.applier.shapes import column, ddl, ranges, table
+from tests.unit.applier.shapes import column, ddl, ranges, share, table
 from tidelog.changes import DdlMessage, Event
 from tidelog.downstream import Checkpoint, DownstreamOptions, Work
 from tidelog.schema.structure import TableStructure
 from tidelog_applier.downstreams.mysql import MysqlDownstream
 from tidelog_applier.downstreams.target import Target
-from tidelog_applier.plan.shares import share
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
@@ -58,7 +57,7 @@ class Rig:
     async def rows(self, structure: TableStructure, *events: Event) -> None:
         self.commit_ts += 1
         rule = await self.downstream.rule("d", structure)
-        shares = [share("d", structure, rule, events, safe=False)]
+        shares = share("d", structure, rule, events)
         lane = await self.downstream.lane(0)
         await lane.apply(Work(shares, checkpoint=Checkpoint(self.commit_ts, feed="feed")))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tidelog.changes import DdlMessage, DdlTable, Event
+from tidelog.downstream import TableRule, TableShare
 from tidelog.schema.structure import (
     ColumnStructure,
     KeyPart,
@@ -13,6 +15,8 @@ from tidelog.schema.structure import (
     PartitionStructure,
     TableStructure,
 )
+from tidelog_applier.plan.events import TableEvents
+from tidelog_applier.plan.window import Planner
 
 
 def column(name: str, type_text: str, **more: Any) -> ColumnStructure:
@@ -55,6 +59,15 @@ def table(
 
 def _fields(one: ColumnStructure) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__struct_fields__}
+
+
+def share(
+    db: str, structure: TableStructure, rule: TableRule, events: Sequence[Event]
+) -> list[TableShare]:
+    """All of them for one lane."""
+    plan = Planner(1).plan(0, [TableEvents(db, structure, rule, list(events))])
+    assert plan is not None
+    return plan[0]
 
 
 def created(row: dict[str, Any], b64: tuple[str, ...] = ()) -> Event:

@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.applier.shapes import column, created, ddl, deleted, ranges, table, updated
+from tests.unit.applier.shapes import column, created, ddl, deleted, ranges, share, table, updated
 from tidelog.changes import DdlMessage, Event
 from tidelog.downstream import Checkpoint, Work
 from tidelog.errors import ConfigError, Stopped, Unavailable
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
 from tidelog_applier.downstreams.sqlite import SqliteDownstream
 from tidelog_applier.downstreams.target import Target
-from tidelog_applier.plan.shares import share
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
@@ -36,7 +35,7 @@ class Rig:
     async def rows(self, structure: TableStructure, *events: Event) -> None:
         self.commit_ts += 1
         rule = await self.downstream.rule("d", structure)
-        shares = [share("d", structure, rule, events, safe=False)]
+        shares = share("d", structure, rule, events)
         lane = await self.downstream.lane(0)
         await lane.apply(Work(shares, checkpoint=Checkpoint(self.commit_ts)))
 

@@ -84,7 +84,7 @@ class Pipeline:
         self._lanes = Lanes(
             count, self.control.downstream, self._ports, self._position, self._spawn, self._failed
         )
-        self._planner = Planner(count)
+        self._planner.resize(count)
         self.flight.applied = max(self.flight.applied, self.control.saved_ts)
         self._position.applied = self.flight.applied
         self._trouble.over()
@@ -164,7 +164,7 @@ class Pipeline:
             await asyncio.sleep(0)
 
     async def _tables(self, decoded: Decoded, structures: Structures) -> list[TableEvents]:
-        rules = {key: await self._rule(key[0], structures[key]) for key in decoded.tables}
+        rules = {key: await self._rule(key[0], structures[key]) for key in decoded.keys}
         return decoded.with_rules(structures, rules)
 
     async def _rule(self, db: str, structure: TableStructure) -> TableRule:

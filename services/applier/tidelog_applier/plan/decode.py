@@ -19,11 +19,13 @@ _ROWS = msgspec.json.Decoder(RowMessage)
 
 
 class Decoded:
-    """What a window's bodies hold."""
+    """What a window's bodies hold: a table's events in order under one structure, begun anew where
+    its version changes."""
 
     def __init__(self) -> None:
         self.rows = 0
-        self.tables: dict[Key, list[Event]] = {}
+        self.runs: list[tuple[Key, list[Event]]] = []
+        self._last: dict[tuple[str, str], tuple[int, list[Event]]] = {}
 
     def add(self, body: bytes, after: int) -> None:
         """Events with commit_ts <= `after` are left out. Raises UnparsablePayload."""
@@ -37,18 +39,22 @@ class Decoded:
         if not events:
             return
         self.rows += len(events)
-        key = (message.db, message.table, message.schema_version)
-        found = self.tables.get(key)
-        if found is None:
-            self.tables[key] = events
+        place, version = (message.db, message.table), message.schema_version
+        last = self._last.get(place)
+        if last is not None and last[0] == version:
+            last[1].extend(events)
         else:
-            found.extend(events)
+            self._last[place] = version, events
+            self.runs.append(((*place, version), events))
+
+    @property
+    def keys(self) -> set[Key]:
+        return {key for key, _ in self.runs}
 
     def with_rules(
         self, structures: Mapping[Key, TableStructure], rules: Rules
     ) -> list[TableEvents]:
         """For the planner."""
         return [
-            TableEvents(key[0], structures[key], rules[key], events)
-            for key, events in self.tables.items()
+            TableEvents(key[0], structures[key], rules[key], events) for key, events in self.runs
         ]

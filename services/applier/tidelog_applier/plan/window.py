@@ -74,6 +74,13 @@ class Planner:
         self._forget()
         return plan
 
+    def resize(self, lanes: int) -> None:
+        """Go on with so many lanes. Nothing is in flight; a large transaction may be half done."""
+        assert not self._in_flight
+        self._lanes = lanes
+        self._flushing = False
+        self._routes.clear()
+
     def applied(self, window: int) -> None:
         """Every lane is done with the window."""
         for route in self._in_flight.pop(window):

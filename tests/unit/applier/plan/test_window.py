@@ -119,6 +119,16 @@ def test_events_in_order_tell_where_a_large_transaction_goes_on() -> None:
     assert [e.after for e in first[0].events] == [{"v": 1}, {"v": 1}, {"v": 2}]
 
 
+def test_other_lanes_in_the_middle_of_a_large_transaction() -> None:
+    planner = Planner(4)
+    planner.plan(1, [of(NO_KEY, ORDERED, event(2, 1)), of(ONE_KEY, PLAIN, created(row(1)))])
+    planner.applied(1)
+    planner.resize(2)
+    assert ordered(planner.plan(2, [of(NO_KEY, ORDERED, event(2, 2))]))[0].offset == 1
+    plan = planner.plan(3, [of(ONE_KEY, PLAIN, *[created(row(n)) for n in range(9)])])
+    assert len(set(lanes_of(plan).values())) == 2
+
+
 def test_a_window_that_waited_for_a_flush_counts_its_events_once() -> None:
     planner = Planner(4)
     rows = [created(row(n, n)) for n in range(8)]
