@@ -185,3 +185,11 @@ def test_a_text_that_looks_like_bits_is_a_text() -> None:
     new = column("c", "varchar(9)", default=None, origin_default="b'1", id=4)
     first, _ = first_sql(table("t", ID), table("t", ID, new))
     assert first.endswith("NULL DEFAULT 'b''1'")
+
+
+def test_a_long_text_has_its_default_as_each_server_takes_it() -> None:
+    new = column("c", "text", nullable=False, origin_default="", id=4)
+    message = ddl("add_column", (table("t", ID), table("t", ID, new)))
+    for product, default in (("mysql", "DEFAULT ('')"), ("mariadb", "DEFAULT ''")):
+        facts = Facts(Flavor(product, MARIADB.collations), keep_dropped=True)
+        assert plan(message, facts)[0].attempts[0].sql.endswith(f"NOT NULL {default}")

@@ -167,7 +167,12 @@ def _drop_database(db: str, ddl: DdlMessage, facts: Facts) -> Step:
 
 def _lost_keys(db: str, structure: TableStructure, flavor: Flavor) -> str:
     lost = [key.name for key in structure.keys if not text.can_hold_key(key, flavor)]
-    return f"index {db}.{structure.name}.{lost[0]}: it is on an expression" if lost else ""
+    return _lost(db, structure.name, lost)
+
+
+def _lost(db: str, table: str, keys: list[str]) -> str:
+    listed = ", ".join(f"{db}.{table}.{key}" for key in keys)
+    return f"index {listed}: it is on an expression" if listed else ""
 
 
 def _is_kept(db: str, structure: TableStructure, facts: Facts) -> bool:
@@ -244,7 +249,7 @@ def _alter(one: ops.Alter, ddl: DdlMessage, facts: Facts) -> list[Step]:
 
 def _lost_added(one: ops.Alter, change: TableDiff, flavor: Flavor) -> str:
     lost = [key.name for key in change.added_keys if not text.can_hold_key(key, flavor)]
-    return f"index {one.db}.{one.after.name}.{lost[0]}: it is on an expression" if lost else ""
+    return _lost(one.db, one.after.name, lost)
 
 
 def _in_two_steps(change: ColumnChange) -> bool:

@@ -19,6 +19,9 @@ from tidelog.schema.structure import (
 from tidelog_applier.downstreams.literals import name, quote, table_name
 
 _TEXTS = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"))
+_LONG = frozenset(
+    ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
+)
 _MARIADB_COLLATIONS = {
     "utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci",
     "utf8mb4_0900_bin": "utf8mb4_nopad_bin",
@@ -34,6 +37,10 @@ class Flavor(msgspec.Struct, frozen=True):
     @property
     def is_tidb(self) -> bool:
         return self.product == "tidb"
+
+    @property
+    def is_mysql(self) -> bool:
+        return self.product == "mysql"
 
     @property
     def expression_keys(self) -> bool:
@@ -66,7 +73,7 @@ def column(definition: ColumnStructure, flavor: Flavor, *, keyed: bool = True) -
             parts.append("NOT NULL")
     else:
         parts.append("NULL" if definition.nullable else "NOT NULL")
-        parts.extend(_default(definition))
+        parts.extend(_default(definition, flavor))
         if definition.auto_increment and keyed:
             parts.append("AUTO_INCREMENT")
     if definition.comment:
@@ -81,14 +88,19 @@ def _type(definition: ColumnStructure, flavor: Flavor) -> str:
     return definition.type
 
 
-def _default(definition: ColumnStructure) -> list[str]:
+def _default(definition: ColumnStructure, flavor: Flavor) -> list[str]:
     parts: list[str] = []
     default = definition.default
     if default is None:
         if definition.nullable:
             parts.append("DEFAULT NULL")
     elif not definition.default_is_expr:
-        parts.append(f"DEFAULT {quote(default)}")
+        literal = quote(default)
+        is_long = definition.base in _LONG or definition.base == "json"
+        # MySQL takes no literal there, but an expression that is one.
+        parts.append(
+            f"DEFAULT ({literal})" if is_long and flavor.is_mysql else f"DEFAULT {literal}"
+        )
     elif default.startswith(("CURRENT_TIMESTAMP", "b'")):
         parts.append(f"DEFAULT {default}")
     else:
