@@ -1,9 +1,9 @@
 """From the log to MariaDB, beside what that MariaDB takes of the same rows by itself.
 
-`shared`: two Pumps hold the load; Drainer, NATS, Applier and MariaDB have the two cores together,
-from the readiness of Drainer and Applier to the last applied transaction. At half of that rate
-follows how long a commit takes to be visible. Both as plain Python, and with what a wheel has
-compiled.
+`alone`: the Applier reads the relay log on its disk; only MariaDB runs beside it. `shared`: two
+Pumps hold the load; Drainer, NATS, Applier and MariaDB have the two cores together, from the
+readiness of Drainer and Applier to the last applied transaction. At half of that rate follows how
+long a commit takes to be visible. Each as plain Python, and with what a wheel has compiled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from bench import limits_apply
+from bench import from_relay, limits_apply
 from bench.drain import COMPILED, python_path
 from bench.figure import Figure, Limit, Spread, spread
 from bench.latency import Watcher
@@ -38,7 +38,7 @@ GROUP = 200
 """Transactions written at once."""
 TIMEOUT_S = 300.0
 ORIGINAL = "25–37k rows/s, merged 60–70k"
-SHARED_OF_LOAD_DATA = 0.3
+ALONE_OF_LOAD_DATA, SHARED_OF_LOAD_DATA = 0.6, 0.3
 AIM_P99_MS = 100.0
 PACE_S = 0.05
 """At half load so often a group of transactions is written."""
@@ -65,9 +65,60 @@ async def measure(
             await emptied(db)
             place = directory / f"{shape.key}-{build}"
             with python_path(site):
-                shared = Shared(place, db, shape, made, found, profile)
+                figures.append(await alone(place / "alone", db, shape, made, found, build))
+                await emptied(db)
+                shared = Shared(place / "shared", db, shape, made, found, profile)
                 figures += [figure async for figure in shared.figures(build, share)]
     return figures
+
+
+def url_of(db: MariaDb) -> str:
+    return f"mysql://{db.user}:{db.password}@{db.host}:{db.port}/"
+
+
+async def alone(
+    directory: Path, db: MariaDb, shape: Shape, made: Load, limits: Limits, build: str
+) -> Figure:
+    directory.mkdir(parents=True)  # noqa: ASYNC240
+    done = await from_relay.apply(db, url_of(db), directory, made)
+    await check(db, made)
+    return Figure(
+        SECTION,
+        f"{shape.name}, from the relay log, {build}",
+        done.rate,
+        "rows/s",
+        limits.load_data,
+        shape.aim if build != "plain" else None,
+        aim_of_limit=None if shape.aim else ALONE_OF_LOAD_DATA,
+        original=ORIGINAL,
+        usage=done.usage,
+        note=f"{beside(done.rate, limits)}; Applier up to {done.peak:.0f} MiB",
+    )
+
+
+def beside(rate: float, limits: Limits) -> str:
+    by_row, ready = limits.by_row.value, limits.ready.value
+    return (
+        f"{rate / by_row:.1f} × row by row ({by_row / 1000:.1f}k), "
+        f"{rate / limits.load_data.value:.2f} of LOAD DATA, {rate / ready:.2f} of ready "
+        f"statements ({ready / 1000:.0f}k)"
+    )
+
+
+async def check(db: MariaDb, made: Load) -> None:
+    """Raises RuntimeError if the table is not what the load leaves."""
+    version = "version" if made.table.columns == 6 else "version0"
+    connection = await connect(db)
+    try:
+        async with connection.cursor() as cursor:
+            await cursor.execute(
+                f"SELECT COUNT(*), SUM({version}) FROM {DATABASE}.{made.table.name}"
+            )
+            found = tuple(map(int, await cursor.fetchone()))
+    finally:
+        connection.close()
+    if found != (made.rows, made.versions):
+        raise RuntimeError(f"{found} instead of {made.rows, made.versions}")
 
 
 async def emptied(db: MariaDb) -> None:
@@ -100,8 +151,9 @@ class Shared:
         self._profile = profile
 
     async def figures(self, build: str, share: float) -> AsyncIterator[Figure]:
-        url = f"mysql://{self._db.user}:{self._db.password}@{self._db.host}:{self._db.port}/"
-        async with Stage(self._directory, url, pumps=2, profile=self._profile) as stage:
+        async with Stage(
+            self._directory, url_of(self._db), pumps=2, profile=self._profile
+        ) as stage:
             stage.watch("mariadb", self._db.pid)
             await stage.start("registry", *stage.pumps)
             upstream = Upstream(stage.bus, stage.pumps)
@@ -111,7 +163,7 @@ class Shared:
                 await self._applied(stage, await written(upstream, table, self._load.present))
             commit_ts = await written(upstream, table, self._load.measured)
             figure = await self._applied(stage, commit_ts, build)
-            await self._check()
+            await check(self._db, self._load)
             yield figure
             if self._shape.key == "insert":
                 yield await self._half_load(stage, upstream, table, build, figure.value / 2, share)
@@ -130,8 +182,6 @@ class Shared:
         for name in ("applier", "drainer"):
             await stage.stop(name)
         rate = speed(samples) * TRANSACTION
-        by_row = self._limits.by_row.value
-        ready = self._limits.ready.value
         return Figure(
             SECTION,
             f"{self._shape.name}, two cores shared, {build}",
@@ -141,24 +191,8 @@ class Shared:
             aim_of_limit=SHARED_OF_LOAD_DATA,
             original=ORIGINAL,
             usage=usage,
-            note=f"{rate / by_row:.1f} × row by row ({by_row / 1000:.1f}k), {rate / ready:.2f} of "
-            f"ready statements ({ready / 1000:.0f}k); Applier from {before:.0f} to {peak:.0f} MiB",
+            note=f"{beside(rate, self._limits)}; Applier from {before:.0f} to {peak:.0f} MiB",
         )
-
-    async def _check(self) -> None:
-        """Raises RuntimeError if the table is not what the load leaves."""
-        connection = await connect(self._db)
-        try:
-            version = "version" if self._shape.columns == 6 else "version0"
-            async with connection.cursor() as cursor:
-                await cursor.execute(
-                    f"SELECT COUNT(*), SUM({version}) FROM {DATABASE}.{self._load.table.name}"
-                )
-                found = tuple(map(int, await cursor.fetchone()))
-        finally:
-            connection.close()
-        if found != (self._load.rows, self._load.versions):
-            raise RuntimeError(f"{found} instead of {self._load.rows, self._load.versions}")
 
     async def _half_load(
         self,

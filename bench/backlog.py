@@ -15,11 +15,12 @@ from typing import NamedTuple
 import aiomysql
 
 from bench.figure import Figure, Limit
+from bench.frames import Changes
 from bench.limits_sql import connect, run
 from bench.progress import follow, speed
 from bench.stage import Stage
 from bench.tables import DATABASE, BenchTable
-from bench.upstream import Changes, Upstream
+from bench.upstream import Upstream
 from tests.servers import MariaDb
 from tidelog.changes import H_LAST_TS
 from tidelog.errors import StreamMissing

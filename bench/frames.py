@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -18,9 +18,13 @@ from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
 
 FRAME_BYTES = 512 << 10
 SCHEMA_ID, TABLE_ID = 90, 100
+VERSION = 2
+"""Of the schema, after the database and its table."""
 DISTINCT = 2000
 """So many rows are encoded; then they come again."""
 
+Changes = Sequence[tuple[str, bytes]]
+"""(op c, u or d, encoded row) of one transaction."""
 Txn = tuple[int, int, bytes]
 """commit_ts, start_ts, payload: as the Drainer's merge has them."""
 
@@ -55,11 +59,17 @@ def history(table: BenchTable, before_ts: int) -> list[DdlJob]:
     ]
 
 
-def transactions(table: BenchTable, first_ts: int, count: int, rows: int) -> Iterator[Txn]:
+def inserts(table: BenchTable, count: int, rows: int) -> Iterator[Changes]:
+    """Of a few rows, again and again."""
     encoded = [("c", table.insert(number)) for number in range(DISTINCT)]
     for number in range(count):
         at = number * rows % DISTINCT
-        value = prewrite_value(2, TABLE_ID, (encoded + encoded)[at : at + rows])
+        yield (encoded + encoded)[at : at + rows]
+
+
+def transactions(table: BenchTable, first_ts: int, changes: Iterable[Changes]) -> Iterator[Txn]:
+    for number, rows in enumerate(changes):
+        value = prewrite_value(VERSION, table.info.id, rows)
         start_ts, commit_ts = first_ts + 2 * number, first_ts + 2 * number + 1
         payload = Binlog(
             tp=Commit,
@@ -103,13 +113,25 @@ def served(subject: str, txns: Sequence[Txn], last_ts: int) -> PumpBacklog:
 def prepare(
     cluster: str, pumps: Sequence[str], first_ts: int, columns: int, count: int, rows: int
 ) -> Prepared:
-    """`count` transactions of `rows` rows each, to the Pumps in turn."""
+    """`count` transactions of `rows` inserts each, to the Pumps in turn."""
     table = BenchTable(TABLE_ID, columns)
-    txns = list(transactions(table, first_ts, count, rows))
+    return prepared(cluster, pumps, first_ts, table, inserts(table, count, rows), count * rows)
+
+
+def prepared(
+    cluster: str,
+    pumps: Sequence[str],
+    first_ts: int,
+    table: BenchTable,
+    changes: Iterable[Changes],
+    rows: int,
+) -> Prepared:
+    """`changes` of each transaction, to the Pumps in turn; `rows` in all."""
+    txns = list(transactions(table, first_ts, changes))
     backlog = Backlog(
         [
             served(pump_subject(cluster, pump, "pull"), txns[at :: len(pumps)], txns[-1][0])
             for at, pump in enumerate(pumps)
         ]
     )
-    return Prepared(history(table, first_ts), txns, count * rows, backlog)
+    return Prepared(history(table, first_ts), txns, rows, backlog)

@@ -67,7 +67,7 @@ async def _connections(
     try:
         await create(crew[0], load.table)
         present = [change for transaction in load.present for change in transaction]
-        for statement in _replaces(load.table, present):
+        for statement in replaces(load.table, present):
             await run(crew[0], statement)
         yield crew
     finally:
@@ -99,7 +99,8 @@ def _row(table: BenchTable, change: Change) -> str:
     return values(table.row(change.number, change.after))
 
 
-def _replaces(table: BenchTable, changes: Sequence[Change]) -> Iterator[str]:
+def replaces(table: BenchTable, changes: Sequence[Change]) -> Iterator[str]:
+    """Multi-row statements of the rows that these leave."""
     for at in range(0, len(changes), ROWS):
         rows = ",".join(_row(table, change) for change in changes[at : at + ROWS])
         yield f"REPLACE INTO {DATABASE}.{table.name} VALUES {rows}"
@@ -107,7 +108,7 @@ def _replaces(table: BenchTable, changes: Sequence[Change]) -> Iterator[str]:
 
 async def _ready(db: MariaDb, load: Load, changes: Sequence[Change]) -> float:
     puts = _puts(changes)
-    lanes = [list(_replaces(load.table, lane)) for lane in _lanes(puts, LOADERS)]
+    lanes = [list(replaces(load.table, lane)) for lane in _lanes(puts, LOADERS)]
     async with _connections(db, load, LOADERS) as crew:
         return len(puts) / await _timed(crew, lanes)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from bench.frames import Changes
 from bench.tables import BenchTable
 
 TRANSACTION = 20
@@ -136,6 +137,6 @@ def _cut(changes: Sequence[Change]) -> Iterator[list[Change]]:
         yield list(changes[at : at + TRANSACTION])
 
 
-def encoded(table: BenchTable, changes: Sequence[Change]) -> list[tuple[str, bytes]]:
+def encoded(table: BenchTable, changes: Sequence[Change]) -> Changes:
     """A transaction's rows, as a Pump gets them."""
     return [(change.op, table.encode(*change)) for change in changes]

@@ -9,6 +9,7 @@ import grpc
 import msgspec
 
 from bench.binlogs import batches, commit, prewrite, prewrite_value
+from bench.frames import Changes
 from bench.stage import CLUSTER
 from bench.tables import DATABASE, BenchTable
 from tidelog.messages import DdlAppend, Empty, decode_reply, encode
@@ -25,9 +26,6 @@ from tidelog_proto.transport_pb2 import WriteBatchResult
 TIMEOUT_S = 30.0
 GRPC = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 SCHEMA_ID = 90
-
-Changes = Sequence[tuple[str, bytes]]
-"""(op c, u or d, encoded row) of one transaction."""
 
 
 class Upstream:
