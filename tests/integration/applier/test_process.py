@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ DEADLINE_S = 40.0
 
 @contextmanager
 def applier(
-    directory: Path, nats_url: str, downstream: str, failpoint: str = ""
+    directory: Path, nats_url: str, downstream: str, failpoint: str = "", flags: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tidelog_applier", "--feed", FEED, "--nats-url", nats_url]
-    command += ["--data-dir", str(directory / "data"), "--txn-batch", "20"]
+    command += ["--data-dir", str(directory / "data"), "--txn-batch", "20", *flags]
     environ = os.environ | {"TIDELOG_APPLIER_DOWNSTREAM": downstream}
     environ["TIDELOG_FAILPOINTS"] = failpoint
     with (directory / "applier.log").open("ab") as log:
