@@ -14,7 +14,7 @@ import msgspec
 from tidelog.changes import DdlMessage, Event
 from tidelog.config import Secret
 from tidelog.ddl_pending import DdlPending
-from tidelog.errors import TidelogError
+from tidelog.errors import Stopped, TidelogError
 from tidelog.schema.structure import KeyPart, TableStructure
 
 Row = dict[str, Any]
@@ -24,6 +24,15 @@ class Fenced(TidelogError):
     """Another Applier has taken the downstream over: this one writes nothing more."""
 
     default_hint = "it goes on where this one stopped; end one of the two, or let one stand by"
+
+
+class RowRefused(Stopped):
+    """The downstream works and refuses a row of a Work; `code` is its error number. Nothing of the
+    Work is there, and the lane is of no more use."""
+
+    def __init__(self, message: str, code: int, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
 
 
 class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "ts_map": "ts-map"}):
@@ -131,6 +140,8 @@ class Work(msgspec.Struct, frozen=True):
     safe: bool = False
     checkpoint: Checkpoint | None = None
     ends: bool = True
+    up_to: int = 0
+    """The last commit_ts among its rows, for those who read the log."""
 
 
 class Lane(Protocol):

@@ -15,6 +15,9 @@ FLUSHES = Counter(
     "tidelog_applier_flushes_total",
     "Windows that waited for all before them, as their keys were in flight in several lanes",
 )
+SKIPPED = Counter(
+    "tidelog_applier_skipped_rows_total", "Rows that the downstream refused and on-refused skipped"
+)
 NOT_HELD = Counter("tidelog_applier_not_held_total", "Things the downstream can't hold")
 UNMATCHED = Counter(
     "tidelog_applier_unmatched_rows_total",

@@ -1,0 +1,110 @@
+"""`on-refused = skip`: a row that the downstream refuses is written down and left out.
+
+It is in `refused.jsonl` of the data directory, synced, before the rest of its window is applied:
+what is not downstream can always be told. A window that is applied again writes its rows again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+
+from tidelog.downstream import Lane, RowRefused, Work
+from tidelog.ports import Disk, File
+from tidelog_applier import metrics
+from tidelog_applier.apply.refused import RefusedRow, Search
+
+log = structlog.get_logger()
+
+REFUSED_FILE = "refused.jsonl"
+SHOWN = 20
+Connect = Callable[[], Awaitable[Lane]]
+
+
+class RefusedRows:
+    """The file, and the newest of its rows for the status."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._file: File | None = None
+        self._newest: deque[RefusedRow] = deque(maxlen=SHOWN)
+        self.count = 0
+        """Since this process began."""
+
+    async def record(self, rows: list[RefusedRow]) -> None:
+        """Raises IoFailed, DiskFull."""
+        if self._file is None:
+            self._file = await self._disk.open(REFUSED_FILE, create=True)
+            await self._disk.sync_dir("")
+        lines = [msgspec.json.encode(row) + b"\n" for row in rows]
+        await self._file.append(lines, sync=True)
+        for row in rows:
+            log.error(
+                "a row is skipped, as on-refused says",
+                table=f"{row.db}.{row.table}",
+                commit_ts=row.up_to,
+                code=row.code,
+                reason=row.reason,
+                file=REFUSED_FILE,
+            )
+            metrics.SKIPPED.inc()
+        self._newest.extend(rows)
+        self.count += len(rows)
+
+    def status(self) -> dict[str, object]:
+        """Without the rows' contents, which are in the file."""
+        newest = [
+            {"table": f"{r.db}.{r.table}", "up_to": r.up_to, "code": r.code, "reason": r.reason}
+            for r in self._newest
+        ]
+        return {"skipped": self.count, "newest": newest}
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+class SkippingLane:
+    """A lane over lanes: each trial is rolled back by closing the one it went through. The rows of
+    a transaction that is written piece by piece are not searched: it stops."""
+
+    def __init__(self, lane: Lane, connect: Connect, refused: RefusedRows) -> None:
+        self._lane = lane
+        self._connect = connect
+        self._refused = refused
+        self._in_pieces = False
+
+    async def apply(self, work: Work) -> None:
+        whole = work.ends and not self._in_pieces
+        self._in_pieces = not work.ends
+        try:
+            await self._lane.apply(work)
+        except RowRefused as error:
+            if not whole:
+                raise
+            await self._without_refused(work, error)
+
+    async def _without_refused(self, work: Work, error: RowRefused) -> None:
+        search = Search(work, error)
+        while (trial := search.next()) is not None:
+            await self._renew()
+            try:
+                await self._lane.apply(trial)
+            except RowRefused as found:
+                search.told(found)
+            else:
+                search.told(None)
+        await self._renew()
+        await self._refused.record(search.refused)
+        await self._lane.apply(search.rest)
+
+    async def _renew(self) -> None:
+        await self._lane.close()
+        self._lane = await self._connect()
+
+    async def close(self) -> None:
+        await self._lane.close()

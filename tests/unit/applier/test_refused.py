@@ -1,0 +1,164 @@
+"""Rows that a downstream refuses: which, and what becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from math import log2
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.applier.shapes import column, created, table
+from tidelog.downstream import Checkpoint, Image, RowRefused, TableShare, Work
+from tidelog.errors import Unavailable
+from tidelog.real.disk import RealDisk
+from tidelog_applier.apply.refused import RefusedRow
+from tidelog_applier.apply.skipping import REFUSED_FILE, RefusedRows, SkippingLane
+
+T = table("t", column("id", "int(11)"), key=("id",))
+Numbers = list[int]
+
+
+class Table:
+    """A downstream of numbers: refuses the `bad` ones, and a second one of the same tens digit (as
+    a unique key would), so that it depends on the rows before."""
+
+    def __init__(self, bad: set[int]) -> None:
+        self.bad = bad
+        self.rows: Numbers = []
+        self.checkpoint: Checkpoint | None = None
+        self.transactions = 0
+
+    async def connect(self) -> TableLane:
+        return TableLane(self)
+
+
+class TableLane:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._open: Numbers = []
+        self._broken = False
+
+    async def apply(self, work: Work) -> None:
+        assert not self._broken, "a lane is of no use after it refused"
+        self._table.transactions += 1
+        for number in numbers(work):
+            taken = {one // 10 for one in (*self._table.rows, *self._open)}
+            if number in self._table.bad or number // 10 in taken:
+                self._broken, self._open = True, []
+                raise RowRefused(f"not {number}", 1062)
+            self._open.append(number)
+        if work.ends:
+            self._table.rows += self._open
+            self._table.checkpoint, self._open = work.checkpoint, []
+
+    async def close(self) -> None:
+        self._open, self._broken = [], True
+
+
+def numbers(work: Work) -> Numbers:
+    """In the order in which a lane writes."""
+    found: Numbers = []
+    for share in work.shares:
+        for images in (share.deletes, share.inserts, share.updates):
+            found += [image.row["id"] for image in images]
+        found += [event.after["id"] for event in share.events if event.after is not None]
+    return found
+
+
+def share(deletes: Numbers, inserts: Numbers, updates: Numbers) -> TableShare:
+    parts = [[Image({"id": n}) for n in part] for part in (deletes, inserts, updates)]
+    return TableShare("d", T, *parts)
+
+
+class Kept(RefusedRows):
+    """In memory only."""
+
+    def __init__(self) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self.rows: list[RefusedRow] = []
+
+    async def record(self, rows: list[RefusedRow]) -> None:
+        self.rows += rows
+
+
+async def lane(table: Table, refused: RefusedRows) -> SkippingLane:
+    return SkippingLane(await table.connect(), table.connect, refused)
+
+
+lists = st.lists(st.integers(0, 199), max_size=8)
+
+
+@given(
+    st.lists(st.builds(share, lists, lists, lists), min_size=1, max_size=3),
+    st.sets(st.integers(0, 199)),
+)
+def test_all_rows_but_the_refused_ones_get_there(shares: list[TableShare], bad: set[int]) -> None:
+    """The reference: row by row, each alone."""
+    work = Work(shares, checkpoint=Checkpoint(7), up_to=7)
+    taken: Numbers = []
+    left_out: Numbers = []
+    for number in numbers(work):
+        refused = number in bad or number // 10 in {one // 10 for one in taken}
+        (left_out if refused else taken).append(number)
+    table, kept = Table(bad), Kept()
+
+    async def scenario() -> None:
+        await (await lane(table, kept)).apply(work)
+
+    asyncio.run(scenario())
+    assert table.rows == taken
+    assert table.checkpoint == Checkpoint(7)
+    assert [(row.before or row.after or {})["id"] for row in kept.rows] == left_out
+    assert all(row.reason.startswith("not ") and row.up_to == 7 for row in kept.rows)
+    rows = len(numbers(work))
+    assert table.transactions <= 2 + (len(left_out) + 1) * (2 + log2(max(rows, 1)))
+
+
+def test_what_is_written_one_by_one_or_in_pieces_stops() -> None:
+    events = Work([share([], [1], []), TableShare("d", T, events=[created({"id": 5})])])
+
+    async def scenario() -> None:
+        table, kept = Table({5}), Kept()
+        with pytest.raises(RowRefused, match="not 5"):
+            await (await lane(table, kept)).apply(events)
+        in_pieces = await lane(table, kept)
+        await in_pieces.apply(Work([share([], [11], [])], ends=False))
+        with pytest.raises(RowRefused, match="not 5"):
+            await in_pieces.apply(Work([share([], [5], [])]))
+        assert (table.rows, kept.rows) == ([], [])
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_lost_meanwhile_skips_nothing() -> None:
+    async def scenario() -> None:
+        table, kept = Table({5}), Kept()
+
+        async def lost() -> TableLane:
+            raise Unavailable("gone")
+
+        with pytest.raises(Unavailable):
+            await SkippingLane(await table.connect(), lost, kept).apply(Work([share([], [5], [])]))
+        assert kept.rows == []
+
+    asyncio.run(scenario())
+
+
+def test_refused_rows_are_in_a_file_and_counted(tmp_path: Path) -> None:
+    row = RefusedRow("d", "t", 7, 1406, "too long", after={"id": 1}, b64=("v",))
+
+    async def scenario() -> None:
+        for _ in range(2):
+            refused = RefusedRows(RealDisk(tmp_path))
+            await refused.record([row])
+            refused.close()
+        newest = [{"table": "d.t", "up_to": 7, "code": 1406, "reason": "too long"}]
+        assert refused.status() == {"skipped": 1, "newest": newest}
+
+    asyncio.run(scenario())
+    lines = (tmp_path / REFUSED_FILE).read_bytes().splitlines()
+    assert [msgspec.json.decode(line, type=RefusedRow) for line in lines] == [row, row]
