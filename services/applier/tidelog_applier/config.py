@@ -47,6 +47,9 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     writes its share of them in one downstream transaction."""
     buffer_bytes: Bytes = 16 << 20
     """Row messages on their way downstream at once."""
+    on_refused: Literal["stop", "skip"] = "stop"
+    """A row that the downstream refuses: stop, or write it into `refused.jsonl` of `data-dir` and
+    leave it out. A refused DDL, and rows of tables without a key, always stop."""
     checkpoint_s: Period = 3.0
     """How often the position is saved."""
     checkpoint_table: str = "tidb_binlog.checkpoint"

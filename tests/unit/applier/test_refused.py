@@ -63,15 +63,18 @@ def numbers(work: Work) -> Numbers:
     """In the order in which a lane writes."""
     found: Numbers = []
     for share in work.shares:
-        for images in (share.deletes, share.inserts, share.updates):
-            found += [image.row["id"] for image in images]
+        for part in (share.deletes, share.inserts, share.updates):
+            found += [image.row["id"] for image in part]
         found += [event.after["id"] for event in share.events if event.after is not None]
     return found
 
 
 def share(deletes: Numbers, inserts: Numbers, updates: Numbers) -> TableShare:
-    parts = [[Image({"id": n}) for n in part] for part in (deletes, inserts, updates)]
-    return TableShare("d", T, *parts)
+    return TableShare("d", T, images(deletes), images(inserts), images(updates))
+
+
+def images(ids: Numbers) -> list[Image]:
+    return [Image({"id": number}) for number in ids]
 
 
 class Kept(RefusedRows):

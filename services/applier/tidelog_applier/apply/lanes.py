@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 import msgspec
 
-from tidelog.downstream import Downstream, Lane, Work
+from tidelog.downstream import Lane, Work
 from tidelog.errors import ConfigError, TidelogError, Unavailable
 from tidelog.ports import Ports
 from tidelog_applier import metrics
@@ -16,6 +16,8 @@ from tidelog_applier.apply.trouble import Trouble
 from tidelog_applier.position import Position
 
 Spawn = Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
+Connect = Callable[[int], Awaitable[Lane]]
+"""Makes the lane of a number."""
 Write = Callable[[Lane, bool], Awaitable[None]]
 """Writes something whole through a lane. True: an attempt went before, whose outcome is unknown."""
 PASSING = (Unavailable, ConfigError)
@@ -35,11 +37,9 @@ def writes(work: Work) -> Write:
 class LaneRunner:
     """One lane's queue. A connection that broke is replaced, and the same thing written again."""
 
-    def __init__(
-        self, number: int, downstream: Downstream, ports: Ports, position: Position
-    ) -> None:
+    def __init__(self, number: int, connect: Connect, ports: Ports, position: Position) -> None:
         self._number = number
-        self._downstream = downstream
+        self._connect = connect
         self._trouble = Trouble(ports, position, f"lane {number}")
         self._queue: deque[tuple[Write, Callable[[], None]]] = deque()
         self._wake = asyncio.Event()
@@ -69,7 +69,7 @@ class LaneRunner:
         while True:
             try:
                 if self._lane is None:
-                    self._lane = await self._downstream.lane(self._number)
+                    self._lane = await self._connect(self._number)
                 with metrics.GROUP_SECONDS.time():
                     await write(self._lane, again)
             except PASSING as error:
@@ -91,14 +91,14 @@ class Lanes:
     def __init__(
         self,
         count: int,
-        downstream: Downstream,
+        connect: Connect,
         ports: Ports,
         position: Position,
         spawn: Spawn,
         on_stop: Callable[[TidelogError], None],
     ) -> None:
         self._on_stop = on_stop
-        self._runners = [LaneRunner(n, downstream, ports, position) for n in range(count)]
+        self._runners = [LaneRunner(n, connect, ports, position) for n in range(count)]
         self._tasks = [
             spawn(self._run(runner), f"lane-{n}") for n, runner in enumerate(self._runners)
         ]

@@ -25,6 +25,7 @@ from tidelog_applier import metrics
 from tidelog_applier.apply.control import Control
 from tidelog_applier.apply.flight import Flight, Window
 from tidelog_applier.apply.lanes import PASSING, Lanes, Spawn, Write, writes
+from tidelog_applier.apply.skipping import RefusedRows, SkippingLane
 from tidelog_applier.apply.trouble import Trouble
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.plan.decode import Decoded, Rules
@@ -63,6 +64,7 @@ class Pipeline:
         self.progress = progress
         self.control = Control(config, ports, position, if_free=if_free)
         self.flight = Flight()
+        self.refused = RefusedRows(ports.disk)
         self.safe_until = 0
         self.windows = 0
         """Planned so far."""
@@ -82,7 +84,7 @@ class Pipeline:
         self._atomic = opened.atomic or self._config.mode == "atomic"
         count = 1 if self._atomic else opened.lanes
         self._lanes = Lanes(
-            count, self.control.downstream, self._ports, self._position, self._spawn, self._failed
+            count, self._connect, self._ports, self._position, self._spawn, self._failed
         )
         self._planner.resize(count)
         self.flight.applied = max(self.flight.applied, self.control.saved_ts)
@@ -103,6 +105,14 @@ class Pipeline:
     async def close(self) -> None:
         await self._end_lanes()
         await self.control.close()
+        self.refused.close()
+
+    async def _connect(self, number: int) -> Lane:
+        lane_of = partial(self.control.downstream.lane, number)
+        lane = await lane_of()
+        if self._config.on_refused == "skip":
+            return SkippingLane(lane, lane_of, self.refused)
+        return lane
 
     async def _end_lanes(self) -> None:
         lanes, self._lanes = self._lanes, None
@@ -148,7 +158,8 @@ class Pipeline:
             size = sum(map(len, bodies))
             window = Window(self.flight.begun, rows=decoded.rows, bytes=size)
             await self._before_rows()
-            await self._hand_over(decoded.with_rules(batch.structures, rules), window, safe=safe)
+            tables = decoded.with_rules(batch.structures, rules)
+            await self._hand_over(tables, window, safe=safe, up_to=batch.commit_ts)
         self.flight.begin(end)
         self._show()
 
@@ -170,7 +181,9 @@ class Pipeline:
     async def _rule(self, db: str, structure: TableStructure) -> TableRule:
         return await self.certainly(lambda: self.control.rule(db, structure))
 
-    async def _hand_over(self, tables: list[TableEvents], window: Window, *, safe: bool) -> None:
+    async def _hand_over(
+        self, tables: list[TableEvents], window: Window, *, safe: bool, up_to: int = 0
+    ) -> None:
         number = self.windows
         plan = self._planner.plan(number, tables, safe=safe)
         if plan is None:
@@ -188,7 +201,7 @@ class Pipeline:
             checkpoint = None
             if self._atomic:
                 checkpoint = self.control.next(window.commit_ts, consistent=True)
-            work = Work(shares, safe=safe, checkpoint=checkpoint)
+            work = Work(shares, safe=safe, checkpoint=checkpoint, up_to=up_to or window.commit_ts)
             self._put(lane, writes(work), window, number, checkpoint)
         self._show()
 
@@ -339,6 +352,7 @@ class Pipeline:
 
     def status(self) -> dict[str, object]:
         return {
+            "refused": self.refused.status(),
             "mode": "atomic" if self._atomic else "parallel",
             "lanes": len(self._lanes) if self._lanes is not None else 0,
             "windows": self.windows,

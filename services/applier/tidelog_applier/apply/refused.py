@@ -2,7 +2,7 @@
 
 A statement of a thousand rows is refused as a whole, and a row may be refused only because of the
 ones before it. So beginnings of the Work are tried, each of which is rolled back: the shortest one
-that is refused ends with a refused row. It is left out, and the search goes on behind it. Of a table
+that is refused ends with a refused row. It is left out, and the search goes on behind it. Of tables
 whose changes are written one by one nothing is left out: the downstream counts how far it got.
 """
 

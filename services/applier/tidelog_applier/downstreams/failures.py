@@ -45,6 +45,7 @@ def _of(course: Course, hint: str, codes: Iterable[int], *, data: bool = False) 
 _R, _S, _P = Course.RETRY, Course.STOP, Course.POLICY
 OURS_FROM: Final = 1000
 """Below are the operating system's errors and the server's own of reading and writing files."""
+PACKET_TOO_LARGE: Final = 1153
 CLIENT: Final = range(2000, 2100)
 """The driver's numbers, for what it met on the way to the server."""
 
@@ -124,7 +125,7 @@ TABLE: Final[_Table] = {
         _P,
         "raise max_allowed_packet of the downstream above the row's size, then start the Applier"
         " again; or set on-refused to skip",
-        (1153, 1301),
+        (PACKET_TOO_LARGE, 1301),
     ),
     **_of(
         _P,

@@ -16,7 +16,7 @@ from pymysql.constants import CLIENT
 
 from tidelog.errors import ConfigError, TidelogError, Unavailable
 from tidelog_applier.downstreams import failures
-from tidelog_applier.downstreams.failures import Course, failure
+from tidelog_applier.downstreams.failures import PACKET_TOO_LARGE, Course, failure
 from tidelog_applier.downstreams.mysql_tls import TlsConnection, context
 from tidelog_applier.downstreams.statements import Statement
 from tidelog_applier.downstreams.target import Target
@@ -30,7 +30,6 @@ ESCAPING = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
 """A value that the column would cut or change is an error, never a warning nobody reads."""
 
-PACKET_TOO_LARGE = 1153
 CLOSE_S = 1.0
 """How long a server may take to say goodbye, which under TLS takes two."""
 

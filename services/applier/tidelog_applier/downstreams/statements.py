@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tidelog.downstream import Image
+from tidelog.downstream import Image, RowRefused
 from tidelog.errors import Stopped
 from tidelog.schema.structure import ColumnStructure
 from tidelog_applier.downstreams import row_text
+from tidelog_applier.downstreams.failures import PACKET_TOO_LARGE, failure
 from tidelog_applier.downstreams.literals import CODES, Kind, matches, name, table_name
 from tidelog_applier.downstreams.row_text import RowText, text_literal
 from tidelog_applier.downstreams.writing import Writing, Written
@@ -32,7 +33,8 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 class TableStatements:
     """Builds the statements of one table. `native_json`: the server has the type JSON.
 
-    All raise Stopped for a row that no packet takes and for a value that is none of its type."""
+    All raise RowRefused for a row that no packet takes, Stopped for a value that is none of its
+    type."""
 
     def __init__(
         self,
@@ -135,9 +137,11 @@ class TableStatements:
     def _statement(self, sql: str, lenient: bool, rows: int = -1) -> Statement:
         raw = sql.encode()
         if len(raw) + PACKET_RESERVE > self._max_packet:
-            raise Stopped(
-                f"a row of {self.table} makes a statement of {len(raw)} bytes",
-                hint=f"raise the downstream's max_allowed_packet, now {self._max_packet}",
+            raise RowRefused(
+                f"a row of {self.table} makes a statement of {len(raw)} bytes, above"
+                f" max_allowed_packet, {self._max_packet}",
+                PACKET_TOO_LARGE,
+                hint=failure(PACKET_TOO_LARGE).hint,
             )
         return Statement(raw, lenient, rows)
 
