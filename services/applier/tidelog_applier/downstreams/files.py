@@ -66,6 +66,7 @@ class FilesDownstream:
         self._log: FileLog | None = None
         self._feed = ""
         self._schema_version = 0
+        self._saved_ts = 0
         self._encoders: dict[tuple[str, str, int], RowEncoder] = {}
 
     async def open(self, feed: str) -> Opened:
@@ -89,6 +90,7 @@ class FilesDownstream:
         if cut:
             log.info("cut what was not saved", directory=self._target.path, bytes=cut)
         self._schema_version = saved.schema_version
+        self._saved_ts = saved.commit_ts
         return Opened(_checkpoint(saved), atomic=True)
 
     def _typed(self, error: BaseException) -> BaseException:
@@ -157,13 +159,16 @@ class FilesDownstream:
             lock.release()
 
     def _transactions(self, work: Work) -> Iterator[tuple[int, bytes]]:
-        """A record each, in commit order; within one, table by table."""
+        """A record each, in commit order; within one, table by table. Of a Work that comes again,
+        since nobody knew what had become of it, nothing that the savepoint covers."""
         txns: dict[int, list[bytes]] = {}
         for share in work.shares:
             if share.deletes or share.inserts or share.updates:
                 raise InvariantBroken("files take events in order, not what came of them")
             encoder = self._encoder(share.db, share.structure)
             for event in share.events:
+                if event.commit_ts <= self._saved_ts:
+                    continue
                 txns.setdefault(event.commit_ts, []).append(_encoded(encoder, share, event))
         for commit_ts in sorted(txns):
             yield commit_ts, pb_rows.dml(commit_ts, txns[commit_ts])
@@ -195,6 +200,7 @@ class FilesDownstream:
             checkpoint.ts_map,
         )
         await disk.write_file(names.SAVEPOINT, savepoint.dump(saved))
+        self._saved_ts = checkpoint.commit_ts
         if self._target.retention_days:
             oldest = physical_ms(checkpoint.commit_ts) - self._target.retention_days * DAY_MS
             for name in await opened.purge(oldest):
