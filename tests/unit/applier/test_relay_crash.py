@@ -97,9 +97,12 @@ def check(moment: Moment, machine: Machine) -> None:
     handed = [one for one in moment.given[: moment.handed] if one[0] > moment.applied]
     assert found == given[: len(found)]
     assert len(found) >= len(handed)
-    end = log.end
-    drive(log.append([whole(end + 1, end, rows(end + 1))], STRUCTURES))
-    assert drive(read(log, moment.applied)) == [*found, (end + 1, [rows(end + 1)])]
+    for size in (4000, 10):  # the second one begins a file
+        end = log.end + 1
+        found.append((end, [rows(end, size)]))
+        drive(log.append([whole(end, log.end, *found[-1][1])], STRUCTURES))
+    log = opened(machine, moment.applied)
+    assert drive(read(log, moment.applied)) == found
 
 
 @pytest.mark.parametrize("max_file_bytes", [700, 3000])

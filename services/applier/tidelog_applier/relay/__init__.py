@@ -25,6 +25,7 @@ from tidelog_applier.relay.batches import (
 from tidelog_applier.relay.log import BatchLog, RelayLog
 from tidelog_applier.relay.reading import RelayGap
 from tidelog_applier.relay.spool import Spool
+from tidelog_applier.relay.survey import Survey, survey
 
 __all__ = [
     "Batch",
@@ -37,6 +38,8 @@ __all__ = [
     "RelayLog",
     "Spool",
     "Structures",
+    "Survey",
     "TableKey",
     "Whole",
+    "survey",
 ]

@@ -73,8 +73,8 @@ class Opening:
         file, known = part.file, self._known(part)
         if file.size < known.offset:
             raise corrupt(part.path, file.size, f"the file ends here, {known.offset} were synced")
-        self.end = max(part.prev_commit_ts, known.max_ts or 0)
-        good = await self._whole_up_to(part, max(part.begin, known.offset))
+        good, found = await whole_up_to(part, max(part.begin, known.offset))
+        self.end = max(part.prev_commit_ts, known.max_ts or 0, found)
         if good < file.size:
             self.truncated_bytes = file.size - good
             log.warning(
@@ -84,14 +84,17 @@ class Opening:
         await file.rewrite(known.offset)  # a mere sync may say yes and do nothing
         await self._folder.sync()
 
-    async def _whole_up_to(self, part: Part, begin: int) -> int:
-        """Where the last whole batch ends."""
-        good = begin
-        for step in walk(part.file.read, begin, part.file.size):
-            await asyncio.sleep(0)
-            for offset, payload in step.records:
-                one = parsed(part.path, offset, payload)
-                if one.WhichOneof("content") == "batch":
-                    good = offset + record.HEADER_BYTES + len(payload)
-                    self.end = one.batch.commit_ts
-        return good
+
+async def whole_up_to(part: Part, begin: int) -> tuple[int, int]:
+    """From offset `begin` on: where the last whole batch ends, and its commit_ts; `begin` and 0 if
+    there is none. What can't be read ends it. Raises Corrupt for a whole record that is no relay
+    record."""
+    good, commit_ts = begin, 0
+    for step in walk(part.file.read, begin, part.file.size):
+        await asyncio.sleep(0)
+        for offset, payload in step.records:
+            one = parsed(part.path, offset, payload)
+            if one.WhichOneof("content") == "batch":
+                good = offset + record.HEADER_BYTES + len(payload)
+                commit_ts = one.batch.commit_ts
+    return good, commit_ts

@@ -63,7 +63,7 @@ async def batches(part: Part, end: int, after: int, reached: int) -> AsyncIterat
     known: dict[TableKey, TableStructure] = {}
     async for step in records(part, part.begin, end):
         for offset, one in step:
-            batch = _learned(part, offset, one, known)
+            batch = learned(part, offset, one, known)
             if batch is None or batch.commit_ts <= after:
                 continue
             if batch.after > reached:
@@ -77,7 +77,7 @@ def large(part: Part, begin: int, end: int, count: int) -> Callable[[], AsyncIte
     return lambda: pieces(part, begin, end, count)
 
 
-def _learned(
+def learned(
     part: Part, offset: int, one: RelayRecord, known: dict[TableKey, TableStructure]
 ) -> RelayBatch | None:
     """The batch, if it is one; what the record says of tables is `known` from then on."""
