@@ -16,7 +16,9 @@ from google.protobuf.message import DecodeError
 
 from tidelog import record
 from tidelog.errors import BadInput
+from tidelog.synced import unpack
 from tidelog_cli import inspect_pb
+from tidelog_cli.inspect_relay import WHY
 from tidelog_cli.inspect_report import Found, Inspection, Report, judged
 from tidelog_proto.binlog_pb2 import Binlog
 
@@ -24,8 +26,6 @@ WINDOW_BYTES = 1 << 20
 HEAD_BYTES = 64
 FOUND = 64
 _NAME = re.compile(r"\d{6,10}\.vlog")
-_SYNCED = (struct.Struct("<IQQ"), struct.Struct("<IQ"))
-"""`value/synced` as the Pump writes it, now and before: segment, offset, … and a crc."""
 _CLOSED = struct.Struct("<IQQ")
 """An entry of `value/closed`: segment, largest timestamp, bytes; a crc ends the file."""
 _CRC = struct.Struct("<I")
@@ -78,20 +78,16 @@ def _segments(path: Path) -> list[Path]:
         if found:
             return found
     raise BadInput(
-        f"neither segments nor pb_binlog files in {path}",
-        hint="name a .vlog file, a Pump's data directory, or a file:// downstream's directory",
+        f"neither segments, pb_binlog nor relay files in {path}",
+        hint="name a .vlog file, a Pump's data directory, a file:// downstream's directory or an"
+        " Applier's relay",
     )
 
 
 def _synced(folder: Path) -> tuple[int, int] | None:
     """(segment, offset) up to which the last one is synced; None if nothing says it."""
-    data = _content(folder / "synced")
-    for layout in _SYNCED:
-        body, crc = data[: layout.size], data[layout.size :]
-        if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == crc32c(body):
-            fid, offset, *_ = layout.unpack(body)
-            return fid, offset
-    return None
+    found = unpack(_content(folder / "synced"))
+    return None if found is None else found[:2]
 
 
 def _lost(folder: Path) -> Iterator[Report]:
@@ -211,7 +207,7 @@ def _records(file: BinaryIO, size: int) -> Iterator[_Record]:
             yield _Record(offset, end, _head(payload), "")
         at += found.consumed
         if found.bad:
-            yield _Record(at, at, b"", _WHY[found.bad])
+            yield _Record(at, at, b"", WHY[found.bad])
             return
         if found.consumed and at < size:
             continue
@@ -224,13 +220,6 @@ def _records(file: BinaryIO, size: int) -> Iterator[_Record]:
         elif at < size:
             yield _Record(at, at, b"", "the file ends within the record")
             return
-
-
-_WHY = {
-    "magic": "no record starts here",
-    "length": "its length is none of a record",
-    "crc": "its checksum does not match",
-}
 
 
 def _large(file: BinaryIO, at: int, length: int) -> _Record:
@@ -246,7 +235,7 @@ def _large(file: BinaryIO, at: int, length: int) -> _Record:
         crc = crc32c(piece, crc)
         left -= len(piece)
     if header is None or header.crc != crc:
-        return _Record(at, at, b"", _WHY["crc"])
+        return _Record(at, at, b"", WHY["crc"])
     return _Record(at, at + length, head, "")
 
 

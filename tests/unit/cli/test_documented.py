@@ -28,6 +28,7 @@ from tidelog_applier.config import ApplierConfig
 from tidelog_applier.downstreams.target import Target
 from tidelog_cli import capture, feed, inspect_report, operate, resolve, status, tail, watch
 from tidelog_cli.app import app
+from tidelog_cli.inspect_relay import RelayInspection, RelayLine, RelayReport
 from tidelog_cli.verify import report
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.ddl_policy import DdlPolicy
@@ -212,6 +213,7 @@ def test_an_order_and_the_errors_of_http() -> None:
         ("feed forget", fields(feed.ForgottenFeed)),
         ("feed unregister", fields(feed.Unregistered)),
         ("inspect", fields(inspect_report.Inspection, inspect_report.Report)),
+        ("inspect RELAY", fields(RelayInspection, RelayReport, RelayLine)),
         ("capture replay", fields(capture.Replayed)),
         ("verify", fields(report.Report, report.TableResult, report.Difference)),
     ],
