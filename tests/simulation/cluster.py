@@ -33,7 +33,7 @@ from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.life import Life
 from tidelog.sim.tables import Doubled
 from tidelog.workload import Workload, WorkloadConfig, compare
-from tidelog_applier.config import ApplierConfig
+from tidelog_applier.config import ApplierConfig, RelayConfig
 from tidelog_applier.service import build as build_applier
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.publish.beginning import FEED_FILE
@@ -95,8 +95,12 @@ class Cluster:
         self.drainer = self._node("drainer")
         self.drainers = [self.drainer, *([self._node("drainer-2")] if plan.standby else [])]
         self.applier = self._node("applier")
+        self.appliers = [
+            self.applier,
+            *([self._node("applier-2")] if plan.appliers.standby else []),
+        ]
         self.auditor = self._node("auditor")
-        self.services = [self.registry, *self.pumps, *self.drainers, self.applier, self.auditor]
+        self.services = [self.registry, *self.pumps, *self.drainers, *self.appliers, self.auditor]
         self.workload = Workload(
             world.ports("workload"),
             WorkloadConfig(
@@ -135,11 +139,29 @@ class Cluster:
             node.start(
                 build_drainer, config(DrainerConfig, node.name, feed=FEED, pull_bytes=pull_bytes)
             )
-        self.applier.start(
-            build_applier, config(ApplierConfig, "applier", feed=FEED, downstream="sim:")
-        )
+        for node in self.appliers:
+            self.start_applier(node)
         auditor: Callable[[Any, Ports], Any] = partial(build_auditor, checker=self.checker)
         self.auditor.start(auditor, config(AuditorConfig, "auditor", feed=FEED))
+
+    def start_applier(self, node: Node) -> None:
+        drawn = self.plan.appliers
+        relay = RelayConfig(
+            log_dir="relay" if drawn.relay_bytes else "", max_file_size=drawn.relay_bytes or 1
+        )
+        settings = {
+            "mode": drawn.mode,
+            "worker_count": drawn.lanes,
+            "txn_batch": drawn.txn_batch,
+            "relay": relay,
+            "checkpoint_s": 0.5,
+        }
+        node.start(
+            build_applier,
+            _config(
+                ApplierConfig, node.name, data_dir="", feed=FEED, downstream="sim:", **settings
+            ),
+        )
 
     async def create_feed(self, initial_commit_ts: int = 0) -> None:
         """Until its Drainer has begun: a store that is deleted before takes the record along."""
@@ -204,13 +226,17 @@ class Cluster:
 
     @property
     def leader(self) -> Node:
-        """Who says that it leads; the first Drainer where none does."""
+        """The Drainer that leads."""
+        return self.leading(self.drainers)
+
+    def leading(self, nodes: list[Node]) -> Node:
+        """Who says that it leads; the first where none does."""
 
         def leads(node: Node) -> bool:
             status = node.status()
             return isinstance(status, dict) and bool(status.get("lease", {}).get("leads"))
 
-        return next(filter(leads, self.drainers), self.drainer)
+        return next(filter(leads, nodes), nodes[0])
 
     def takeovers(self) -> int:
         """How often another Drainer than the one before wrote to the stream that is there."""
@@ -246,7 +272,7 @@ class Cluster:
 
     async def _statuses(self) -> None:
         """The status bucket tells of every node, whatever became of it before."""
-        nodes = [*self.pumps, *self.drainers, self.applier]
+        nodes = [*self.pumps, *self.drainers, *self.appliers]
         wanted = {node.name for node in nodes if node not in self.operator.gone} - self.given_up
         told: set[str] = set()
         bus, until_s = self.world.ports("reader").bus, self.world.loop.time() + STATUS_TTL_S

@@ -17,6 +17,7 @@ from msgspec import json
 from tests.simulation.chaos import MEMBERS_STREAM
 from tests.simulation.orders import Orders
 from tidelog.errors import TidelogError
+from tidelog.lease import TAKEOVER_S
 from tidelog.messages import OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
 from tidelog.sim import Node
 from tidelog.sim.life import Life
@@ -83,6 +84,8 @@ class Operator:
                 done = await self._freeze(self._cluster.leader, READER_LEASE_S)
             case "freeze registry":
                 done = await self._freeze(self._cluster.registry, LEASE_S)
+            case "freeze applier":
+                done = await self._freeze(self._cluster.leading(self._cluster.appliers), TAKEOVER_S)
             case "registry wiped":
                 done = await self._wipe()
             case other:

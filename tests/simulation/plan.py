@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tidelog.sim.disk import DiskFaults
 from tidelog.sim.downstream import DatabaseFaults
@@ -36,10 +37,24 @@ EVENTS = (
     "registry wiped",
 )
 """What `operator.py` does beside the faults."""
+FREEZE_APPLIER = "freeze applier"
+"""Drawn from a source of its own."""
 TAKEOVER = "takeover"
 """A standby went on where the leader was: what follows from the others."""
 OF_ITS_OWN = ("slow index", "status lost")
 """Drawn from a source of its own each, so that the other faults' seeds stay what they were."""
+
+
+@dataclass(frozen=True)
+class Appliers:
+    """Of the one feed. `relay_bytes`: of one relay file, 0 = no relay log; `standby`: a second
+    one stands by."""
+
+    mode: Literal["parallel", "atomic"] = "parallel"
+    lanes: int = 4
+    txn_batch: int = 5000
+    relay_bytes: int = 10 << 20
+    standby: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,7 @@ class Plan:
     """How many of its transactions are rolled back."""
     standby: bool = False
     """A second Drainer of the feed."""
+    appliers: Appliers = Appliers()
     settled: bool = False
     """The load begins when the Drainer trusts the new membership bucket and emits."""
     index_buffer: int = 16 << 20
@@ -86,7 +102,7 @@ class Plan:
     gc_interval_s: float = 0.0
     """The Pumps' retention and how often they collect; 0 = as by default, longer than any run."""
     events: tuple[tuple[str, float], ...] = ()
-    """Of EVENTS, and how long after the load's first transaction each begins."""
+    """Of EVENTS and FREEZE_APPLIER, and how long after the load's first transaction each begins."""
     liveness_s: float = 60.0
     """Within what all that was committed has to arrive once nothing goes wrong any more."""
 
@@ -99,7 +115,7 @@ class Plan:
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
             f" {self.database}, {self.index_buffer} bytes for the index and {self.slow_write_s} s,"
             f" gc of {self.gc_s} s each {self.gc_interval_s} s, segments of {self.segment_bytes}"
-            f" bytes, {'a standby, ' * self.standby}{self.events},"
+            f" bytes, {'a standby, ' * self.standby}{self.appliers}, {self.events},"
             f" a fault each {self.pause_s:.2f} s of {mix}"
         )
 
@@ -154,7 +170,7 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     if not calm and "status lost" in allowed:
         plan = _with_status_lost(plan)
     plan = _with_standby(_with_gc(plan))
-    return plan if calm else _with_events(plan)
+    return _with_appliers(plan if calm else _with_events(plan), calm=calm)
 
 
 def _with_events(plan: Plan) -> Plan:
@@ -175,6 +191,23 @@ def _with_events(plan: Plan) -> Plan:
 def _with_standby(plan: Plan) -> Plan:
     """In a third of the seeds, of a source of its own."""
     return replace(plan, standby=random.Random(f"plan/{plan.seed}/standby").random() < 0.33)
+
+
+def _with_appliers(plan: Plan, *, calm: bool) -> Plan:
+    """Of a source of its own."""
+    rng = random.Random(f"plan/{plan.seed}/applier")
+    appliers = Appliers(
+        rng.choice(("parallel", "parallel", "atomic")),
+        rng.choice((1, 2, 4)),
+        rng.choice((2, 10, 5000)),
+        rng.choice((0, 2 << 10, 10 << 20)),
+        rng.random() < 0.4,
+    )
+    events = plan.events
+    if not calm and rng.random() < 0.25:
+        lasts_s = plan.transactions / plan.rate
+        events = (*events, (FREEZE_APPLIER, rng.random() * 0.7 * lasts_s))
+    return replace(plan, appliers=appliers, events=events)
 
 
 def _with_gc(plan: Plan) -> Plan:
