@@ -20,7 +20,6 @@ from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Reply
 from tidelog.errors import Conflict, StreamMissing, TidelogError, Unavailable
 from tidelog.lease_store import Holder, LeaseStore
-from tidelog.messages import DRAINER
 from tidelog.ports import Ports
 
 RENEW_S = 1.0
@@ -55,17 +54,14 @@ LeaseMail = AskLead | Hold | Release
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """Who asks for the lease: a node of `kind` for `feed`, and where it is."""
+    """Who asks for the lease `key`: a node of `kind` for `feed`, and where it is."""
 
+    key: str
     kind: str
     node: str
     cluster: str
     feed: str
     host: str
-
-    @property
-    def key(self) -> str:
-        return f"lease.{self.feed}" if self.kind == DRAINER else f"lease.{self.kind}.{self.feed}"
 
 
 class Superseded(TidelogError):

@@ -155,6 +155,7 @@ class Cluster:
             "txn_batch": drawn.txn_batch,
             "relay": relay,
             "checkpoint_s": 0.5,
+            "standby_of": "" if node is self.applier else self.applier.name,
         }
         node.start(
             build_applier,

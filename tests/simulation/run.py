@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import structlog
 
 from tests.simulation.cluster import History, play
-from tests.simulation.plan import EVENTS, TAKEOVER, draw
+from tests.simulation.plan import EVENTS, FREEZE_APPLIER, TAKEOVER, draw
 
 KINDS = ("loss", "duplicate", "out-of-order", "gap", "rule")
 ENOUGH = 200
@@ -91,7 +91,7 @@ def totals(done: list[History], seconds: float) -> int:
     counts = ", ".join(f"{sum(len(k[kind]) for k in kinds)} {kind}" for kind in KINDS)
     transactions, faults = sum(h.transactions for h in done), sum(h.faults for h in done)
     print(f"{len(done)} histories, {transactions} transactions, {faults} faults, {counts}")
-    wanted = (*EVENTS, TAKEOVER)
+    wanted = (*EVENTS, FREEZE_APPLIER, TAKEOVER)
     happened = {event: sum(h.events_done.get(event, 0) for h in done) for event in wanted}
     print(", ".join(f"{times} {event}" for event, times in happened.items()))
     never = [event for event, times in happened.items() if not times]

@@ -38,6 +38,9 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     start_ts: Timestamp = 0
     """Where to begin with a downstream that has no checkpoint (exclusive): it holds everything up
     to there; 0 = nothing, so that a stream which has lost its beginning is a gap."""
+    standby_of: str = ""
+    """The node id of the Applier whose place this one takes when it is gone: both have the same
+    feed and downstream."""
     mode: Literal["parallel", "atomic"] = "parallel"
     """`atomic`: whole upstream transactions in one downstream transaction, by one writer."""
     worker_count: Annotated[int, Range(1, 128, "connections")] = 4
@@ -73,3 +76,8 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     @property
     def node(self) -> str:
         return self.node_id or f"applier-{self.feed}"
+
+    @property
+    def copy(self) -> str:
+        """What an Applier and its standbys keep up together: a consumer of the feed."""
+        return self.standby_of or self.node

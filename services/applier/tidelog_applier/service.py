@@ -34,15 +34,24 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
     position = Position(held=read_order(ports.disk).stops_work)
     told = JOINING
     role = Role()
-    candidate = Candidate(APPLIER, config.node, config.cluster, config.feed, config.http_addr)
+    candidate = Candidate(
+        f"lease.applier.{config.feed}.{config.copy}",
+        APPLIER,
+        config.node,
+        config.cluster,
+        config.feed,
+        config.http_addr,
+    )
     lease = tree.actor("lease", lambda: Lease(candidate, ports, role, held=position.held))
-    tree.actor("applier", lambda: Applier(config, ports, position, lease, relay_log(config, ports)))
+    tree.actor(
+        "applier", lambda: Applier(config, ports, position, lease, role, relay_log(config, ports))
+    )
 
     async def describe() -> Heartbeat:
         saved = position.checkpoint
         # Before the downstream was read, too: a refill must not begin above a reader to come.
         begins = config.start_ts if saved is None else saved
-        consumers = [Consumer(config.node, config.feed, begins, only_if_new=saved is None)]
+        consumers = [Consumer(config.copy, config.feed, begins, only_if_new=saved is None)]
         status = NodeStatus(
             nodeId=config.node,
             kind=APPLIER,

@@ -63,7 +63,14 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
     told = JOINING
     held = read_order(ports.disk).stops_work
     role = Role()
-    candidate = Candidate(DRAINER, config.node, config.cluster, config.feed, config.http_addr)
+    candidate = Candidate(
+        f"lease.{config.feed}",
+        DRAINER,
+        config.node,
+        config.cluster,
+        config.feed,
+        config.http_addr,
+    )
     lease = tree.actor("lease", lambda: Lease(candidate, ports, role, held=held))
     publisher = tree.actor("publisher", lambda: Publisher(config, ports, lease, role, held=held))
     collector = tree.actor("collector", lambda: Collector(config, ports, publisher))

@@ -29,8 +29,8 @@ class Consumers:
         self._pulled: dict[str, dict[str, int]] = {}
         self._named: dict[str, tuple[int, frozenset[str]]] = {}
         """The feeds of each Pump's last word, and its epoch then."""
-        self._of_nodes: set[tuple[str, str]] = set()
-        """Consumers that are nodes: feed and node id."""
+        self._announcers: dict[tuple[str, str], set[str]] = {}
+        """The nodes that announce a consumer: one, or it and who stands by for it."""
         self.refused = 0
 
     def announced(self, heartbeat: Heartbeat) -> None:
@@ -40,7 +40,8 @@ class Consumers:
             if consumer.name == DRAINER_CONSUMER:
                 self.refused += 1
             elif self._place(consumer):
-                self._of_nodes.add((consumer.feed, consumer.name))
+                key = (consumer.feed, consumer.name)
+                self._announcers.setdefault(key, set()).add(heartbeat.status.nodeId)
         status = heartbeat.status
         if status.kind == DRAINER and status.feed and status.resolvedTS > 0:
             known = self._positions.get((status.feed, DRAINER_CONSUMER), 0)
@@ -73,7 +74,7 @@ class Consumers:
         above MAX_CONSUMERS."""
         if consumer.name == DRAINER_CONSUMER:
             raise BadInput(f"{DRAINER_CONSUMER!r} is what a feed's Drainers are called")
-        if (consumer.feed, consumer.name) in self._of_nodes:
+        if (consumer.feed, consumer.name) in self._announcers:
             raise BadInput(
                 f"{consumer.name!r} is a node that reads feed {consumer.feed}",
                 hint="choose another name for the consumer",
@@ -87,7 +88,7 @@ class Consumers:
         if not name:
             self.forget_feed(feed)
             return True
-        self._of_nodes.discard((feed, name))
+        self._announcers.pop((feed, name), None)
         return self._positions.pop((feed, name), None) is not None
 
     def forget_pump(self, node: str) -> None:
@@ -97,13 +98,18 @@ class Consumers:
             pulled.pop(node, None)
 
     def forget_reader(self, status: NodeStatus, *, last: bool) -> None:
-        """An operator took it out. A feed's Drainers count together, until the last one goes."""
+        """An operator took it out. A feed's Drainers count together, until the last one goes; so do
+        an Applier and who stands by for it."""
         if status.kind == DRAINER:
             if last and status.feed:
                 self._positions.pop((status.feed, DRAINER_CONSUMER), None)
                 self.forget_feed(status.feed)
-        else:
-            self.remove(status.feed, status.nodeId)
+            return
+        self._announcers.setdefault((status.feed, status.nodeId), set())
+        for (feed, name), nodes in list(self._announcers.items()):
+            nodes.discard(status.nodeId)
+            if not nodes:
+                self.remove(feed, name)
 
     def _place(self, consumer: Consumer) -> bool:
         key = (consumer.feed, consumer.name)

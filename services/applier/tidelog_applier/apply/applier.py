@@ -31,7 +31,7 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.feed_reader import Gap, newest_mark
-from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail
+from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail, Role
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog_applier.apply.pipeline import Pipeline
@@ -94,6 +94,7 @@ class Applier(Actor[Mail]):
         ports: Ports,
         position: Position,
         lease: Ref[LeaseMail],
+        role: Role,
         relay: BatchLog,
     ) -> None:
         if not config.downstream:
@@ -102,6 +103,7 @@ class Applier(Actor[Mail]):
         self._ports = ports
         self._position = position
         self._lease = lease
+        self._role = role
         self._pipeline = Pipeline(config, ports, position, self.spawn, self.progress)
         self._taking = Taking(self._pipeline, ports.clock, self.spawn)
         self._intake: Intake | None = None
@@ -353,9 +355,11 @@ class Applier(Actor[Mail]):
 
     def _not_ready(self) -> str:
         """A downstream that was lost on the way is waited for; one that never answered may be
-        none."""
+        none. Who stands by is ready to."""
         if self._stopped:
             return self._position.error
+        if self._role.standby:
+            return ""
         error = self._position.error or "its answer is waited for"
         was_open = self._pipeline.control.was_open
         return "" if was_open else f"the downstream was never opened: {error}"
