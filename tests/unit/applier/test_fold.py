@@ -98,3 +98,15 @@ def test_the_same_text_marked_and_plain_is_one_key() -> None:
     marked = Event("c", 1, None, None, {"id": "YWJj", "v": "/w=="}, ["id", "v"])
     folded = fold([marked, deleted({"id": "abc", "v": None})], ["id"])
     assert (*folded.inserts, *folded.updates) == ()
+
+
+def test_rows_come_in_the_order_of_their_keys() -> None:
+    events = [created({"id": n}) for n in (5, 3, 9)] + [deleted({"id": n}) for n in (8, 2)]
+    folded = fold(events, ["id"])
+    assert [image.row["id"] for image in folded.inserts] == [3, 5, 9]
+    assert [image.row["id"] for image in folded.deletes] == [2, 8]
+
+
+def test_text_beside_bytes_has_no_order() -> None:
+    folded = fold([created({"id": "/w=="}, ("id",)), created({"id": "abc"})], ["id"])
+    assert [image.row["id"] for image in folded.inserts] == ["/w==", "abc"]

@@ -186,7 +186,7 @@ def _part(
 
 
 def _kind(column: ColumnStructure, collations: Mapping[str, str]) -> tuple[int, str]:
-    """How its values compare, and the last character of it that both sides surely hold."""
+    """How its values compare, and the last character of it that the downstream surely holds."""
     if column.name in collations and not (column.collation and collations[column.name]):
         return _ANY, ""
     if column.binary:
@@ -194,11 +194,11 @@ def _kind(column: ColumnStructure, collations: Mapping[str, str]) -> tuple[int, 
         return (_BYTES if column.base == "binary" else _EXACT), ""
     if column.base in _BASES:
         return _BASES[column.base], ""
-    sides = [column.collation, collations.get(column.name, column.collation)]
-    kinds = [_comparison(side) for side in sides]
+    theirs = collations.get(column.name, column.collation)
+    kinds = [_comparison(column.collation), _comparison(theirs)]
     if _ANY in kinds:
         return _ANY, ""
-    return max(kinds), min(_MOST.get(side.partition("_")[0], "\x7f") for side in sides)
+    return max(kinds), _MOST.get(theirs.partition("_")[0], "\x7f")
 
 
 def _comparison(collation: str) -> int:

@@ -112,9 +112,12 @@ def test_a_row_without_the_column_is_unsure() -> None:
 def test_the_coarser_side_decides() -> None:
     found = keys("name", name="utf8mb4_general_ci")
     assert found.all({"id": 1, "name": "A"}, ()) == found.all({"id": 1, "name": "a"}, ())
-    found = keys("name", name="latin1_bin")
+
+
+def test_characters_that_only_the_upstream_holds_are_unsure() -> None:
     with pytest.raises(Unsure):
-        found.all({"id": 1, "name": "λ"}, ())
+        keys("name", name="latin1_bin").all({"id": 1, "name": "λ"}, ())
+    assert keys("old", old="utf8mb4_bin").all({"id": 1, "old": "😀"}, ())
 
 
 def test_a_null_conflicts_with_nothing() -> None:
