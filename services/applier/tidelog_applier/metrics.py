@@ -21,7 +21,8 @@ SKIPPED = Counter(
 NOT_HELD = Counter("tidelog_applier_not_held_total", "Things the downstream can't hold")
 UNMATCHED = Counter(
     "tidelog_applier_unmatched_rows_total",
-    "Deletes and updates of keyless tables that found no such row downstream",
+    "Rows that were not downstream as they were upstream, by table",
+    ["table"],
 )
 DRY_STATEMENTS = Counter(
     "tidelog_applier_dry_statements_total", "Statements that a dry run (blackhole:) made"

@@ -76,7 +76,7 @@ def told(kind: type[TidelogError], scenario: Coroutine[Any, Any, Any]) -> str:
     """What the operator reads; it never holds the password."""
     with pytest.raises(kind) as caught:
         asyncio.run(scenario)
-    assert type(caught.value) is kind, caught.value
+    assert isinstance(caught.value, kind), caught.value
     assert "secret" not in str(caught.value)
     return str(caught.value)
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from tests.integration.applier.value_cases import CASES, EACH, NAMES, Case, examples
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.applier.shapes import column, table
-from tidelog.downstream import Image
+from tidelog.downstream import Image, TableRule
 from tidelog.schema.structure import TableStructure
 from tidelog_applier.downstreams.literals import matches, name, table_name
 from tidelog_applier.downstreams.mysql_session import STRICT
 from tidelog_applier.downstreams.statements import TableStatements
 from tidelog_applier.downstreams.writing import kind_of, writing
 
+RULE = TableRule(False, True, ())
 OTHER = "STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO,ANSI_QUOTES,PIPES_AS_CONCAT"
 MODES = {"ours": STRICT, "backslashes escape": OTHER}
 """The second is what a session of ours never is: its text must be right even there."""
@@ -70,7 +71,7 @@ def database(server: MariaDb, request: pytest.FixtureRequest) -> Iterator[Databa
 
 def builder(structure: TableStructure, key: tuple[str, ...]) -> TableStatements:
     plan = writing(structure, {c.name: False for c in structure.columns}, None)
-    return TableStatements("d", structure.name, plan, key, 1 << 20)
+    return TableStatements("d", structure.name, plan, key, 1 << 20, rule=RULE)
 
 
 def definition(case: Case) -> str:
@@ -87,7 +88,7 @@ def test_values_round_trip(database: Database, what: str) -> None:
     images = [Image({"id": i, "v": value}, marked) for i, value in enumerate(values)]
     database.sql(f"CREATE TABLE d.t (id INT PRIMARY KEY, {definition(case)})")
     database.as_wanted()
-    for statement in builder(shape, ("id",)).put(images):
+    for statement in builder(shape, ("id",)).put(images, new=True):
         database.sql(statement.sql)
     shown = {int(i): cell for i, cell in database.sql(f"SELECT id, {case.shown} FROM d.t")}
     assert len(shown) == len(values)
@@ -137,7 +138,7 @@ def test_bits_of_every_width(database: Database) -> None:
     listed = ",".join(f"b{n} bit({n})" for n in range(1, 65))
     database.sql(f"CREATE TABLE d.t (id INT PRIMARY KEY, {listed})")
     database.as_wanted()
-    for statement in builder(shape, ("id",)).put(images):
+    for statement in builder(shape, ("id",)).put(images, new=True):
         database.sql(statement.sql)
     found = database.sql("SELECT id, " + ",".join(f"b{n}+0" for n in range(1, 65)) + " FROM d.t")
     assert [tuple(map(int, row)) for row in found] == [tuple(i.row.values()) for i in images]
@@ -152,7 +153,7 @@ def test_identifiers_round_trip(database: Database) -> None:
         database.sql(f"CREATE OR REPLACE TABLE d.t (id INT PRIMARY KEY, {listed})")
         database.as_wanted()
         row = {"id": 1} | {one: i for i, one in enumerate(some)}
-        (put,) = builder(shape, ("id",)).put([Image(row)])
+        (put,) = builder(shape, ("id",)).put([Image(row)], new=True)
         database.sql(put.sql)
         changed = row | {some[-1]: -1}
         database.sql(builder(shape, ()).update_one(Image(row), Image(changed)).sql)
@@ -174,7 +175,9 @@ def test_tables_of_any_name_are_reached(database: Database) -> None:
         try:
             database.sql(f"CREATE TABLE {table_name(db, called)} (id INT PRIMARY KEY)")
             plan = writing(table(called, column("id", "int(11)")), {"id": False}, None)
-            (put,) = TableStatements(db, called, plan, ("id",), 1 << 20).put([Image({"id": 7})])
+            (put,) = TableStatements(db, called, plan, ("id",), 1 << 20, rule=RULE).put(
+                [Image({"id": 7})], new=True
+            )
             database.sql(put.sql)
             assert database.sql(f"SELECT * FROM {table_name(db, called)}") == [("7",)]
         finally:

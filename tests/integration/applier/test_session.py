@@ -9,7 +9,7 @@ import pytest
 
 from tests.servers import mariadb_server
 from tests.unit.applier.shapes import column, table
-from tidelog.downstream import Image
+from tidelog.downstream import Image, TableRule
 from tidelog.errors import ConfigError
 from tidelog_applier.downstreams import mysql_session
 from tidelog_applier.downstreams.mysql_session import MysqlSession
@@ -17,6 +17,7 @@ from tidelog_applier.downstreams.statements import TableStatements
 from tidelog_applier.downstreams.target import Target
 from tidelog_applier.downstreams.writing import writing
 
+RULE = TableRule(False, True, ())
 HOSTILE = (
     "--sql-mode=ANSI_QUOTES,PIPES_AS_CONCAT,NO_ZERO_DATE",
     "--init-connect=SET sql_mode='', NAMES gbk, foreign_key_checks=1",
@@ -40,10 +41,10 @@ def test_a_session_sets_what_it_needs_whatever_the_server_begins_with(
         await root.run("CREATE USER plain@'%'")
         await root.run("GRANT ALL ON d.* TO plain@'%'")  # init_connect is not for a SUPER account
         session = await MysqlSession.connect(Target.parse(plain))
-        build = TableStatements("d", "t", plan, ("id",), session.max_packet)
+        build = TableStatements("d", "t", plan, ("id",), session.max_packet, rule=RULE)
         images = [Image({"id": i, "v": one}) for i, one in enumerate(values)]
-        for statement in build.put(images):
-            await session.send(statement)
+        for statement in build.put(images, new=True):
+            await session.run(statement.sql)
         found = await session.rows("SELECT v FROM d.t ORDER BY id")
         assert [one for (one,) in found] == values
         kept = mysql_session._SETTINGS

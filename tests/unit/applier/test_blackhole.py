@@ -44,7 +44,7 @@ def made() -> float:
 def test_every_change_becomes_its_statement() -> None:
     net = TableShare("d", T, [Image({"id": 2})], [Image(A)], [Image({"id": 3, "v": None})])
     events: list[Event] = [created(A), updated(A, B), deleted(B)]
-    assert run(net, TableShare("d", KEYLESS, events=events)) == 5
+    assert run(net, TableShare("d", KEYLESS, events=events)) == 6
 
 
 def test_a_value_that_is_none_of_its_type_and_a_row_that_no_packet_takes_are_typed_stops() -> None:

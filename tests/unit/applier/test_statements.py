@@ -10,6 +10,7 @@ from tests.unit.applier.shapes import column, table
 from tidelog.downstream import Image
 from tidelog.errors import Stopped
 from tidelog.schema.structure import TableStructure
+from tidelog_applier.downstreams.present import Present
 from tidelog_applier.downstreams.statements import STATEMENT_ROWS, TableStatements
 from tidelog_applier.downstreams.writing import writing
 
@@ -19,7 +20,8 @@ def statements(
 ) -> TableStatements:
     present = {c.name: bool(c.generated) for c in structure.columns} | dict.fromkeys(extra, False)
     plan = writing(structure, present, None)
-    return TableStatements("d", structure.name, plan, structure.key_columns, max_packet)
+    rule = Present(present, tuple(k.parts for k in structure.keys if k.unique)).rule(structure)
+    return TableStatements("d", structure.name, plan, structure.key_columns, max_packet, rule=rule)
 
 
 def sql(*found: object) -> list[str]:
@@ -51,7 +53,7 @@ def test_values_of_every_form() -> None:
         "y": 0,
         "at": "0000-00-00 00:00:00.000",
     }
-    (found,) = statements(shape).put([Image(row, ["b"])])
+    (found,) = statements(shape).put([Image(row, ["b"])], new=True)
     assert found.sql.decode() == (
         "REPLACE INTO `d`.`t` (`id`,`d`,`f`,`s`,`b`,`j`,`bits`,`y`,`at`) VALUES "
         "(18446744073709551615,-0.5000,3.4028234663852886e+38,_utf8mb4 x'69742773205c200a',"
@@ -63,24 +65,24 @@ def test_values_of_every_form() -> None:
 def test_statements_are_cut_by_rows_and_bytes() -> None:
     build = statements(table("t", column("id", "int(11)"), column("s", "text"), key=("id",)))
     many = [Image({"id": i, "s": "x"}) for i in range(STATEMENT_ROWS + 1)]
-    assert len(list(build.put(many))) == 2
+    assert len(list(build.put(many, new=True))) == 2
     assert len(list(build.delete(many))) == 2
     wide = [Image({"id": i, "s": "x" * 100_000}) for i in range(3)]
-    assert len(list(build.put(wide))) == 3
+    assert len(list(build.put(wide, new=True))) == 3
 
 
 def test_a_row_above_the_packet_says_so() -> None:
     shape = table("t", column("id", "int(11)"), column("s", "text"), key=("id",))
     build = statements(shape, max_packet=1 << 16)
     with pytest.raises(Stopped, match="max_allowed_packet"):
-        list(build.put([Image({"id": 1, "s": "x" * (1 << 16)})]))
+        list(build.put([Image({"id": 1, "s": "x" * (1 << 16)})], new=True))
 
 
 def test_columns_only_the_downstream_has_are_kept() -> None:
     shape = table("t", column("id", "int(11)"), column("v", "int(11)"), key=("id",))
-    (found,) = statements(shape, extra=("own",)).put([Image({"id": 1, "v": 2})])
+    (found,) = statements(shape, extra=("own",)).put([Image({"id": 1, "v": 2})], new=True)
     assert found.sql.decode() == (
-        "INSERT INTO `d`.`t` (`id`,`v`,`own`) VALUES (1,2,DEFAULT)"
+        "INSERT INTO `d`.`t` (`id`,`v`) VALUES (1,2)"
         " ON DUPLICATE KEY UPDATE `id`=VALUES(`id`),`v`=VALUES(`v`)"
     )
     assert found.lenient
@@ -94,21 +96,21 @@ def test_generated_columns_are_not_written() -> None:
         column("s", "int(11)", generated="`id` + 1", generated_stored=True),
         key=("id",),
     )
-    (found,) = statements(shape).put([Image({"id": 1, "s": 2})])
+    (found,) = statements(shape).put([Image({"id": 1, "s": 2})], new=True)
     assert "(`id`) VALUES (1)" in found.sql.decode()
 
 
 def test_a_column_the_row_leaves_out_takes_its_default() -> None:
     shape = table("t", column("id", "int(11)"), column("going", "int(11)"), key=("id",))
-    (found,) = statements(shape).put([Image({"id": 1})])
+    (found,) = statements(shape).put([Image({"id": 1})], new=True)
     assert found.sql.decode().endswith("VALUES (1,DEFAULT)")
 
 
 def test_an_enum_error_value_is_written_leniently() -> None:
     shape = table("t", column("id", "int(11)"), column("e", "enum('a')", elems=("a",)), key=("id",))
     build = statements(shape)
-    assert [s.lenient for s in build.put([Image({"id": 1, "e": "a"})])] == [False]
-    assert [s.lenient for s in build.put([Image({"id": 1, "e": ""})])] == [True]
+    assert [s.lenient for s in build.put([Image({"id": 1, "e": "a"})], new=True)] == [False]
+    assert [s.lenient for s in build.put([Image({"id": 1, "e": ""})], new=True)] == [True]
 
 
 def test_a_row_without_a_key_is_matched_exactly() -> None:
@@ -132,11 +134,11 @@ def test_a_number_that_is_none_never_becomes_sql() -> None:
         table("t", column("id", "int(11)"), column("d", "decimal(9,2)"), key=("id",))
     )
     with pytest.raises(Stopped, match="none of its type"):
-        list(build.put([Image({"id": 1, "d": "1),(2,2"})]))
+        list(build.put([Image({"id": 1, "d": "1),(2,2"})], new=True))
 
 
 def test_text_marked_for_its_events_other_image_is_text() -> None:
     shape = table("t", column("id", "int(11)"), column("s", "varchar(9)"), key=("id",))
     plain = Image({"id": 1, "s": b64encode("é".encode()).decode()}, ["s"])
-    (found,) = statements(shape).put([plain, Image({"id": 2, "s": "/w=="}, ["s"])])
+    (found,) = statements(shape).put([plain, Image({"id": 2, "s": "/w=="}, ["s"])], new=True)
     assert found.sql.decode().endswith("VALUES (1,'é'),(2,x'ff')")

@@ -5,13 +5,10 @@ The checkpoint is in memory only, so each start begins at `start-ts` again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tidelog.changes import DdlMessage
 from tidelog.downstream import (
     Checkpoint,
     DownstreamOptions,
-    Image,
     Lane,
     Opened,
     TableRule,
@@ -20,7 +17,7 @@ from tidelog.downstream import (
 )
 from tidelog.schema.structure import TableStructure
 from tidelog_applier import metrics
-from tidelog_applier.downstreams.statements import Statement, TableStatements
+from tidelog_applier.downstreams.statements import TableStatements, folded, in_order
 from tidelog_applier.downstreams.writing import rule_of, writing
 
 MAX_PACKET = 16 << 20
@@ -36,7 +33,8 @@ class BlackholeLane:
 
     async def apply(self, work: Work) -> None:
         for share in work.shares:
-            for statement in _statements(self._builder(share), share):
+            builder = self._builder(share)
+            for statement in (*folded(builder, share), *in_order(builder, share.events)):
                 metrics.DRY_STATEMENTS.inc()
                 metrics.DRY_BYTES.inc(len(statement.sql))
 
@@ -53,7 +51,12 @@ class BlackholeLane:
             present = {c.name: bool(c.generated) for c in structure.columns}
             plan = writing(structure, present, None)
             found = TableStatements(
-                share.db, structure.name, plan, structure.key_columns, MAX_PACKET
+                share.db,
+                structure.name,
+                plan,
+                structure.key_columns,
+                MAX_PACKET,
+                rule=rule_of(structure),
             )
             self._builders[key] = found
         return found
@@ -87,18 +90,3 @@ class Blackhole:
 
     async def close(self) -> None:
         """There is nothing to close; the checkpoint stays for the next `open`."""
-
-
-def _statements(builder: TableStatements, share: TableShare) -> Iterator[Statement]:
-    if share.deletes:
-        yield from builder.delete(share.deletes)
-    puts = [*share.inserts, *share.updates]
-    if puts:
-        yield from builder.put(puts)
-    for event in share.events:
-        before = Image(event.before, event.b64) if event.before is not None else None
-        after = Image(event.after, event.b64) if event.after is not None else None
-        if before is None and after is not None:
-            yield from builder.insert([after])
-        elif before is not None:
-            yield builder.delete_one(before) if after is None else builder.update_one(before, after)

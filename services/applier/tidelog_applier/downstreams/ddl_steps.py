@@ -16,7 +16,8 @@ from tidelog.ddl_pending import AGAIN, DONE, DdlPending
 from tidelog.downstream import Checkpoint
 from tidelog.errors import Stopped, Unavailable
 from tidelog_applier import metrics
-from tidelog_applier.downstreams import checkpoint_table, ddl_facts
+from tidelog_applier.downstreams import ddl_facts
+from tidelog_applier.downstreams.checkpoint_table import CheckpointTable
 from tidelog_applier.downstreams.ddl_mysql import (
     DROPPED,
     STATE_DB,
@@ -43,7 +44,7 @@ class DdlSteps:
         self,
         session: MysqlSession,
         flavor: Flavor,
-        feed: str,
+        table: CheckpointTable,
         saved: Checkpoint | None,
         keep_ms: int,
         watch: DdlWatch,
@@ -51,7 +52,7 @@ class DdlSteps:
         self._session = session
         self._definitions = Definitions(session)
         self._flavor = flavor
-        self._feed = feed
+        self._table = table
         self._saved = saved if saved is not None else Checkpoint(commit_ts=0)
         self._keep_ms = keep_ms
         self._watch = watch
@@ -97,7 +98,7 @@ class DdlSteps:
         return self._notes
 
     async def _save(self, checkpoint: Checkpoint) -> None:
-        await self._session.run(checkpoint_table.replace(self._feed, checkpoint))
+        await self._session.run(self._table.replace(checkpoint))
 
     async def _record(self, pending: DdlPending) -> None:
         await self._save(msgspec.structs.replace(self._saved, ddl_pending=pending))
@@ -191,7 +192,9 @@ class DdlSteps:
         self._notes.append(f"{ddl.kind} at {ddl.commit_ts}: {told}")
 
     def _commands(self, ddl: DdlMessage, done: str, again: str) -> str:
-        told = (f"`tidelog ddl {word} {self._feed} {ddl.commit_ts}`" for word in (DONE, AGAIN))
+        told = (
+            f"`tidelog ddl {word} {self._table.feed} {ddl.commit_ts}`" for word in (DONE, AGAIN)
+        )
         return f"{next(told)} if {done}, {next(told)} {again}"
 
     def _stands(self, ddl: DdlMessage, reason: str) -> Stopped:

@@ -1,242 +1,201 @@
 """MySQL, MariaDB and TiDB as downstream (design section 9).
 
-Rows and checkpoint go in one transaction. DDL commits by itself there, so it runs in steps (see
-`ddl_steps`), each recorded in the checkpoint before it begins.
+The control connection holds the feed's lock, runs DDL and saves the checkpoint; lanes write rows
+(mysql_lane). DDL commits by itself there, so it runs in steps (see `ddl_steps`), each recorded in
+the checkpoint before it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
 
-import structlog
-
-from tidelog.changes import DdlMessage, Event
+from tidelog.changes import DdlMessage
 from tidelog.downstream import (
     Checkpoint,
     DownstreamOptions,
-    Image,
+    Fenced,
     Lane,
     Opened,
     TableRule,
-    TableShare,
-    Work,
 )
-from tidelog.errors import InvariantBroken, Stopped
+from tidelog.errors import InvariantBroken, Stopped, Unavailable
 from tidelog.schema.structure import TableStructure
-from tidelog_applier import metrics
-from tidelog_applier.downstreams import checkpoint_table as table
+from tidelog_applier.downstreams import state_tables
+from tidelog_applier.downstreams.checkpoint_table import CheckpointTable, load
 from tidelog_applier.downstreams.ddl_mysql import STATE_DB
 from tidelog_applier.downstreams.ddl_steps import DdlSteps
 from tidelog_applier.downstreams.ddl_watch import DdlWatch
-from tidelog_applier.downstreams.literals import quote
+from tidelog_applier.downstreams.divergence import Divergences
+from tidelog_applier.downstreams.mysql_lane import MysqlLane, Writer
 from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
-from tidelog_applier.downstreams.statements import Statement, TableStatements
+from tidelog_applier.downstreams.mysql_tables import MysqlTables
+from tidelog_applier.downstreams.state_tables import CONTROL, MarkTable
 from tidelog_applier.downstreams.structure_ddl import Flavor
+from tidelog_applier.downstreams.takeover import (
+    check_epoch,
+    lanes_known,
+    raise_epoch,
+    take_lock,
+)
 from tidelog_applier.downstreams.target import Target
-from tidelog_applier.downstreams.writing import rule_of, writing
 
-log = structlog.get_logger()
-
-CACHED_TABLES = 4096
-Place = tuple[str, str]
-
-
-class MysqlLane:
-    """The one writer: it shares the connection with checkpoint and DDL."""
-
-    def __init__(self, downstream: MysqlDownstream) -> None:
-        self._downstream = downstream
-
-    async def apply(self, work: Work) -> None:
-        await self._downstream.apply(work)
-
-    async def close(self) -> None:
-        """The connection is the downstream's."""
+PARTIAL = 2
+"""The sync mode in which columns may be missing on either side."""
 
 
 class MysqlDownstream:
-    """One writer on one connection; `open` connects anew after an error."""
+    """`open` connects anew after an error. Who was taken over stays fenced, whatever it opens."""
 
     def __init__(self, target: Target, options: DownstreamOptions) -> None:
         self._target = target
         self._options = options
+        self._lanes = max(1, options.lanes)
+        self._mark = (
+            MarkTable(options.mark_schema, options.channel_id) if options.loopback else None
+        )
         self._session: MysqlSession | None = None
         self._flavor = Flavor("mysql", frozenset())
-        self._feed = ""
-        self._in_transaction = False
+        self._table = CheckpointTable("")
         self._saved: Checkpoint | None = None
-        self._present: dict[Place, dict[str, bool]] = {}
-        self._builders: dict[tuple[str, str, int], TableStatements] = {}
+        self._tables = MysqlTables(self._flavor, target.shown)
+        self._divergences = Divergences()
+        self._writers: dict[int, MysqlLane] = {}
         self._watch: DdlWatch | None = None
-        self._newest: dict[Place, TableStructure] = {}
+        self._turn = asyncio.Lock()
+        """One query at a time on the control connection."""
 
     async def open(self, feed: str) -> Opened:
         await self.close()
-        self._feed = feed
-        self._in_transaction = False
-        self._session = session = await MysqlSession.connect(self._target)
+        async with self._turn:
+            self._session = session = await MysqlSession.connect(self._target)
+            try:
+                return await self._take_over(session, feed)
+            except BaseException:
+                session.discard()
+                raise
+
+    async def _take_over(self, session: MysqlSession, feed: str) -> Opened:
         self._flavor = await _flavor(session)
+        self._tables = MysqlTables(self._flavor, self._target.shown)
         if self._flavor.is_tidb:
-            await session.run("SET SESSION allow_auto_random_explicit_insert=1")
-        for statement in table.CREATE:
+            await session.run(_TIDB_SETTING)
+        options, epoch = self._options, self._table.epoch
+        table = CheckpointTable(feed, options.checkpoint_table, options.cluster_id)
+        for statement in (*table.create(), *state_tables.CREATE):
             await _guarded(session, statement)
-        found = await session.rows(table.select(feed))
-        self._saved = table.load([(int(i), str(text)) for i, text in found], feed)
-        return Opened(self._saved, atomic=True)
+        if epoch:
+            await check_epoch(session, feed, CONTROL, epoch)
+        tells = not self._flavor.is_tidb
+        await take_lock(session, feed, tells_holder=tells)
+        for lane in await lanes_known(session, feed) if tells else ():
+            await take_lock(session, feed, lane, tells_holder=tells)
+        self._saved = await self._load(session, table)
+        epoch = await raise_epoch(session, feed, self._lanes, self._saved)
+        for lane in await lanes_known(session, feed):
+            await session.rows(state_tables.release_lock(feed, lane))
+        self._table = CheckpointTable(feed, table.place, table.cluster_id, epoch)
+        self._saved = await self._load(session, table)
+        if self._saved is None:
+            await session.run(state_tables.forget_progress(feed))
+        if self._mark is not None:
+            for statement in self._mark.prepare(self._lanes):
+                await _guarded(session, statement)
+        return Opened(self._saved, epoch, self._lanes)
+
+    async def _load(self, session: MysqlSession, table: CheckpointTable) -> Checkpoint | None:
+        rows = [(int(i), str(text)) for i, text in await session.rows(table.select())]
+        found = load(rows, table.feed, table.cluster_id)
+        if found is not None and table.cluster_id not in [i for i, _ in rows]:
+            await session.run(table.adopt())
+        return found
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
-        return rule_of(structure)
+        async with self._turn:
+            return await self._tables.rule(self._living(), db, structure)
 
     async def lane(self, number: int) -> Lane:
-        return MysqlLane(self)
-
-    async def apply(self, work: Work) -> None:
-        session = self._living()
+        self._living()
+        earlier = self._writers.pop(number, None)
+        if earlier is not None:
+            earlier.discard()
+        session = await MysqlSession.connect(self._target)
         try:
-            builders = [(one, await self._builder(session, one)) for one in work.shares]
-            if not self._in_transaction:
-                await session.run("BEGIN")
-            self._in_transaction = not work.ends
-            for one, builder in builders:
-                for statement in _statements(builder, one):
-                    self._check(one, statement, await session.send(statement))
-            if work.checkpoint is not None:
-                await session.run(table.replace(self._feed, work.checkpoint))
-            if work.ends:
-                await session.run("COMMIT")
-        except StatementRefused as error:
-            session.discard()
-            raise Stopped(
-                f"{self._target.shown} can't hold a change: {error.message}", hint=error.hint
-            ) from error
+            session.strict = self._options.sync_mode != PARTIAL
+            if self._flavor.is_tidb:
+                await session.run(_TIDB_SETTING)
+            feed, epoch = self._table.feed, self._table.epoch
+            await check_epoch(session, feed, number, epoch)
+            await take_lock(session, feed, number, tells_holder=not self._flavor.is_tidb)
         except BaseException:
             session.discard()
             raise
-        self._saved = work.checkpoint or self._saved
+        writer = Writer(self._table, number, self._mark)
+        found = MysqlLane(session, self._tables, writer, self._divergences, self._remember)
+        self._writers[number] = found
+        return found
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
-        session = self._living()
-        keep_ms = self._target.keep_dropped_s * 1000
-        watch = DdlWatch(self._target, self._flavor, session, self._options.ddl_timeout_s)
-        steps = DdlSteps(session, self._flavor, self._feed, self._saved, keep_ms, watch)
-        self._watch = watch
-        try:
-            notes = await steps.run(ddl, checkpoint)
-        except StatementRefused as error:
-            session.discard()
-            raise Stopped(
-                f"{self._target.shown} can't run the DDL at {ddl.commit_ts}: {error.message}",
-                hint="mend what stands against it, then start the Applier again",
-            ) from error
-        except BaseException:
-            session.discard()
-            raise
-        finally:
-            self._watch = None
-            self._present.clear()
-            self._builders.clear()
-        self._saved = checkpoint
-        self._remember(ddl)
-        return notes
+        async with self._turn:
+            session = self._living()
+            keep_ms = self._target.keep_dropped_s * 1000
+            watch = DdlWatch(self._target, self._flavor, session, self._options.ddl_timeout_s)
+            steps = DdlSteps(session, self._flavor, self._table, self._saved, keep_ms, watch)
+            self._watch = watch
+            try:
+                notes = await steps.run(ddl, checkpoint)
+            except StatementRefused as error:
+                session.discard()
+                raise Stopped(
+                    f"{self._target.shown} can't run the DDL at {ddl.commit_ts}: {error.message}",
+                    hint="mend what stands against it, then start the Applier again",
+                ) from error
+            except BaseException:
+                session.discard()
+                raise
+            finally:
+                self._watch = None
+                self._tables.forget()
+            self._saved = checkpoint
+            self._tables.after_ddl(ddl)
+            return notes
 
     async def ddl_progress(self) -> str:
         return await self._watch.look() if self._watch is not None else ""
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        await self._living().run(table.replace(self._feed, checkpoint))
-        self._saved = checkpoint
+        fence = state_tables.fence(self._table.feed, CONTROL, self._table.epoch)
+        async with self._turn:
+            session = self._living()
+            try:
+                if (await session.run_all([b"BEGIN", fence.encode()]))[1] != 1:
+                    raise Fenced(f"another Applier has taken over {self._target.shown}")
+                write = self._table.replace(checkpoint).encode()
+                await session.run_all([write, b"COMMIT"])
+            except BaseException:
+                session.discard()
+                raise
+            self._saved = checkpoint
 
     async def close(self) -> None:
+        writers, self._writers = self._writers, {}
+        for lane in writers.values():
+            await lane.close()
         session, self._session = self._session, None
-        self._present.clear()
-        self._builders.clear()
         if session is not None:
             await session.close()
 
+    def _remember(self, checkpoint: Checkpoint) -> None:
+        self._saved = checkpoint
+
     def _living(self) -> MysqlSession:
-        if self._session is None or self._session.closed:
+        if self._session is None:
             raise InvariantBroken("the downstream is used before it is opened")
+        if self._session.closed:
+            raise Unavailable(f"the connection to {self._target.shown} is lost")
         return self._session
 
-    def _remember(self, ddl: DdlMessage) -> None:
-        """The newest structures, for transactions that began before their DDL."""
-        for one in ddl.tables:
-            if one.before is not None:
-                self._newest.pop((one.db_before, one.before.name), None)
-            if one.after is not None:
-                if len(self._newest) >= CACHED_TABLES:
-                    self._newest.pop(next(iter(self._newest)))
-                self._newest[one.db_after, one.after.name] = one.after
 
-    async def _builder(self, session: MysqlSession, one: TableShare) -> TableStatements:
-        structure = one.structure
-        key = (one.db, structure.name, structure.version)
-        found = self._builders.get(key)
-        if found is None:
-            place = (one.db, structure.name)
-            columns = await self._columns(session, place)
-            plan = writing(structure, columns, self._newest.get(place))
-            found = TableStatements(*place, plan, structure.key_columns, session.max_packet)
-            if len(self._builders) >= CACHED_TABLES:
-                self._builders.pop(next(iter(self._builders)))
-            self._builders[key] = found
-        return found
-
-    async def _columns(self, session: MysqlSession, place: Place) -> dict[str, bool]:
-        found = self._present.get(place)
-        if found is None:
-            rows = await session.rows(
-                "SELECT COLUMN_NAME, EXTRA FROM information_schema.COLUMNS WHERE TABLE_SCHEMA ="
-                f" {quote(place[0])} AND TABLE_NAME = {quote(place[1])} ORDER BY ORDINAL_POSITION"
-            )
-            if not rows:
-                raise Stopped(
-                    f"table {place[0]}.{place[1]} does not exist in {self._target.shown}",
-                    hint="backfill it, or filter it out of the feed",
-                )
-            found = {str(name): " GENERATED" in str(extra).upper() for name, extra in rows}
-            if len(self._present) >= CACHED_TABLES:
-                self._present.pop(next(iter(self._present)))
-            self._present[place] = found
-        return found
-
-    def _check(self, one: TableShare, statement: Statement, matched: int) -> None:
-        if statement.rows >= 0 and matched != statement.rows:
-            metrics.UNMATCHED.inc()
-            label = f"{one.db}.{one.structure.name}"
-            log.error("a row to change is not downstream", table=label, matched=matched)
-
-
-def _statements(builder: TableStatements, share: TableShare) -> Iterator[Statement]:
-    if share.events:
-        yield from _in_order(builder, share.events)
-        return
-    if share.deletes:
-        yield from builder.delete(share.deletes)
-    for images in (share.inserts, share.updates):
-        if images:
-            yield from builder.put(images)
-
-
-def _in_order(builder: TableStatements, events: list[Event]) -> Iterator[Statement]:
-    """A table without a key: upstream order, each change by itself, inserts in runs."""
-    run: list[Image] = []
-    for event in events:
-        if event.before is None and event.after is not None:
-            run.append(Image(event.after, event.b64))
-            continue
-        if run:
-            yield from builder.insert(run)
-            run = []
-        if event.before is None:
-            continue
-        before = Image(event.before, event.b64)
-        if event.after is None:
-            yield builder.delete_one(before)
-        else:
-            yield builder.update_one(before, Image(event.after, event.b64))
-    if run:
-        yield from builder.insert(run)
+_TIDB_SETTING = "SET SESSION allow_auto_random_explicit_insert=1"
 
 
 async def _flavor(session: MysqlSession) -> Flavor:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import aiomysql
@@ -18,7 +20,6 @@ from tidelog.errors import ConfigError, TidelogError, Unavailable
 from tidelog_applier.downstreams import failures
 from tidelog_applier.downstreams.failures import PACKET_TOO_LARGE, Course, failure
 from tidelog_applier.downstreams.mysql_tls import TlsConnection, context
-from tidelog_applier.downstreams.statements import Statement
 from tidelog_applier.downstreams.target import Target
 
 STORE_EVERYTHING = (
@@ -30,6 +31,8 @@ ESCAPING = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
 """A value that the column would cut or change is an error, never a warning nobody reads."""
 
+_ROLLED_BACK = frozenset((1020, 1205, 1213, 9007))
+"""A deadlock, a lock that was waited for too long, TiDB's conflict of optimistic transactions."""
 CLOSE_S = 1.0
 """How long a server may take to say goodbye, which under TLS takes two."""
 
@@ -54,14 +57,22 @@ class StatementRefused(TidelogError):
         self.is_about_data = found.about_data
 
 
+class RolledBack(Unavailable):
+    """The server gave up our transaction for another's sake: nothing of it is there."""
+
+    definite = True
+
+
 class MysqlSession:
     """Not for two tasks at once. After any error from the network it is closed."""
 
     def __init__(self, connection: aiomysql.Connection, where: str) -> None:
         self._connection = connection
-        self._where = where
+        self.where = where
         self._mode = STRICT
         self.max_packet = 1 << 20
+        self.strict = True
+        """False: what `mode_for` gives never is the strict mode."""
 
     @classmethod
     async def connect(cls, target: Target) -> MysqlSession:
@@ -104,7 +115,7 @@ class MysqlSession:
             "SELECT @@session.sql_mode, @@character_set_client, @@foreign_key_checks,"
             " @@max_allowed_packet"
         )
-        _confirm(self._where, *(str(value) for value in found[:3]))
+        _confirm(self.where, *(str(value) for value in found[:3]))
         self.max_packet = int(found[3])
 
     @property
@@ -118,9 +129,27 @@ class MysqlSession:
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return list((await self._query(sql)).rows or ())
 
-    async def send(self, statement: Statement) -> int:
-        await self.use(STORE_EVERYTHING if statement.lenient else STRICT)
-        return await self.run(statement.sql)
+    async def run_all(self, statements: Sequence[bytes]) -> list[int]:
+        """Statements in one packet, each run only if those before it were; the rows each one
+        matched."""
+        known, self._mode = self._mode, ""  # unless all went well, nobody knows
+        result = await self._query(b";".join(statements))
+        found = [result.affected_rows or 0]
+        while result.has_next:
+            with self._guarded(statements[len(found)]):
+                await self._connection.next_result()
+            result = self._connection._result
+            found.append(result.affected_rows or 0)
+        self._mode = known
+        return found
+
+    def mode_for(self, *, lenient: bool) -> list[bytes]:
+        """The statement that must precede one of this kind, if any."""
+        mode = STORE_EVERYTHING if lenient or not self.strict else STRICT
+        if self._mode == mode:
+            return []
+        self._mode = mode
+        return [f"SET SESSION sql_mode='{mode}'".encode()]
 
     async def run_lenient(self, sql: str) -> None:
         """Values that don't fit are cut, as TiDB did in its own conversion."""
@@ -141,21 +170,27 @@ class MysqlSession:
             # looks like one that is lost for a while.
             message = f"{len(sql)} bytes are above its max_allowed_packet of {self.max_packet}"
             raise StatementRefused(PACKET_TOO_LARGE, message, _shown(sql))
-        try:
+        with self._guarded(sql):
             await self._connection.query(sql)
+        # The result as a whole: rows, affected_rows.
+        return self._connection._result
+
+    @contextmanager
+    def _guarded(self, sql: bytes) -> Iterator[None]:
+        """Whatever interrupts a query costs the connection, unless the server answered."""
+        try:
+            yield
         except pymysql.err.MySQLError as error:
-            wrapped = typed(error, self._where, _shown(sql))
-            if isinstance(wrapped, Unavailable):
+            wrapped = typed(error, self.where, _shown(sql))
+            if isinstance(wrapped, Unavailable) and not isinstance(wrapped, RolledBack):
                 self.discard()
             raise wrapped from error
         except OSError as error:
             self.discard()
-            raise typed(error, self._where, "") from error
+            raise typed(error, self.where, "") from error
         except BaseException:
             self.discard()
             raise
-        # The result as a whole: rows, affected_rows.
-        return self._connection._result
 
     def discard(self) -> None:
         """Cut the connection without a word: the server rolls back what was open."""
@@ -202,6 +237,7 @@ def typed(error: Exception, where: str, sql: str) -> TidelogError:
             return ConfigError(f"{where} does not let us in ({code}): {message}", hint=found.hint)
         case Course.RETRY:
             why = f"{where} can't be used now ({code}): {message}"
-            return Unavailable(why, hint=found.hint)
+            kind = RolledBack if code in _ROLLED_BACK else Unavailable
+            return kind(why, hint=found.hint)
         case Course.POLICY:
             return StatementRefused(code, message, sql)

@@ -109,5 +109,5 @@ class SqliteTable:
             new = [self._cell(after, n) for n in names]
             done = db.execute(f"UPDATE {table} SET {sets} WHERE {chosen}", new + cells)
         if done.rowcount != 1:
-            metrics.UNMATCHED.inc()
+            metrics.UNMATCHED.labels(self.called).inc()
             log.error("a row to change is not downstream", table=self.called)

@@ -54,6 +54,9 @@ class Writing(msgspec.Struct, frozen=True):
     columns: tuple[Written, ...]
     extra: tuple[tuple[str, ColumnStructure | None], ...]
     unique_keys: int
+    absent: tuple[str, ...] = ()
+    """In the event's structure and not downstream: a DDL that came first has dropped them, or the
+    downstream never had them."""
 
 
 def writing(
@@ -78,7 +81,8 @@ def writing(
         if name not in names and not computed
     ]
     unique = sum(1 for key in structure.keys if key.unique)
-    return Writing(tuple(ours), tuple(extra), unique)
+    absent = tuple(name for name in (c.name for c in structure.columns) if name not in present)
+    return Writing(tuple(ours), tuple(extra), unique, absent)
 
 
 def rule_of(structure: TableStructure) -> TableRule:
