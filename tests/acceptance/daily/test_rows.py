@@ -254,7 +254,7 @@ async def big_rows(on: Stage) -> None:
     [
         *(integer_keys, auto_random, clustered_tables, many_types, unique_without_primary, bits),
         *(generated_columns, swapped_unique_values, big_rows),
-        pytest.param(float_keys, marks=pytest.mark.xfail(reason="rows stay")),
+        float_keys,
     ],
 )
 def test_rows(play: Play, case: Case) -> None:
