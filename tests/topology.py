@@ -8,9 +8,11 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.processes import until
@@ -49,6 +51,19 @@ class Running:
         assert done.returncode == 0, done.stderr + self.logs()
         found: dict[str, Any] = json.loads(done.stdout)
         return found
+
+    def said(self, actor: str, of: str = "") -> dict[str, Any]:
+        """The status of an actor of a service, which is called like it if not said otherwise. An
+        AssertionError if it has stopped."""
+        with urllib.request.urlopen(f"{self._http(of or actor)}/status") as answer:
+            status: dict[str, Any] = json.load(answer)["actors"][actor]
+        assert not status.get("stopped"), status["error"]
+        return status
+
+    def _http(self, service: str) -> str:
+        """Where it answers now: each start takes another port."""
+        state = json.loads((self.directory / "tidelog.json").read_text())
+        return str(state["http"][service])
 
     def wait(self, commit_ts: int, timeout_s: float = 120) -> None:
         done = self.command(
@@ -99,8 +114,14 @@ def _ready_line(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def up(directory: Path, downstream: str, *options: str) -> Iterator[Running]:
-    """`tidelog up` in the background; its exit code 0 at the end is part of the test."""
+def up(
+    directory: Path,
+    downstream: str,
+    *options: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Running]:
+    """`tidelog up` in the background; its exit code 0 at the end is part of the test.
+    `environment`: configuration of the services, besides this process' own."""
     argv: Sequence[str] = (
         *TIDELOG,
         "up",
@@ -113,7 +134,9 @@ def up(directory: Path, downstream: str, *options: str) -> Iterator[Running]:
     )
     err = directory.with_suffix(".err")
     with err.open("w") as sink:
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=sink, text=True)
+        process = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=sink, text=True, env={**os.environ, **environment}
+        )
     try:
         try:
             ready = _ready_line(process)

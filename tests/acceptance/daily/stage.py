@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -64,10 +62,7 @@ class Stage:
         assert not unequal, "\n".join(unequal)
 
     def _applied(self) -> int:
-        with urllib.request.urlopen(f"{self.running.ready['http']['applier']}/status") as answer:
-            status = json.load(answer)["actors"]["applier"]
-        assert not status["stopped"], status["error"]
-        return int(status["applied_ts"])
+        return int(self.running.said("applier")["applied_ts"])
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Of the copy."""
