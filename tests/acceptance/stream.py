@@ -85,18 +85,19 @@ def following(url: str, feed: str, until: int) -> Iterator[Follower]:
         follower.close()
 
 
-def read_markers(url: str, feed: str) -> list[int]:
+async def markers_of(url: str, feed: str) -> list[int]:
     """The commit_ts of every transaction as the markers tell them, which no reader has sifted."""
+    bus = await NatsBus.connect(url, name="test")
+    try:
+        async with asyncio.timeout(60):
+            return await marked(bus, feed)
+    finally:
+        await bus.close()
 
-    async def read() -> list[int]:
-        bus = await NatsBus.connect(url, name="test")
-        try:
-            async with asyncio.timeout(60):
-                return await marked(bus, feed)
-        finally:
-            await bus.close()
 
-    return asyncio.run(read())
+def read_markers(url: str, feed: str) -> list[int]:
+    """The same, outside of an event loop."""
+    return asyncio.run(markers_of(url, feed))
 
 
 def commit_timestamps(changes: list[Change]) -> list[int]:
