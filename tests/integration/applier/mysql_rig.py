@@ -21,7 +21,12 @@ ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
 T = table("t", ID, V, key=("id",), number=10)
 N = column("n", "int(11)", default="7", origin_default="3", id=3)
+UNSYNCED = ("--innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=0", "--sync-frm=0")
+"""For a server that is never killed."""
 START_TS = 10_000 << 18
+WIDE = table("t", ID, V, column("n", "int(11)", default="7", id=3), key=("id",), number=10)
+ADD_N = ddl("add_column", (T, WIDE))
+WAITS = "Waiting for table metadata lock"
 
 
 class Crash(Exception):
@@ -138,3 +143,29 @@ CRASHES = [
     ("exchange", "applier.ddl.swap", 1),
     ("exchange", "never", 1),
 ]
+
+
+class Reader:
+    """Somebody who has read the table in a transaction that doesn't end: a DDL waits for it."""
+
+    def __init__(self, server: MariaDb) -> None:
+        self._connection = pymysql.connect(host=server.host, port=server.port, user="root")
+
+    def begin(self) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM d.t")
+
+    def end(self) -> None:
+        self._connection.rollback()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+async def seen(rig: Rig, wanted: str) -> str:
+    """Look until it is there."""
+    async with asyncio.timeout(60):
+        while True:
+            if wanted in (found := await rig.downstream.ddl_progress()):
+                return found
+            await asyncio.sleep(0.01)

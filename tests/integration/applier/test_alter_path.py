@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.applier.mysql_rig import Rig, run
+from tests.integration.applier.mysql_rig import UNSYNCED, Rig, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.applier.shapes import column, ddl, table
 from tidelog.schema.structure import ColumnStructure, KeyPart, KeyStructure, TableStructure
@@ -20,7 +20,7 @@ from tidelog_applier.downstreams.target import Target
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("alter")) as found:
+    with mariadb_server(tmp_path_factory.mktemp("alter"), *UNSYNCED) as found:
         yield found
 
 

@@ -7,9 +7,19 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.integration.applier.mysql_rig import CRASHES, FINAL, ID, PARTED, Crash, Rig, T, V, run
+from tests.integration.applier.mysql_rig import (
+    ADD_N,
+    CRASHES,
+    FINAL,
+    PARTED,
+    UNSYNCED,
+    Crash,
+    Rig,
+    T,
+    run,
+)
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, created, ddl, ranges, table
+from tests.unit.applier.shapes import created, ddl, ranges
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE
@@ -20,7 +30,7 @@ RECORDED, RUN = "applier.ddl.recorded", "applier.ddl.run"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("ddl")) as found:
+    with mariadb_server(tmp_path_factory.mktemp("ddl"), *UNSYNCED) as found:
         yield found
 
 
@@ -55,8 +65,6 @@ async def decided(rig: Rig, word: str) -> None:
     await rig.downstream.open("feed")
 
 
-WIDE = table("t", ID, V, column("n", "int(11)", default="7", id=3), key=("id",), number=10)
-ADD_N = ddl("add_column", (T, WIDE))
 OTHERS = "ALTER TABLE d.t ADD COLUMN own INT NOT NULL DEFAULT 5 COMMENT 'q''\\\\'"
 
 

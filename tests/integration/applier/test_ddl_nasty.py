@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from tests.integration.applier.mysql_rig import ID, PARTED, Rig, T, V, run
+from tests.integration.applier.mysql_rig import ID, PARTED, UNSYNCED, Rig, T, V, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.applier.shapes import column, created, ddl, ranges, table
 from tidelog.schema.structure import (
@@ -22,7 +22,7 @@ from tidelog.schema.structure import (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("nasty")) as found:
+    with mariadb_server(tmp_path_factory.mktemp("nasty"), *UNSYNCED) as found:
         yield found
 
 

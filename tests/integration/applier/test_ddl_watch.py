@@ -8,12 +8,11 @@ from contextlib import closing
 from typing import Any
 
 import msgspec
-import pymysql
 import pytest
 
-from tests.integration.applier.mysql_rig import ID, Rig, T, V, run
+from tests.integration.applier.mysql_rig import ADD_N, UNSYNCED, WAITS, Reader, Rig, T, run, seen
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, created, ddl, table
+from tests.unit.applier.shapes import created, ddl
 from tidelog.errors import Stopped, Unavailable
 from tidelog_applier.downstreams.ddl_watch import DdlWatch, told
 from tidelog_applier.downstreams.mysql import MysqlDownstream
@@ -21,41 +20,11 @@ from tidelog_applier.downstreams.mysql_session import MysqlSession
 from tidelog_applier.downstreams.structure_ddl import Flavor
 from tidelog_applier.downstreams.target import Target
 
-WIDE = table("t", ID, V, column("n", "int(11)", default="7", id=3), key=("id",), number=10)
-ADD_N = ddl("add_column", (T, WIDE))
-WAITS = "Waiting for table metadata lock"
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("watch")) as found:
+    with mariadb_server(tmp_path_factory.mktemp("watch"), *UNSYNCED) as found:
         yield found
-
-
-class Reader:
-    """Somebody who has read the table in a transaction that doesn't end: a DDL waits for it."""
-
-    def __init__(self, server: MariaDb) -> None:
-        self._connection = pymysql.connect(host=server.host, port=server.port, user="root")
-
-    def begin(self) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute("SELECT * FROM d.t")
-
-    def end(self) -> None:
-        self._connection.rollback()
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-async def seen(rig: Rig, wanted: str) -> str:
-    """Look until it is there."""
-    async with asyncio.timeout(60):
-        while True:
-            if wanted in (found := await rig.downstream.ddl_progress()):
-                return found
-            await asyncio.sleep(0.01)
 
 
 async def until_done(rig: Rig, ending: asyncio.Future[Any]) -> None:

@@ -13,10 +13,10 @@ import structlog
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE, DdlPending
-from tidelog.downstream import Checkpoint
+from tidelog.downstream import Checkpoint, Fenced
 from tidelog.errors import Stopped, Unavailable
 from tidelog_applier import metrics
-from tidelog_applier.downstreams import ddl_facts
+from tidelog_applier.downstreams import ddl_facts, state_tables
 from tidelog_applier.downstreams.checkpoint_table import CheckpointTable
 from tidelog_applier.downstreams.ddl_mysql import (
     DROPPED,
@@ -31,6 +31,7 @@ from tidelog_applier.downstreams.ddl_watch import DdlWatch
 from tidelog_applier.downstreams.definitions import Definitions, difference, equal
 from tidelog_applier.downstreams.literals import table_name
 from tidelog_applier.downstreams.mysql_session import STRICT, MysqlSession, StatementRefused
+from tidelog_applier.downstreams.state_tables import CONTROL
 from tidelog_applier.downstreams.structure_ddl import Flavor
 
 log = structlog.get_logger()
@@ -98,7 +99,17 @@ class DdlSteps:
         return self._notes
 
     async def _save(self, checkpoint: Checkpoint) -> None:
+        await self._begin()
         await self._session.run(self._table.replace(checkpoint))
+        await self._session.run("COMMIT")
+
+    async def _begin(self) -> None:
+        """A transaction, if nobody has taken over. (Where the takeover could end this connection,
+        it has; the epoch tells also where it could not.)"""
+        await self._session.run("BEGIN")
+        fence = state_tables.fence(self._table.feed, CONTROL, self._table.epoch)
+        if await self._session.run(fence) != 1:
+            raise Fenced(f"another Applier has taken over the feed {self._table.feed}")
 
     async def _record(self, pending: DdlPending) -> None:
         await self._save(msgspec.structs.replace(self._saved, ddl_pending=pending))
@@ -174,14 +185,14 @@ class DdlSteps:
         self, ddl: DdlMessage, step: Step, pending: DdlPending, checkpoint: Checkpoint
     ) -> None:
         await self._record(pending)
-        await self._session.run("BEGIN")
+        await self._begin()
         try:
             for sql in step.swap:
                 await self._session.run(sql)
         except StatementRefused as error:
             self._refused(ddl, error)
             raise self._stands(ddl, error.message) from error
-        await self._save(checkpoint)
+        await self._session.run(self._table.replace(checkpoint))
         failpoints.hit("applier.ddl.swap")
         await self._session.run("COMMIT")
 
