@@ -11,10 +11,12 @@ from typing import Any
 
 import pymysql
 import pytest
+from msgspec.structs import replace
 
+from tests.acceptance.upstream.binlog import OPTIONS, BinaryLog, Committed
 from tests.integration.applier.lanes_rig import LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, table
+from tests.unit.applier.shapes import column, ddl, ranges, table
 from tidelog import failpoints
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, TableShare, Work
@@ -30,7 +32,8 @@ KEYLESS = "CREATE TABLE d.bag (id INT, v VARCHAR(20))"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("lanes"), "--innodb-lock-wait-timeout=1") as found:
+    options = ("--innodb-lock-wait-timeout=1", *OPTIONS)
+    with mariadb_server(tmp_path_factory.mktemp("lanes"), *options) as found:
         yield found
 
 
@@ -138,6 +141,39 @@ def test_every_transaction_marks_its_channel(server: MariaDb) -> None:
         (1,),
         (4,),
         (1,),
+    ]
+
+
+def test_a_ddl_that_moves_rows_marks_its_channel(server: MariaDb) -> None:
+    """Rows of a partition that the downstream knows by their values alone; the server's binary log
+    says what a Drainer there would get."""
+    parted = table("r", ID, V, key=("id",), number=20, partitioning=ranges(("p0", "10", 21)))
+    emptied = replace(parted, partitioning=ranges(("p0", "10", 22)))
+    plain = replace(T, id=22)
+    exchanged = replace(emptied, partitioning=ranges(("p0", "10", 10)))
+
+    async def scenario(rig: LanesRig) -> None:
+        await rig.write(parted, added(1, 5), added(20, 5))
+        await rig.write(T, added(2, 6))
+        log.read()
+        for message in (
+            ddl("truncate_partition", (parted, emptied)),
+            ddl("exchange_partition", (emptied, exchanged), (T, plain)),
+        ):
+            await rig.downstream.apply_ddl(message, Checkpoint(7))
+
+    definitions = (PLAIN, PLAIN.replace("d.t", "d.r"))
+    log = BinaryLog(server)
+    rig = run(server, scenario, *definitions, loopback=True, channel_id=6)
+    assert (rig.sql("SELECT id FROM d.r ORDER BY id"), rig.sql("SELECT * FROM d.t")) == (
+        [(2,), (20,)],
+        [],
+    )
+    written = [one.rows for one in log.read() if isinstance(one, Committed)]
+    moved = [rows for rows in written if any(row.db == "d" for row in rows)]
+    assert [[row.table for row in rows if row.db == "retl"] for rows in moved] == [
+        ["_drainer_repl_mark"],
+        ["_drainer_repl_mark"],
     ]
 
 

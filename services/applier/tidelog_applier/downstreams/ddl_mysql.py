@@ -27,11 +27,12 @@ DROPPED = f"`{STATE_DB}`.`dropped`"
 
 class Attempt(msgspec.Struct, frozen=True):
     """One way to do a step. `note` says what the downstream then lacks. `sql` empty: do nothing.
-    `lenient`: conversions may cut values, as TiDB's did."""
+    `lenient`: conversions may cut values, as TiDB's did. `rows`: it changes rows, no definition."""
 
     sql: str
     note: str = ""
     lenient: bool = False
+    rows: bool = False
 
 
 class Effect(Enum):
@@ -367,7 +368,7 @@ def _empty(one: ops.EmptyPartitions, facts: Facts) -> Step:
             f"ALTER TABLE {target} {verb} PARTITION {listed}", *([where] if one.drop else [])
         )
     conditions = [rows_of(one.before, p, name) for p in one.partitions]
-    return _step(f"DELETE FROM {target} WHERE {' OR '.join(conditions)}")
+    return Step((Attempt(f"DELETE FROM {target} WHERE {' OR '.join(conditions)}", rows=True),))
 
 
 def _exchange(one: ops.Exchange, facts: Facts) -> Step:

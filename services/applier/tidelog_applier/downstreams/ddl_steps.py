@@ -7,6 +7,8 @@ whether somebody else changed the table: then an operator decides, and the check
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import structlog
 
@@ -39,7 +41,7 @@ log = structlog.get_logger()
 
 class DdlSteps:
     """For one DDL. `saved`: the checkpoint as it is stored; `keep_ms`: how long dropped tables'
-    rows stay, 0 = not at all."""
+    rows stay, 0 = not at all; `marks`: what a transaction with rows begins with (seed 004)."""
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class DdlSteps:
         saved: Checkpoint | None,
         keep_ms: int,
         watch: DdlWatch,
+        marks: Sequence[str] = (),
     ) -> None:
         self._session = session
         self._definitions = Definitions(session)
@@ -57,6 +60,7 @@ class DdlSteps:
         self._saved = saved if saved is not None else Checkpoint(commit_ts=0)
         self._keep_ms = keep_ms
         self._watch = watch
+        self._marks = marks
         self._notes: list[str] = []
 
     async def run(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
@@ -178,6 +182,9 @@ class DdlSteps:
     async def _send(self, attempt: Attempt) -> None:
         if attempt.lenient:
             await self._session.run_lenient(attempt.sql)
+        elif attempt.rows:
+            whole = ("BEGIN", *self._marks, attempt.sql, "COMMIT")
+            await self._session.run_all([sql.encode() for sql in whole])
         elif attempt.sql:
             await self._session.run(attempt.sql)
 
@@ -187,7 +194,7 @@ class DdlSteps:
         await self._record(pending)
         await self._begin()
         try:
-            for sql in step.swap:
+            for sql in (*self._marks, *step.swap):
                 await self._session.run(sql)
         except StatementRefused as error:
             self._refused(ddl, error)

@@ -139,7 +139,8 @@ class MysqlDownstream:
             session = self._living()
             keep_ms = self._target.keep_dropped_s * 1000
             watch = DdlWatch(self._target, self._flavor, session, self._options.ddl_timeout_s)
-            steps = DdlSteps(session, self._flavor, self._table, self._saved, keep_ms, watch)
+            marks = () if self._mark is None else (self._mark.mark(0),)  # no lane has work
+            steps = DdlSteps(session, self._flavor, self._table, self._saved, keep_ms, watch, marks)
             self._watch = watch
             try:
                 notes = await steps.run(ddl, checkpoint)
