@@ -26,7 +26,7 @@ Window = tuple[int, list[Event]]
 def value(rng: Random, toy: Toy) -> Any:
     if not toy.text:
         return rng.choice(NUMBERS)
-    return rng.choice(RARE if rng.random() < 0.02 else TEXTS)
+    return rng.choice(RARE if rng.random() < toy.rare else TEXTS)
 
 
 def row(rng: Random, toy: Toy) -> Row:

@@ -34,6 +34,8 @@ class Toy:
     keys: int
     text: bool
     replaceable: bool = True
+    rare: float = 0.02
+    """How often a text is one that may equal anything."""
 
     @property
     def structure(self) -> TableStructure:
