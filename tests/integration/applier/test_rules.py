@@ -8,13 +8,14 @@ import pytest
 
 from tests.integration.applier.lanes_rig import LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, table
-from tidelog.downstream import TableRule
-from tidelog.schema.structure import KeyPart, KeyStructure
+from tests.unit.applier.shapes import column, ddl, table
+from tidelog.downstream import Checkpoint, TableRule
+from tidelog.schema.structure import ColumnStructure, KeyPart, KeyStructure
 from tidelog_applier import metrics
+from tidelog_applier.plan.keys import TableKeys
 
 ID = column("id", "int(11)", nullable=False, id=1)
-V = column("v", "varchar(20)", id=2)
+V = column("v", "varchar(20)", length=20, id=2)
 T = table("t", ID, V, key=("id",))
 UNIQUE = table("t", ID, V, key=("id",), keys=(KeyStructure("u", (KeyPart("v"),), unique=True),))
 PLAIN = "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))"
@@ -114,6 +115,76 @@ def test_the_rule_of_a_table(
     (rule,) = found
     assert (rule.ordered, rule.replaceable, len(rule.keys)) == (ordered, replaceable, keys)
     assert rule.keys[0] == (KeyPart("id"),)
+
+
+EVERY = table(
+    "t",
+    column("id", "bigint(20) unsigned"),
+    column("i", "int(11)"),
+    column("y", "year(4)"),
+    column("b", "bit(3)"),
+    column("f", "float"),
+    column("x", "double"),
+    column("n", "decimal(10,3)", scale=3),
+    column("dt", "datetime(3)", scale=3),
+    column("ts", "timestamp(3)", scale=3),
+    column("tm", "time(1)", scale=1),
+    column("da", "date", scale=0),
+    column("c", "char(9)", length=9),
+    column("v", "varchar(9)", length=9, collation="utf8mb4_general_ci"),
+    column("o", "varchar(9)", length=9, charset="utf8", collation="utf8_bin"),
+    column("z", "varchar(9)", length=9, collation="utf8mb4_0900_ai_ci"),
+    column("bi", "binary(9)", length=9, charset="binary", collation="binary"),
+    column("vb", "varbinary(9)", length=9, charset="binary", collation="binary"),
+    column("e", "enum('a','b')", elems=("a", "b")),
+    column("s", "set('a','b')", elems=("a", "b")),
+    key=("id", "i", "y", "b", "f", "x", "n", "dt", "ts", "tm", "da", "c"),
+    keys=(
+        KeyStructure("u", tuple(KeyPart(n) for n in ("v", "o", "z", "bi", "vb", "e", "s")), True),
+    ),
+)
+
+
+def test_a_table_of_ours_tells_values_apart_as_the_upstream_does(server: MariaDb) -> None:
+    """But for the collations that a MariaDB lacks or names otherwise."""
+    found: list[TableRule] = []
+
+    async def scenario(rig: LanesRig) -> None:
+        await rig.downstream.apply_ddl(ddl("create_table", (None, EVERY)), Checkpoint(200))
+        found.append(await rig.downstream.rule("d", EVERY))
+
+    run(server, scenario)
+    assert found[0].collations == {"o": "utf8mb3_bin", "z": "utf8mb4_uca1400_nopad_ai_ci"}
+    keys = TableKeys(EVERY, found[0])
+    assert (keys.unsure, len(found[0].keys)) == (False, 2)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "collation"),
+    [
+        (V, "VARCHAR(20) COLLATE utf8mb4_unicode_ci", "utf8mb4_unicode_ci"),
+        (V, "VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_bin", "latin1_bin"),
+        (V, "VARCHAR(10) COLLATE utf8mb4_bin", ""),
+        (V, "VARBINARY(80)", ""),
+        (column("v", "bigint(20)"), "INT", ""),
+        (column("v", "bigint(20)"), "BIGINT UNSIGNED", ""),
+        (column("v", "decimal(10,3)", scale=3), "DECIMAL(10,1)", ""),
+        (column("v", "datetime(6)", scale=6), "DATETIME(3)", ""),
+        (column("v", "datetime(3)", scale=3), "DATETIME(6)", None),
+    ],
+)
+def test_a_table_made_by_hand_may_tell_less_apart(
+    server: MariaDb, ours: ColumnStructure, theirs: str, collation: str | None
+) -> None:
+    unique = KeyStructure("u", (KeyPart("v"),), unique=True)
+    structure = table("t", ID, ours, key=("id",), keys=(unique,))
+    found: list[TableRule] = []
+
+    async def scenario(rig: LanesRig) -> None:
+        found.append(await rig.downstream.rule("d", structure))
+
+    run(server, scenario, f"CREATE TABLE d.t (id INT PRIMARY KEY, v {theirs})")
+    assert found[0].collations == ({} if collation is None else {"v": collation})
 
 
 def test_an_ordered_table_with_keys_is_changed_row_by_row(server: MariaDb) -> None:

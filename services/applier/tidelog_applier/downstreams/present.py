@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from tidelog.downstream import TableRule
 from tidelog.schema.structure import KeyPart, TableStructure
+from tidelog_applier.downstreams.forms import Form, compared
 from tidelog_applier.downstreams.literals import quote
 from tidelog_applier.downstreams.mysql_session import MysqlSession
 
@@ -17,12 +19,14 @@ Key = tuple[KeyPart, ...]
 
 class Present(msgspec.Struct, frozen=True):
     """A downstream table. `columns`: True where the server computes the value itself; `unique`: the
-    keys it enforces; `triggers`, and `referenced` by a foreign key that acts on its changes."""
+    keys it enforces; `triggers`, and `referenced` by a foreign key that acts on its changes;
+    `forms` of its columns."""
 
     columns: Mapping[str, bool] = {}
     unique: tuple[Key, ...] = ()
     triggers: bool = False
     referenced: bool = False
+    forms: Mapping[str, Form] = {}
 
     def own_columns(self, structure: TableStructure) -> list[str]:
         """Writable columns that the upstream's rows do not have."""
@@ -39,7 +43,7 @@ class Present(msgspec.Struct, frozen=True):
         event_key = frozenset(structure.key_columns)
         enforced = any(_columns(key) == event_key for key in self.unique)
         ordered = not event_key or not enforced or (noticed and len(keys) > 1)
-        return TableRule(ordered, not noticed, keys)
+        return TableRule(ordered, not noticed, keys, compared(structure, keys, self.forms))
 
     def _keys(self, structure: TableStructure) -> tuple[Key, ...]:
         """The upstream's and the downstream's own, the event's key first."""
@@ -60,7 +64,8 @@ async def read_present(
     """None: there is no such table. `referenced` is what `read_referenced` found."""
     where = f"TABLE_SCHEMA = {quote(place[0])} AND TABLE_NAME = {quote(place[1])}"
     columns = await session.rows(
-        "SELECT COLUMN_NAME, EXTRA FROM information_schema.COLUMNS"
+        "SELECT COLUMN_NAME, EXTRA, DATA_TYPE, COLLATION_NAME, CHARACTER_MAXIMUM_LENGTH,"
+        " NUMERIC_SCALE, DATETIME_PRECISION, COLUMN_TYPE FROM information_schema.COLUMNS"
         f" WHERE {where} ORDER BY ORDINAL_POSITION"
     )
     if not columns:
@@ -79,10 +84,23 @@ async def read_present(
         part = KeyPart(str(column), int(prefix or 0)) if column else KeyPart("", 0, "?")
         unique[str(index)] = (*unique.get(str(index), ()), part)
     return Present(
-        {str(name): " GENERATED" in str(extra).upper() for name, extra in columns},
+        {str(name): " GENERATED" in str(extra).upper() for name, extra, *_ in columns},
         tuple(unique.values()),
         bool(triggers),
         place in referenced,
+        {str(name): _form(*rest) for name, _, *rest in columns},
+    )
+
+
+def _form(
+    data_type: Any, collation: Any, length: Any, scale: Any, fsp: Any, column_type: Any
+) -> Form:
+    return Form(
+        str(data_type).lower(),
+        str(collation or ""),
+        int(length or 0),
+        int(scale or fsp or 0),
+        "unsigned" in str(column_type).lower(),
     )
 
 
