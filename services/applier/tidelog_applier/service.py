@@ -102,10 +102,9 @@ def relay_log(config: ApplierConfig, ports: Ports) -> BatchLog:
     relay = config.relay
     if not relay.log_dir:
         return Spool(ports.disk, "spool")
-    disk = ports.within(relay.log_dir).disk
     return RelayLog(
-        disk,
-        "",
+        ports.disk,
+        relay.log_dir,
         feed=config.feed,
         cluster_id=config.cluster_id,
         max_file_bytes=relay.max_file_size,

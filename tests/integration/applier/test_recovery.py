@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -17,6 +18,7 @@ import pytest
 from tests.integration.applier.test_process import count, fill, until
 from tests.servers import MariaDb, free_port, mariadb_server, nats_server
 from tests.unit.applier.publisher import FEED, Publisher
+from tidelog.errors import EXIT_RESTART
 from tidelog.real.bus import NatsBus
 
 TXNS = 2000
@@ -53,11 +55,9 @@ def checkpoint(server: MariaDb) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("more", [("--recover", "true"), ()])
-def test_what_the_relay_holds_is_applied_whole_without_an_upstream(
-    more: tuple[str, ...], tmp_path: Path
-) -> None:
-    log = tmp_path / "applier.log"
+def killed_while_applying(directory: Path, server: MariaDb) -> None:
+    """An Applier with a relay, and then its upstream."""
+    log = directory / "applier.log"
 
     async def publish(nats_url: str) -> None:
         bus = await NatsBus.connect(nats_url)
@@ -66,18 +66,33 @@ def test_what_the_relay_holds_is_applied_whole_without_an_upstream(
         await fill(publisher, range(TXNS))
         await bus.close()
 
+    with nats_server(directory / "nats") as nats:
+        asyncio.run(publish(nats.url))
+        with log.open("ab") as out:
+            process = subprocess.Popen(command(directory, nats.url, server), stdout=out, stderr=out)
+        try:
+            until(server, "SELECT COUNT(*) FROM d.bag", 20, log)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def interrupted(server: MariaDb) -> None:
+    """As if it had been killed between two lanes; perhaps it had caught up."""
+    connection = pymysql.connect(host=server.host, port=server.port, user="root", autocommit=True)
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE tidb_binlog.checkpoint"
+            " SET checkPoint = JSON_SET(checkPoint, '$.consistent', false)"
+        )
+
+
+@pytest.mark.parametrize("more", [("--recover", "true"), ()])
+def test_what_the_relay_holds_is_applied_whole_without_an_upstream(
+    more: tuple[str, ...], tmp_path: Path
+) -> None:
     with mariadb_server(tmp_path) as server:
-        with nats_server(tmp_path / "nats") as nats:
-            asyncio.run(publish(nats.url))
-            with log.open("ab") as out:
-                process = subprocess.Popen(
-                    command(tmp_path, nats.url, server), stdout=out, stderr=out
-                )
-            try:
-                until(server, "SELECT COUNT(*) FROM d.bag", 20, log)
-            finally:
-                process.kill()
-                process.wait()
+        killed_while_applying(tmp_path, server)
         done = alone(tmp_path, server, *more)
         assert done.returncode == 0, done.stderr
         saved = checkpoint(server)
@@ -95,3 +110,17 @@ def test_what_the_relay_holds_is_applied_whole_without_an_upstream(
         again.terminate()
         assert again.wait(DEADLINE_S) == 0
         assert checkpoint(server) == saved
+
+
+def test_a_relay_that_is_lost_is_told_and_nothing_is_called_consistent(tmp_path: Path) -> None:
+    with mariadb_server(tmp_path) as server:
+        killed_while_applying(tmp_path, server)
+        interrupted(server)
+        saved = checkpoint(server)
+        shutil.rmtree(tmp_path / "data" / "relay")
+        for _ in range(2):
+            done = alone(tmp_path, server, "--recover", "true")
+            assert done.returncode == EXIT_RESTART, done.stderr
+            assert "the relay log holds nothing" in done.stderr
+        assert checkpoint(server)["consistent"] is False
+        assert checkpoint(server)["commitTS"] == saved["commitTS"]

@@ -211,6 +211,25 @@ def test_a_full_disk_is_waited_out(kind: str) -> None:
     run(main, seed=1)
 
 
+def test_what_is_applied_makes_room_on_a_full_disk() -> None:
+    async def main(world: World) -> None:
+        node = world.node("applier")
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        intake = intake_of(node.ports(), "relay", 0)
+        for _ in range(3):  # a file each
+            await fill(publisher, 20)
+            found = await drained(intake)
+        node.disk.full = True
+        await publisher.rows(**published(1))
+        with pytest.raises(DiskFull):
+            await endlessly(intake, [])
+        await intake.applied(found[-1].commit_ts)
+        assert [one.commit_ts for one in await drained(intake)] == [publisher.commit_ts]
+
+    run(main, seed=1)
+
+
 def test_a_structure_that_is_missing_is_waited_for_and_nothing_is_lost() -> None:
     async def main(world: World) -> None:
         ports = world.ports("applier")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from tests.unit.applier.relay_rig import (
@@ -18,7 +21,8 @@ from tests.unit.applier.relay_rig import (
 )
 from tests.unit.pump.driven import Machine, drive
 from tidelog.errors import Corrupt, DiskFull, ForeignDirectory, InvariantBroken, IoFailed
-from tidelog_applier.relay import Incoming, RelayGap, RelayLog, Spool
+from tidelog.real.disk import RealDisk
+from tidelog_applier.relay import BatchLog, Incoming, LargeBatch, RelayGap, RelayLog, Spool
 
 
 def files(machine: Machine) -> list[str]:
@@ -150,9 +154,37 @@ def test_a_newest_file_that_is_lost_is_told() -> None:
 
 def test_another_feed_is_refused() -> None:
     machine = Machine()
-    opened(machine)
+    fill(opened(machine), 1)
     with pytest.raises(ForeignDirectory, match="shop"):
         drive(relay(machine, feed="other").open(0))
+
+
+def test_it_says_whether_an_earlier_life_left_anything() -> None:
+    machine = Machine()
+    assert not opened(machine).kept
+    log = opened(machine, 4)
+    assert not log.kept
+    drive(log.append([whole(5, 4, rows(5))], STRUCTURES))
+    log = opened(machine, 5)
+    assert log.kept
+    assert not drive(read(log, 5))
+
+
+@pytest.mark.parametrize("kind", ["relay", "spool"])
+def test_a_large_batch_is_read_while_the_log_is_opened_anew(kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = RealDisk(tmp_path)
+        log: BatchLog = RelayLog(disk, "r", feed="f") if kind == "relay" else Spool(disk, "s")
+        await log.open(0)
+        items: list[Incoming] = [piece(0, rows(9, 900)), whole(9, 0, pieces=1)]
+        (large,) = await log.append(items, STRUCTURES)
+        assert isinstance(large, LargeBatch)
+        await log.append([piece(0, rows(12, 900))], STRUCTURES)
+        await log.open(9)
+        assert await bodies_of(large) == [rows(9, 900)]
+        log.close()
+
+    asyncio.run(main())
 
 
 def test_what_does_not_follow_is_refused() -> None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import structlog
 
 from tidelog.actor import Actor, Nothing
-from tidelog.errors import TidelogError
+from tidelog.errors import Stopped, TidelogError
 from tidelog.offline import End
 from tidelog.ports import Ports
 from tidelog.timestamps import physical_ms
@@ -60,6 +60,12 @@ class Recovery(Actor[Nothing]):
         if (saved is None or saved.consistent) and end <= after:
             log.info("the downstream is consistent: there is nothing to recover", commit_ts=after)
             return False
+        if not self._relay.kept:
+            raise Stopped(
+                f"the relay log holds nothing, and above {after} the downstream has rows of"
+                " transactions that are not whole there",
+                hint="restore the relay's directory, or fill the downstream again from its source",
+            )
         self._pipeline.safe_until = end
         log.info("recovering from the relay log", after=after, end=end)
         left = self._relay.batches(after)

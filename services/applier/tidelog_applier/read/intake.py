@@ -73,7 +73,7 @@ class Intake:
         try:
             found = await self._next(max_wait_s)
         except DiskFull:
-            await self.close()  # the log takes no more; the next one mends what is there
+            await self._begin_anew()  # the log takes no more before it is opened again
             raise
         if found:
             self._position = found[-1].commit_ts
@@ -113,6 +113,10 @@ class Intake:
 
     async def close(self) -> None:
         """`next` may be called again, and begins anew behind what was handed on."""
+        await self._begin_anew()
+        self._relay.close()
+
+    async def _begin_anew(self) -> None:
         left, self._left = self._left, None
         if left is not None:
             await left.aclose()
@@ -120,7 +124,6 @@ class Intake:
         if reader is not None:
             await reader.close()
         self._pending = []
-        self._relay.close()
 
 
 async def some(left: AsyncGenerator[Handed, None]) -> list[Taken]:

@@ -17,7 +17,7 @@ HEADER_READ = 4 << 10
 _NAME = re.compile(r"relay-(\d{6,10})")
 HINT = (
     "look at it with `tidelog inspect`; while the feed's stream still holds what is not applied,"
-    " the relay's files may all be deleted together"
+    " the relay's directory may be deleted with all that is in it"
 )
 
 
@@ -25,6 +25,7 @@ HINT = (
 class Part:
     """One file. `prev_commit_ts`: what stands before it; `begin`: where its header ends."""
 
+    disk: Disk
     number: int
     path: str
     file: File
@@ -63,9 +64,12 @@ class Folder:
 
     async def make(self) -> None:
         """Durably: else a power loss takes the directory, and all in it."""
-        if self.directory:
-            self.disk.mkdir(self.directory)
-            await self.disk.sync_dir(posixpath.dirname(self.directory))
+        place = self.directory
+        if place:
+            self.disk.mkdir(place)
+        while place:
+            place = posixpath.dirname(place)
+            await self.disk.sync_dir(place)
 
     async def sync(self) -> None:
         await self.disk.sync_dir(self.directory)
@@ -78,9 +82,9 @@ class Folder:
         entries = self.disk.listdir(self.directory)
         return sorted(int(match[1]) for entry in entries if (match := _NAME.fullmatch(entry)))
 
-    async def open(self, number: int) -> Part:
+    async def open(self, number: int, *, create: bool = False) -> Part:
         path = self.path(number)
-        return Part(number, path, await self.disk.open(path))
+        return Part(self.disk, number, path, await self.disk.open(path, create=create))
 
 
 def read_header(part: Part) -> tuple[str, int] | None:

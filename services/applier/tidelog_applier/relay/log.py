@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
+from tidelog.errors import IoFailed
 from tidelog.failpoints import hit
 from tidelog.ports import Buffer, Disk
 from tidelog.synced import Synced, SyncedFile
@@ -36,8 +37,13 @@ class BatchLog(Protocol):
     def end(self) -> int:
         """What lies at or below it is here, or applied: the stream is read from there on."""
 
+    @property
+    def kept(self) -> bool:
+        """An earlier life left its log here, so that what it can have applied is in it."""
+
     async def open(self, after: int) -> None:
-        """`after`: up to where everything is applied. Raises Corrupt, ForeignDirectory,
+        """`after`: up to where everything is applied. It may be called again after an error of
+        `append`: what was handed on stays readable. Raises Corrupt, ForeignDirectory,
         ForeignCluster, RelayGap, IoFailed, DiskFull."""
 
     async def append(self, items: Sequence[Incoming], structures: Structures) -> list[Handed]:
@@ -80,6 +86,7 @@ class RelayLog:
         self._spill: Spill | None = None
         self._reading: Part | None = None
         self._end = 0
+        self.kept = False
         self.truncated_bytes = 0
 
     @property
@@ -93,12 +100,12 @@ class RelayLog:
         self._parts = opening.parts
         await opening.run()
         self.truncated_bytes = opening.truncated_bytes
-        if not self._parts:
-            self._end = after
-            await self._create(0)
-        elif after < self._parts[0].prev_commit_ts:
-            raise reading.RelayGap(after, self._parts[0].prev_commit_ts)
         self._end = max(after, opening.end)
+        self.kept = bool(self._parts)
+        if not self.kept:
+            return  # the first append makes one: until then there is nothing to recover from
+        if after < self._parts[0].prev_commit_ts:
+            raise reading.RelayGap(after, self._parts[0].prev_commit_ts)
         current = self._parts[-1]
         await self._synced.begin(Synced(current.number, current.file.size, opening.end))
 
@@ -109,13 +116,17 @@ class RelayLog:
         self._parts, self._stored, self._spill, self._reading = [], set(), None, None
 
     async def _create(self, number: int) -> None:
-        path, header = self._folder.path(number), self._header()
-        part = Part(number, path, await self._folder.disk.open(path, create=True), self._end)
-        self._parts.append(part)
-        await part.file.append(header, sync=True)
+        part = await self._folder.open(number, create=True)
+        part.prev_commit_ts = self._end
+        if part.file.size:
+            raise IoFailed(f"{part.path} was begun, and that failed")
+        await part.file.append(self._header(), sync=True)
         hit("applier.relay.before_directory_sync")
         await self._folder.sync()
         part.begin = part.file.size
+        if not self._parts:
+            await self._synced.begin(Synced(number, part.begin, self._end))
+        self._parts.append(part)  # only now: those before it may be purged from here on
         self._stored.clear()
         self._synced.note(Synced(number, part.begin, self._end))
 
@@ -138,6 +149,8 @@ class RelayLog:
         return writing.handed
 
     async def _rotate_if_full(self, first: Incoming) -> None:
+        if not self._parts:
+            await self._create(0)
         current = self._parts[-1]
         goes_on = first.number > 0 if isinstance(first, Piece) else first.pieces > 0
         if current.file.size < self._max_file_bytes or goes_on:
@@ -148,13 +161,11 @@ class RelayLog:
         await self._create(current.number + 1)
 
     async def batches(self, after: int) -> AsyncGenerator[Handed, None]:
-        reached, parts = after, [(part, part.file.size) for part in self._parts]
-        following = [part.prev_commit_ts for part in self._parts[1:]]
+        first = max((one.number for one in self._parts if one.prev_commit_ts <= after), default=0)
+        reached, parts = after, [(one, one.file.size) for one in self._parts if one.number >= first]
         try:
-            for (part, end), last in zip(parts, [*following, self._end], strict=True):
+            for part, end in parts:
                 self._reading = part
-                if last <= after:
-                    continue
                 async for batch in reading.batches(part, end, after, reached):
                     yield batch
                     reached = batch.commit_ts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -45,14 +46,19 @@ async def records(part: Part, begin: int, end: int) -> AsyncIterator[list[Placed
 
 
 async def pieces(part: Part, begin: int, end: int, count: int) -> AsyncIterator[list[bytes]]:
-    """The `count` pieces of a large batch, whose own record is at `end`. Raises Corrupt."""
+    """The `count` pieces of a large batch, whose own record is at `end`. The file is opened for
+    it: the log may be opened anew meanwhile. Raises Corrupt."""
     number = 0
-    async for step in records(part, begin, end):
-        for offset, one in step:
-            if one.WhichOneof("content") != "piece" or one.piece.number != number:
-                raise corrupt(part.path, offset, f"piece {number} of a large batch is not there")
-            number += 1
-            yield list(one.piece.rows)
+    own = replace(part, file=await part.disk.open(part.path))
+    try:
+        async for step in records(own, begin, end):
+            for offset, one in step:
+                if one.WhichOneof("content") != "piece" or one.piece.number != number:
+                    raise corrupt(part.path, offset, f"piece {number} of a batch is not there")
+                number += 1
+                yield list(one.piece.rows)
+    finally:
+        own.file.close()
     if number != count:
         raise corrupt(part.path, end, f"it is a batch of {count} pieces, {number} are there")
 

@@ -19,6 +19,8 @@ from tidelog_applier.relay.spill import Spill
 class Spool:
     """A BatchLog that keeps nothing: `end` only tells what was applied when it was opened."""
 
+    kept = False
+
     def __init__(self, disk: Disk, directory: str) -> None:
         self._folder = Folder(disk, directory)
         self._spill: Spill | None = None
@@ -32,11 +34,14 @@ class Spool:
         return self._end
 
     async def open(self, after: int) -> None:
-        self.close()
         await self._folder.make()
+        in_hand = {part.number for _, part in self._held}
         for number in self._folder.numbers():
-            await self._folder.disk.remove(self._folder.path(number))
-        self._end = after
+            if number not in in_hand:
+                await self._folder.disk.remove(self._folder.path(number))
+        if self._spill is not None:
+            self._spill.part.file.close()
+        self._end, self._spill = after, None
 
     async def append(self, items: Sequence[Incoming], structures: Structures) -> list[Handed]:
         handed: list[Handed] = []
@@ -66,8 +71,7 @@ class Spool:
         return spill.close(item, spill.part.file.size)
 
     async def _create(self) -> Part:
-        path = self._folder.path(self._next)
-        part = Part(self._next, path, await self._folder.disk.open(path, create=True))
+        part = await self._folder.open(self._next, create=True)
         self._next += 1
         return part
 
