@@ -18,6 +18,7 @@ from rich.console import Console
 
 from bench import (
     apply,
+    apply_memory,
     backlog,
     chart,
     drain,
@@ -121,6 +122,13 @@ class Bench:
                     self.figures += await into_sql(
                         self._directory / name, self.db, self.limits, self._share, self._profile
                     )
+
+            if self._wants("memory"):
+                self._say("memory of an Applier")
+                place = self._directory / "apply-memory"
+                self.figures += await apply_memory.measure(
+                    place, self.db, self._share, self._profile
+                )
 
     async def _measure_limits(self) -> None:
         seconds = 2 * self._share

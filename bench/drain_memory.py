@@ -10,6 +10,7 @@ from bench.binlogs import commit, large_prewrite
 from bench.figure import Figure
 from bench.resident import forget_peak, grown, resident
 from bench.stage import CLUSTER, Stage
+from bench.tables import BenchTable
 from bench.upstream import Upstream, write_by_grpc
 from tidelog.changes import H_LAST_TS
 from tidelog.oracle import RegistryOracle
@@ -47,16 +48,21 @@ async def _large(directory: Path, size: int, profile: str) -> Figure:
         pid = stage.pid("drainer")
         before = resident(pid, "VmRSS")
         forget_peak(pid)
-        oracle = RegistryOracle(stage.bus, CLUSTER)
-        start_ts = await oracle.take(1)
-        big = large_prewrite(table, SCHEMA_VERSION, start_ts, size // HUGE_ROW, size)
-        await write_by_grpc(stage.grpc(0), big)
-        commit_ts = await oracle.take(1)
-        await write_by_grpc(stage.grpc(0), commit(start_ts, commit_ts))
-        del big
+        commit_ts = await huge(stage, table, size // HUGE_ROW, size)
         await _published(stage, commit_ts)
         name = f"Drainer: a transaction of {size >> 20} MiB, {size // HUGE_ROW} rows, published"
         return grown(name, resident(pid, "VmHWM"), before)
+
+
+async def huge(stage: Stage, table: BenchTable, rows: int, size: int) -> int:
+    """One transaction of `rows` rows and about `size` bytes on the first Pump; its commit_ts."""
+    oracle = RegistryOracle(stage.bus, CLUSTER)
+    start_ts = await oracle.take(1)
+    big = large_prewrite(table, SCHEMA_VERSION, start_ts, rows, size)
+    await write_by_grpc(stage.grpc(0), big)
+    commit_ts = await oracle.take(1)
+    await write_by_grpc(stage.grpc(0), commit(start_ts, commit_ts))
+    return commit_ts
 
 
 async def _published(stage: Stage, commit_ts: int) -> None:

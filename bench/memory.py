@@ -1,5 +1,5 @@
 """How much memory a Pump takes: for one Prewrite of 1 GiB, and for ten million small ones, and
-what a Drainer takes (drain_memory.py).
+what a Drainer takes (drain_memory.py). An Applier's is in apply_memory.py.
 
 Not part of a plain run: it takes several minutes. `python -m bench memory`.
 """
