@@ -20,6 +20,7 @@ from tests.unit.applier.shapes import column, ddl, ranges, table
 from tidelog import failpoints
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, TableShare, Work
+from tidelog.errors import Unavailable
 from tidelog_applier.downstreams.mysql_session import RolledBack
 
 ID = column("id", "int(11)", nullable=False, id=1)
@@ -109,6 +110,26 @@ def test_a_downstream_begun_anew_has_no_old_progress(server: MariaDb) -> None:
         await rig.write(BAG, added(1, 5), safe=True)
 
     assert run(server, scenario, KEYLESS).sql("SELECT id FROM d.bag") == [(1,)]
+
+
+def test_a_lane_connects_anew_while_the_control_connection_is_lost(server: MariaDb) -> None:
+    """The other way round it would wait for ever: that one waits for the lanes."""
+
+    async def scenario(rig: LanesRig) -> None:
+        await rig.write(T, added(1, 4))
+        work = Work(await rig.shares(T, added(2, 5)))
+        for (number,) in rig.sql(
+            "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
+            " AND USER = 'root'"
+        ):
+            rig.sql(f"KILL {number}")
+        with pytest.raises(Unavailable):
+            await rig.save(4)
+        with pytest.raises(Unavailable):
+            await rig.lanes[0].apply(work)
+        await (await rig.lane()).apply(work)
+
+    assert run(server, scenario, PLAIN).sql("SELECT id FROM d.t") == [(1,), (2,)]
 
 
 def test_rows_and_checkpoint_in_one_transaction(server: MariaDb) -> None:

@@ -114,7 +114,10 @@ class MysqlDownstream:
             return await self._tables.rule(self._living(), db, structure)
 
     async def lane(self, number: int) -> Lane:
-        self._living()
+        """Also while the control connection is lost: that one is opened anew only when the lanes
+        are through with what they have."""
+        if self._session is None:
+            raise InvariantBroken("the downstream is used before it is opened")
         earlier = self._writers.pop(number, None)
         if earlier is not None:
             earlier.discard()
