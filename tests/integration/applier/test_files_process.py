@@ -91,7 +91,7 @@ def test_a_dry_run_counts_and_holds_nothing(tmp_path: Path) -> None:
                 lambda: metric("tidelog_applier_rows_total") >= 2 * TXNS, tmp_path / "applier.log"
             )
             assert metric("tidelog_applier_dry_statements_total") > 0
-            shown = json.loads(page("status"))["applier"]
+            shown = json.loads(page("status"))["actors"]["applier"]
             assert (shown["downstream"], shown["error"]) == ("blackhole:", "")
         await bus.close()
 

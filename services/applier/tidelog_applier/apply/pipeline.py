@@ -66,6 +66,8 @@ class Pipeline:
         self.flight = Flight()
         self.refused = RefusedRows(ports.disk)
         self.safe_until = 0
+        self._counted = 0, 0
+        """Rows and transactions that the metrics have."""
         self.windows = 0
         """Planned so far."""
         self._lanes: Lanes | None = None
@@ -192,6 +194,7 @@ class Pipeline:
             plan = self._planner.plan(number, tables, safe=safe)
             assert plan is not None, "nothing is in flight"
         self.windows += 1
+        metrics.WINDOWS.inc()
         works = [(lane, shares) for lane, shares in enumerate(plan) if shares]
         window.waiting = len(works)
         self.flight.begin(window)
@@ -257,6 +260,10 @@ class Pipeline:
     def _show(self) -> None:
         self._position.applied = self.flight.applied
         metrics.APPLIED_TS.set(self.flight.applied)
+        rows, txns = self._counted
+        self._counted = self.flight.rows, self.flight.txns
+        metrics.ROWS.inc(self.flight.rows - rows)
+        metrics.TXNS.inc(self.flight.txns - txns)
         self._landed.set()
 
     # DDL ------------------------------------------------------------------------------------
