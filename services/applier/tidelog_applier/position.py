@@ -14,5 +14,7 @@ class Position(msgspec.Struct):
     checkpoint: int | None = None
     applied: int = 0
     error: str = ""
+    skipped: int = 0
+    """Rows that the downstream refused and `on-refused` left out."""
     held: bool = False
     quiet: bool = False

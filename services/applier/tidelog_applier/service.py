@@ -23,6 +23,7 @@ from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
 from tidelog_applier.apply.applier import Applier
 from tidelog_applier.apply.recovery import Recovery
+from tidelog_applier.apply.skipping import REFUSED_FILE
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
 from tidelog_applier.relay import BatchLog, RelayLog, Spool
@@ -113,5 +114,10 @@ def relay_log(config: ApplierConfig, ports: Ports) -> BatchLog:
 
 def _detail(role: Role, position: Position) -> dict[str, str]:
     """What stands in the way, for `tidelog status`."""
-    said = {"standby": role.standby, "error": position.error}
+    skipped = f"{position.skipped} rows, see {REFUSED_FILE} in its data directory"
+    said = {
+        "standby": role.standby,
+        "error": position.error,
+        "skipped": skipped if position.skipped else "",
+    }
     return {who: what for who, what in said.items() if what}

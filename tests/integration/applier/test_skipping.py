@@ -17,6 +17,7 @@ from tidelog.downstream import Checkpoint, Lane, RowRefused, Work
 from tidelog.real.disk import RealDisk
 from tidelog_applier.apply.refused import RefusedRow
 from tidelog_applier.apply.skipping import REFUSED_FILE, RefusedRows, SkippingLane
+from tidelog_applier.position import Position
 
 ROWS = 300
 LONG = {117, 205, 206}
@@ -47,7 +48,7 @@ def test_the_refused_rows_are_written_down_and_all_others_get_there(
 ) -> None:
     async def scenario(rig: Rig) -> None:
         lane_of = partial(rig.downstream.lane, 0)
-        refused = RefusedRows(RealDisk(tmp_path))
+        refused = RefusedRows(RealDisk(tmp_path), Position())
         lane: Lane = SkippingLane(await lane_of(), lane_of, refused)
         await lane.apply(await work(rig))
         await lane.close()

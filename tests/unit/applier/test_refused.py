@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.applier.shapes import column, created, table
+from tests.unit.pump.driven import Machine
 from tidelog.downstream import Checkpoint, Image, RowRefused, TableShare, Work
 from tidelog.errors import Unavailable
 from tidelog.real.disk import RealDisk
 from tidelog_applier.apply.refused import RefusedRow
 from tidelog_applier.apply.skipping import REFUSED_FILE, RefusedRows, SkippingLane
+from tidelog_applier.position import Position
 
 T = table("t", column("id", "int(11)"), key=("id",))
 Numbers = list[int]
@@ -81,7 +83,7 @@ class Kept(RefusedRows):
     """In memory only."""
 
     def __init__(self) -> None:
-        super().__init__(None)  # type: ignore[arg-type]
+        super().__init__(Machine().mount(), Position())
         self.rows: list[RefusedRow] = []
 
     async def record(self, rows: list[RefusedRow]) -> None:
@@ -156,11 +158,11 @@ def test_refused_rows_are_in_a_file_and_counted(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         for _ in range(2):
-            refused = RefusedRows(RealDisk(tmp_path))
+            refused = RefusedRows(RealDisk(tmp_path), Position())
             await refused.record([row])
             refused.close()
         newest = [{"table": "d.t", "up_to": 7, "code": 1406, "reason": "too long"}]
-        assert refused.status() == {"skipped": 1, "newest": newest}
+        assert refused.status() == {"skipped": 2, "newest": newest}
 
     asyncio.run(scenario())
     lines = (tmp_path / REFUSED_FILE).read_bytes().splitlines()

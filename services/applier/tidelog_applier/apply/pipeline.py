@@ -64,7 +64,7 @@ class Pipeline:
         self.progress = progress
         self.control = Control(config, ports, position, if_free=if_free)
         self.flight = Flight()
-        self.refused = RefusedRows(ports.disk)
+        self.refused = RefusedRows(ports.disk, position)
         self.safe_until = 0
         self._counted = 0, 0
         """Rows and transactions that the metrics have."""

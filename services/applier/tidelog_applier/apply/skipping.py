@@ -16,6 +16,7 @@ from tidelog.downstream import Lane, RowRefused, Work
 from tidelog.ports import Disk, File
 from tidelog_applier import metrics
 from tidelog_applier.apply.refused import RefusedRow, Search
+from tidelog_applier.position import Position
 
 log = structlog.get_logger()
 
@@ -27,12 +28,14 @@ Connect = Callable[[], Awaitable[Lane]]
 class RefusedRows:
     """The file, and the newest of its rows for the status."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, position: Position) -> None:
+        """`position.skipped` counts those of earlier lives too."""
         self._disk = disk
+        self._position = position
         self._file: File | None = None
         self._newest: deque[RefusedRow] = deque(maxlen=SHOWN)
-        self.count = 0
-        """Since this process began."""
+        if disk.exists(REFUSED_FILE):
+            position.skipped = disk.read_file(REFUSED_FILE).count(b"\n")
 
     async def record(self, rows: list[RefusedRow]) -> None:
         """Raises IoFailed, DiskFull."""
@@ -52,7 +55,7 @@ class RefusedRows:
             )
             metrics.SKIPPED.inc()
         self._newest.extend(rows)
-        self.count += len(rows)
+        self._position.skipped += len(rows)
 
     def status(self) -> dict[str, object]:
         """Without the rows' contents, which are in the file."""
@@ -60,7 +63,7 @@ class RefusedRows:
             {"table": f"{r.db}.{r.table}", "up_to": r.up_to, "code": r.code, "reason": r.reason}
             for r in self._newest
         ]
-        return {"skipped": self.count, "newest": newest}
+        return {"skipped": self._position.skipped, "newest": newest}
 
     def close(self) -> None:
         file, self._file = self._file, None
