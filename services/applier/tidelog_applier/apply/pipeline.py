@@ -41,6 +41,8 @@ WINDOWS = 3
 """On their way at once: some lanes are still at the first while others are at the second, and the
 third waits for both."""
 ALIVE_S = 5.0
+SHOWN = 20
+"""Tables in the status."""
 
 
 class Pipeline:
@@ -362,6 +364,7 @@ class Pipeline:
             "refused": self.refused.status(),
             "mode": "atomic" if self._atomic else "parallel",
             "lanes": len(self._lanes) if self._lanes is not None else 0,
+            "one_lane": self._planner.pinned()[:SHOWN],
             "windows": self.windows,
             "on_their_way": len(self.flight),
             "safe_until": self.safe_until if self.flight.applied < self.safe_until else 0,

@@ -43,6 +43,11 @@ class TableRoute:
     def in_flight(self) -> bool:
         return bool(self._windows)
 
+    @property
+    def pinned(self) -> bool:
+        """It held a value of which nobody can tell what it equals: one lane from then on."""
+        return self._pinned
+
     def share(
         self,
         runs: list[TableEvents],

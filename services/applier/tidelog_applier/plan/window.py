@@ -74,6 +74,10 @@ class Planner:
         self._forget()
         return plan
 
+    def pinned(self) -> list[str]:
+        """The tables that keep to one lane because of a value that they held."""
+        return sorted(f"{db}.{name}" for (db, name), route in self._routes.items() if route.pinned)
+
     def resize(self, lanes: int) -> None:
         """Go on with so many lanes. Nothing is in flight; a large transaction may be half done."""
         assert not self._in_flight

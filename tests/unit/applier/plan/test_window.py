@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.applier.shapes import column, created, deleted, table, updated
 from tidelog.changes import Event
@@ -129,6 +131,25 @@ def test_other_lanes_in_the_middle_of_a_large_transaction() -> None:
     assert len(set(lanes_of(plan).values())) == 2
 
 
+@given(st.lists(st.integers(1, 5), max_size=6), st.lists(st.integers(1, 4), max_size=20))
+def test_offsets_are_places_in_the_transaction_however_it_is_cut(
+    sizes: list[int], cuts: list[int]
+) -> None:
+    places = [(ts, place) for ts, size in enumerate(sizes, 1) for place in range(size)]
+    planner = Planner(3)
+    low = 0
+    for window_number, size in enumerate([*cuts, len(places)]):
+        part = places[low : low + size]
+        low += size
+        if part:
+            one = of(NO_KEY, ORDERED, *[event(ts, place) for ts, place in part])
+            (share,) = ordered(planner.plan(window_number, [one]))
+            assert share.offset == part[0][1]
+            assert [(e.commit_ts, e.after) for e in share.events] == [
+                (ts, {"v": place}) for ts, place in part
+            ]
+
+
 def test_a_window_that_waited_for_a_flush_counts_its_events_once() -> None:
     planner = Planner(4)
     rows = [created(row(n, n)) for n in range(8)]
@@ -165,6 +186,7 @@ def test_a_table_with_text_that_may_equal_anything_stays_in_one_lane() -> None:
     planner.applied(1)
     assert len(set(lanes_of(planner.plan(2, accented)).values())) == 1
     assert len(set(lanes_of(planner.plan(3, plain)).values())) == 1
+    assert planner.pinned() == ["d.named"]
 
 
 def test_one_lane_takes_everything_and_never_waits() -> None:
