@@ -159,3 +159,25 @@ def test_epochs_survive_the_rows_of_lanes(server: MariaDb) -> None:
         await fewer.downstream.close()
 
     run(server, scenario, PLAIN)
+
+
+def test_lanes_go_on_without_the_control_connection(server: MariaDb) -> None:
+    """What is on its way must land before that one is opened again."""
+
+    async def scenario(rig: LanesRig) -> None:
+        await rig.write(T, added(1))
+        work = Work(await rig.shares(T, added(2)))
+        for (connection,) in rig.sql(
+            "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
+            " AND USER = 'root'"
+        ):
+            rig.sql(f"KILL {connection}")
+        with pytest.raises(Unavailable):
+            await rig.save(5)
+        with pytest.raises(Unavailable):
+            await rig.lanes[0].apply(work)
+        await (await rig.lane()).apply(work)
+        await rig.open()
+        await rig.save(5)
+
+    assert run(server, scenario, PLAIN).sql("SELECT * FROM d.t") == [(1,), (2,)]
