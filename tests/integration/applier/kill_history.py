@@ -22,10 +22,13 @@ SHOWN = 5
 @dataclass
 class History:
     """One table's changes. `key`: of a row, as the table's collation sees it; None: the table has
-    none, its rows are a multiset whose changes come in order."""
+    none, its rows are a multiset whose changes come in order. `gives_way`: it has other unique keys
+    too, so a row that has changed since may be away: another one has replaced it on getting its
+    value, and its own change is yet to come."""
 
     name: str
     key: Key | None
+    gives_way: bool = False
     settled: Counter[Row] = field(default_factory=Counter)
     later: deque[tuple[int, Row | None, Row | None]] = field(default_factory=deque)
     """(commit_ts, before, after) above the checkpoint."""
@@ -75,6 +78,10 @@ class History:
                 possible[key(before)].add(None)
             if after is not None:
                 possible[key(after)].add(after)
+            if self.gives_way:
+                for row in (before, after):
+                    if row is not None:
+                        possible[key(row)].add(None)
         there: dict[Any, Row] = {}
         for row, times in have.items():
             if times > 1 or key(row) in there:

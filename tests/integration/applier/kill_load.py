@@ -97,7 +97,8 @@ class Load:
         self._stream = subjects.changes_stream(FEED)
         keys = {"coarse": folded, "bag": None}
         self.tables = {
-            one.name: Live(one, History(one.name, keys.get(one.name, first))) for one in TABLES
+            one.name: Live(one, History(one.name, keys.get(one.name, first), len(one.keys) > 1))
+            for one in TABLES
         }
         self.commit_ts = self.transactions = self.ddls = self.large = 0
         self._prev = 0
