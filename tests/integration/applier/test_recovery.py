@@ -55,19 +55,22 @@ def checkpoint(server: MariaDb) -> dict[str, Any]:
     return found
 
 
+async def publish(nats_url: str, numbers: range) -> None:
+    bus = await NatsBus.connect(nats_url)
+    publisher = Publisher(bus)
+    if numbers.start:
+        publisher.commit_ts = 2 + numbers.start  # behind the tables and the rows before
+    else:
+        await publisher.begin()
+    await fill(publisher, numbers)
+    await bus.close()
+
+
 def killed_while_applying(directory: Path, server: MariaDb) -> None:
     """An Applier with a relay, and then its upstream."""
     log = directory / "applier.log"
-
-    async def publish(nats_url: str) -> None:
-        bus = await NatsBus.connect(nats_url)
-        publisher = Publisher(bus)
-        await publisher.begin()
-        await fill(publisher, range(TXNS))
-        await bus.close()
-
     with nats_server(directory / "nats") as nats:
-        asyncio.run(publish(nats.url))
+        asyncio.run(publish(nats.url, range(TXNS)))
         with log.open("ab") as out:
             process = subprocess.Popen(command(directory, nats.url, server), stdout=out, stderr=out)
         try:
@@ -124,3 +127,25 @@ def test_a_relay_that_is_lost_is_told_and_nothing_is_called_consistent(tmp_path:
             assert "the relay log holds nothing" in done.stderr
         assert checkpoint(server)["consistent"] is False
         assert checkpoint(server)["commitTS"] == saved["commitTS"]
+
+
+def test_a_downstream_that_an_applier_holds_is_left_to_it(tmp_path: Path) -> None:
+    log, bag = tmp_path / "applier.log", "SELECT COUNT(*) FROM d.bag"
+    second = tmp_path / "second"
+    second.mkdir()
+    with mariadb_server(tmp_path) as server, nats_server(tmp_path / "nats") as nats:
+        asyncio.run(publish(nats.url, range(5)))
+        with log.open("ab") as out:
+            living = subprocess.Popen(command(tmp_path, nats.url, server), stdout=out, stderr=out)
+        try:
+            until(server, bag, 5, log)
+            done = alone(second, server, "--recover", "true")
+            assert done.returncode != 0
+            assert "another Applier writes" in done.stderr
+            assert "end that one first" in done.stderr
+            asyncio.run(publish(nats.url, range(5, 8)))
+            until(server, bag, 8, log)
+            assert living.poll() is None
+        finally:
+            living.kill()
+            living.wait()

@@ -141,6 +141,27 @@ def test_watermarks_alone_move_the_checkpoint_and_a_stop_saves_it() -> None:
     run(main, 1)
 
 
+def test_an_upstream_that_is_gone_leaves_a_consistent_downstream() -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        world.node("applier").start(build, CONFIG)
+        await publisher.rows(t=[create(1, 1)])
+        await world.until(lambda: saved(database) == publisher.commit_ts, 10, "the row")
+
+        def consistent() -> bool:
+            return database.checkpoint is not None and database.checkpoint.consistent
+
+        assert not consistent()
+        await world.until(consistent, CONFIG.recover_after_s + 5, "a consistent checkpoint")
+        await publisher.rows(t=[create(2, 2)])
+        await world.until(lambda: len(database.rows("d", "t")) == 2, 10, "the next row")
+        assert not consistent()
+
+    run(main, 5)
+
+
 def test_an_unreachable_database_is_waited_for() -> None:
     async def main(world: World) -> None:
         database = world_with_database(world)

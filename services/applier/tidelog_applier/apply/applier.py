@@ -111,6 +111,7 @@ class Applier(Actor[Mail]):
         self._in_hand: list[Taken] = []
         self._ended: TidelogError | None = None
         self._stopped = False
+        self._came_at = ports.clock.monotonic()
 
     def weigh(self, message: Mail) -> int:
         return message.bytes if isinstance(message, Read) else ITEM_BYTES
@@ -223,6 +224,7 @@ class Applier(Actor[Mail]):
     # Working --------------------------------------------------------------------------------
 
     async def on_batch(self, batch: list[Mail]) -> None:
+        self._came_at = self._ports.clock.monotonic()
         for message in batch:
             match message:
                 case Asked():
@@ -288,6 +290,9 @@ class Applier(Actor[Mail]):
         try:
             if not self._pipeline.control.is_open:
                 await self._pipeline.ensure_open()
+            if self._ports.clock.monotonic() - self._came_at >= self._config.recover_after_s:
+                # The upstream is gone, watermarks and all: what it left is whole.
+                await self._pipeline.settle()
             await self._pipeline.save_if_due()
         except Fenced as error:
             await self._fenced(error)

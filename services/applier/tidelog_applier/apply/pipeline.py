@@ -278,7 +278,7 @@ class Pipeline:
         if self.flight.applied > self.control.saved_ts or self.control.checkpoint is None:
             # Rows of before must not be applied to what comes after.
             await self.save(consistent=False)
-        before = self.control.saved_ts, len(self.control.early)
+        before = self.control.saved_ts, self.control.early
         notes: list[str] = []
         while True:
             try:
@@ -287,7 +287,7 @@ class Pipeline:
             except PASSING as error:
                 await self._trouble.met(error)
                 await self.ensure_open()
-                if (self.control.saved_ts, len(self.control.early)) != before:
+                if (self.control.saved_ts, self.control.early) != before:
                     log.info("it was done after all", ddl=ddl.kind, commit_ts=ddl.commit_ts)
                     break
         self.flight.begin(Window(commit_ts))

@@ -35,6 +35,7 @@ from tidelog_applier.downstreams.takeover import (
     check_epoch,
     lanes_known,
     raise_epoch,
+    refuse_held,
     take_lock,
 )
 from tidelog_applier.downstreams.target import Target
@@ -86,6 +87,8 @@ class MysqlDownstream:
         if epoch:
             await check_epoch(session, feed, CONTROL, epoch)
         tells = not self._flavor.is_tidb
+        if options.if_free and tells:
+            await refuse_held(session, feed)
         await take_lock(session, feed, tells_holder=tells)
         for lane in await lanes_known(session, feed) if tells else ():
             await take_lock(session, feed, lane, tells_holder=tells)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import structlog
 
 from tidelog.downstream import Checkpoint, Fenced
-from tidelog.errors import Unavailable
+from tidelog.errors import Refused, Unavailable
 from tidelog_applier.downstreams import state_tables
 from tidelog_applier.downstreams.literals import quote
 from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
@@ -44,6 +44,16 @@ async def take_lock(
         f"another connection to {session.where} holds the lock {lock_name(feed, worker)}",
         hint="end the other Applier of this feed, or KILL its connection: see SHOW PROCESSLIST",
     )
+
+
+async def refuse_held(session: MysqlSession, feed: str) -> None:
+    """Raises Refused while a living connection writes for the feed. (TiDB does not tell.)"""
+    holder = await _holder(session, quote(lock_name(feed, CONTROL)))
+    if holder:
+        raise Refused(
+            f"another Applier writes {session.where} (connection {holder})",
+            hint="it needs no recovery while that one lives: end that one first",
+        )
 
 
 async def _holder(session: MysqlSession, lock: str) -> int:
