@@ -255,9 +255,12 @@ class Applied:
 
 
 def applied_ts(url: str) -> int:
+    """Raises RuntimeError if the Applier has stopped."""
     with urllib.request.urlopen(url, timeout=10) as answer:
-        actors: dict[str, Any] = msgspec.json.decode(answer.read())["actors"]
-    return max(int(actor["applied_ts"]) for actor in actors.values() if "applied_ts" in actor)
+        applier: dict[str, Any] = msgspec.json.decode(answer.read())["actors"]["applier"]
+    if applier.get("stopped"):
+        raise RuntimeError(f"the Applier has stopped: {applier['error']}")
+    return int(applier.get("applied_ts", 0))
 
 
 class Paced:

@@ -6,6 +6,8 @@ version `v` is always the same, so that the downstream can be checked by sums.
 
 from __future__ import annotations
 
+import msgspec
+
 from tidelog.rows.table_codec import TableCodec
 from tidelog.rows.values import Value
 from tidelog.schema.model import TableInfo
@@ -14,8 +16,12 @@ from tidelog.workload.table_kinds import ColumnPlan, TablePlan, create_query, ta
 
 DATABASE = "bench"
 ID = ColumnPlan("id", INT, True)
+NOTE = msgspec.structs.replace(
+    NAME, sql="VARCHAR(512)", type=msgspec.structs.replace(NAME.type, Flen=512)
+)
 SHAPES = {
-    2: TablePlan((ID, ColumnPlan("note", NAME)), ("id",)),
+    # Also that of large transactions: see `bench.binlogs.large_prewrite`.
+    2: TablePlan((ColumnPlan("id", BIGINT, True), ColumnPlan("note", NOTE)), ("id",)),
     4: TablePlan(
         (
             ID,
