@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,7 +127,8 @@ async def _watched(applier: Started, pids: Mapping[str, int]) -> Seen:
             elif before and now["applier"]:
                 seconds = time.perf_counter() - began
                 used = {name: now[name] - before[name] for name in now}
-                peak = max(peak, resident(applier.process.pid, "VmHWM"))
+                with suppress(LookupError):  # it is about to end
+                    peak = max(peak, resident(applier.process.pid, "VmHWM"))
             await asyncio.sleep(STEP_S)
     return Seen(Usage({name: busy / seconds for name, busy in used.items()}, {}), peak)
 
