@@ -1,7 +1,7 @@
 """`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
 
-Names: limits, tso, pump, pull, rebuild, drain, idle, backlog, latency; only by name apply and
-memory, which take minutes.
+Names: limits, tso, pump, pull, rebuild, drain, idle, backlog, apply, latency; only by name memory,
+which takes minutes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from bench.stage import OUT
 from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
 
-NAMES = ("limits", "tso", "pump", "pull", "rebuild", "drain", "idle", "backlog", "latency")
-BY_NAME = ("apply", "memory")
+NAMES = ("limits", "tso", "pump", "pull", "rebuild", "drain", "idle", "backlog", "apply", "latency")
+BY_NAME = ("memory",)
 WIDTH = 170
 """Of the tables in a log."""
 MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
