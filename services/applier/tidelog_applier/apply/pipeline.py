@@ -364,7 +364,7 @@ class Pipeline:
             "refused": self.refused.status(),
             "mode": "atomic" if self._atomic else "parallel",
             "lanes": len(self._lanes) if self._lanes is not None else 0,
-            "one_lane": self._planner.pinned()[:SHOWN],
+            "one_lane": self._planner.one_lane()[:SHOWN],
             "windows": self.windows,
             "on_their_way": len(self.flight),
             "safe_until": self.safe_until if self.flight.applied < self.safe_until else 0,

@@ -32,7 +32,10 @@ class TableRoute:
     def __init__(self, place: Place, lanes: int) -> None:
         self._lanes = lanes
         self._lane = lane_of(place, lanes)
-        self._pinned = False
+        self._pinned: tuple[object, ...] | None = None
+        """The keys under which a value came of which nobody can tell what it equals."""
+        self.one_lane = False
+        """Because of such a value, or of such keys."""
         self._way: tuple[object, ...] = ()
         self._keys: TableKeys | None = None
         self._keys_of: TableEvents | None = None
@@ -42,11 +45,6 @@ class TableRoute:
     @property
     def in_flight(self) -> bool:
         return bool(self._windows)
-
-    @property
-    def pinned(self) -> bool:
-        """It held a value of which nobody can tell what it equals: one lane from then on."""
-        return self._pinned
 
     def share(
         self,
@@ -71,7 +69,7 @@ class TableRoute:
         try:
             spread = self._spread(runs[0], keys, window, safe)
         except Unsure:
-            self._pinned = True
+            self._pinned = keys.signature
             return self.share(runs, window, safe, offsets, plan)
         if spread is None:
             return False
@@ -93,10 +91,12 @@ class TableRoute:
         """The way of routing, comparable, and the keys to route by. Rows at two versions go in one
         lane, one version after the other: keys may differ between them."""
         rule = runs[0].rule
-        if self._lanes == 1 or self._pinned or rule.ordered or len(runs) > 1:
+        self.one_lane = False
+        if self._lanes == 1 or rule.ordered or len(runs) > 1:
             return (_ONE,), None
         keys = self._table_keys(runs[0])
-        if keys.unsure:
+        self.one_lane = keys.unsure or keys.signature == self._pinned
+        if self.one_lane:
             return (_ONE,), None
         way = _HASH if rule.replaceable and not keys.several else _MAP
         return (way, rule.replaceable, *keys.signature), keys

@@ -15,7 +15,7 @@ is no order at all. Why the downstream comes out as in upstream order (tests/uni
   change it stay updates, and with all other events of the keys that they link go through one lane,
   in order.
 - A table whose replay is not idempotent goes through one lane, in order. So does one that holds a
-  value of which `keys` can't tell what it equals, from then on, though folded.
+  value of which `keys` can't tell what it equals, until its keys are others, though folded.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Planner:
         self._forget()
         return plan
 
-    def pinned(self) -> list[str]:
-        """The tables that keep to one lane because of a value that they held."""
-        return sorted(f"{db}.{name}" for (db, name), route in self._routes.items() if route.pinned)
+    def one_lane(self) -> list[str]:
+        """The tables that keep to one lane because nobody can tell what their keys equal."""
+        return sorted(f"{db}.{t}" for (db, t), route in self._routes.items() if route.one_lane)
 
     def resize(self, lanes: int) -> None:
         """Go on with so many lanes. Nothing is in flight; a large transaction may be half done."""

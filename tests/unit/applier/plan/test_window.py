@@ -186,7 +186,13 @@ def test_a_table_with_text_that_may_equal_anything_stays_in_one_lane() -> None:
     planner.applied(1)
     assert len(set(lanes_of(planner.plan(2, accented)).values())) == 1
     assert len(set(lanes_of(planner.plan(3, plain)).values())) == 1
-    assert planner.pinned() == ["d.named"]
+    assert planner.one_lane() == ["d.named"]
+    planner.applied(2)
+    planner.applied(3)
+    exact = table("named", column("id", "varchar(9)"), key=("id",), version=2)
+    moved = [of(exact, PLAIN, *plain[0].events, *accented[0].events[:1])]
+    assert len(set(lanes_of(planner.plan(4, moved)).values())) > 1
+    assert planner.one_lane() == []
 
 
 def test_one_lane_takes_everything_and_never_waits() -> None:
