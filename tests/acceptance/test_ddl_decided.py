@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,30 @@ def ask(db: MariaDb, sql: str) -> list[tuple[Any, ...]]:
     with closing(connection), connection.cursor() as cursor:
         cursor.execute(sql)
         return list(cursor.fetchall())
+
+
+async def widen(running: Running, state: Path) -> int:
+    async with tidelog.connect(running.nats, state_dir=state) as writer:
+        await writer.ddl("alter table shop.t add column m int")
+        async with writer.transaction() as last:
+            last.insert("shop.t", {"id": 3})
+    return last.commit_ts
+
+
+def waits_visibly(running: Running, db: MariaDb, state: Path) -> int:
+    """A DDL behind somebody's open transaction: the status says what it does."""
+    connection = pymysql.connect(host=db.host, port=db.port, user=db.user)
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM shop.t")
+        last = asyncio.run(widen(running, state))
+
+        def doing() -> str:
+            with urllib.request.urlopen(f"{running.ready['http']['applier']}/status") as answer:
+                return str(json.load(answer)["actors"]["applier"]["doing"])
+
+        until(lambda: "Waiting for table metadata lock, " in doing(), "a status that tells")
+        assert doing().startswith("add_column at ")
+    return last
 
 
 async def write(running: Running, db: MariaDb, state: Path) -> int:
@@ -66,4 +91,5 @@ def test_an_operator_s_word_lets_the_applier_go_on(tmp_path: Path) -> None:
         assert (word["commit_ts"], word["decision"]) == (int(commit_ts), "done")
         running.wait(last)
         assert ask(db, "SELECT id, n FROM shop.t ORDER BY id") == [(1, None), (2, 5)]
+        running.wait(waits_visibly(running, db, tmp_path / "state"))
         assert running.pid("applier") == pid

@@ -73,7 +73,7 @@ class DdlSteps:
         except Unavailable as error:
             if not self._watch.overran:
                 raise
-            raise self._stands(ddl, "it takes longer than ddl-timeout allows") from error
+            raise self._stands(ddl, "it takes longer than ddl-timeout-s allows") from error
         finally:
             self._watch.end()
 
