@@ -177,7 +177,7 @@ def test_an_altered_table_is_what_it_would_be_if_created_so(server: MariaDb) -> 
         return columns + sorted(one for one in lines if not one.startswith("`"))
 
     @settings(
-        max_examples=50,
+        max_examples=100,
         deadline=None,
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),

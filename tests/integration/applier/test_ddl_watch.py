@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +26,10 @@ from tidelog_applier.downstreams.target import Target
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
     with mariadb_server(tmp_path_factory.mktemp("watch"), *UNSYNCED) as found:
         yield found
+
+
+def target_of(server: MariaDb) -> Target:
+    return Target.parse(f"mysql://root@{server.host}:{server.port}/")
 
 
 async def until_done(rig: Rig, ending: asyncio.Future[Any]) -> None:
@@ -109,9 +114,8 @@ def test_a_connection_that_the_server_no_longer_has_is_cut_and_who_waits_told(
     """The news of its end may get lost on the way: nothing would ever come."""
 
     async def scenario(rig: Rig) -> None:
-        target = Target.parse(f"mysql://root@{server.host}:{server.port}/")
-        watched = await MysqlSession.connect(target)
-        watch = DdlWatch(target, Flavor("mariadb", frozenset()), watched, 0)
+        watched = await MysqlSession.connect(target_of(server))
+        watch = DdlWatch(target_of(server), Flavor("mariadb", frozenset()), watched, 0)
         await watch.begin()
         assert await watch.look() != ""
         ((number,),) = await watched.rows("SELECT CONNECTION_ID()")
@@ -124,11 +128,28 @@ def test_a_connection_that_the_server_no_longer_has_is_cut_and_who_waits_told(
     run(server, scenario)
 
 
+def test_another_server_behind_the_same_address_is_not_believed(
+    server: MariaDb, tmp_path: Path
+) -> None:
+    """It doesn't have the connection; that says nothing."""
+
+    async def scenario(rig: Rig) -> None:
+        watched = await MysqlSession.connect(target_of(server))
+        with mariadb_server(tmp_path, *UNSYNCED) as another:
+            watch = DdlWatch(target_of(another), Flavor("mariadb", frozenset()), watched, 0)
+            await watch.begin()
+            assert await watch.look() == ""
+            assert not watched.closed
+            watch.end()
+        await watched.close()
+
+    run(server, scenario)
+
+
 def test_who_waits_on_a_connection_that_is_cut_is_told(server: MariaDb) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.ddl(ddl("create_table", (None, T)))
-        target = Target.parse(f"mysql://root@{server.host}:{server.port}/")
-        session = await MysqlSession.connect(target)
+        session = await MysqlSession.connect(target_of(server))
         with closing(Reader(server)) as reader:
             reader.begin()
 

@@ -17,6 +17,8 @@ from tidelog_applier.downstreams.target import Target
 
 log = structlog.get_logger()
 
+_SERVER = "@@hostname, @@port, @@server_id"
+
 
 class DdlWatch:
     """Of one DDL on `watched`. `limit_s`: one statement may take so long, 0 = as long as it takes.
@@ -30,13 +32,15 @@ class DdlWatch:
         self._watched = watched
         self._limit_s = limit_s
         self._id = 0
+        self._server: tuple[Any, ...] = ()
         self._session: MysqlSession | None = None
         self.overran = False
 
     async def begin(self) -> None:
         """Before the DDL's first statement, on its connection."""
-        rows = await self._watched.rows("SELECT CONNECTION_ID()")
-        self._id = int(rows[0][0])
+        rows = await self._watched.rows(f"SELECT CONNECTION_ID(), {_SERVER}")
+        number, *server = rows[0]
+        self._id, self._server = int(number), tuple(server)
 
     def end(self) -> None:
         """A look that is under way then sees nothing."""
@@ -51,11 +55,22 @@ class DdlWatch:
         try:
             if self._session is None or self._session.closed:
                 self._session = await MysqlSession.connect(self._target)
+            if not await self._is_there(self._session):
+                return ""
             found = await self._session.rows(self._question())
             return await self._judge(self._session, found)
         except TidelogError as error:
             log.info("nobody says how far the ddl is", reason=str(error))
             return ""
+
+    async def _is_there(self, session: MysqlSession) -> bool:
+        """Is it the DDL's server that answers? Behind a proxy it may be another one, which knows
+        nothing of the DDL, and has others under its number."""
+        rows = await session.rows(f"SELECT {_SERVER}")
+        if tuple(rows[0]) == self._server:
+            return True
+        session.discard()
+        return False
 
     def _question(self) -> str:
         more = "QUERY_ID, STAGE, MAX_STAGE, PROGRESS" if self._is_mariadb else "0, 0, 0, 0"
