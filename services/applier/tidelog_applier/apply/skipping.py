@@ -22,6 +22,10 @@ log = structlog.get_logger()
 
 REFUSED_FILE = "refused.jsonl"
 SHOWN = 20
+_NOT_SKIPPED = (
+    "mend the downstream table, then start the Applier again: on-refused skips no row of a table"
+    " without a key, nor of a large transaction"
+)
 Connect = Callable[[], Awaitable[Lane]]
 
 
@@ -87,9 +91,12 @@ class SkippingLane:
         try:
             await self._lane.apply(work)
         except RowRefused as error:
-            if not whole:
-                raise
-            await self._without_refused(work, error)
+            try:
+                if not whole:
+                    raise
+                await self._without_refused(work, error)
+            except RowRefused as kept:
+                raise RowRefused(kept.message, kept.code, hint=_NOT_SKIPPED) from error
 
     async def _without_refused(self, work: Work, error: RowRefused) -> None:
         search = Search(work, error)
