@@ -107,3 +107,27 @@ def test_a_directory_that_can_not_be_made_ends_the_process_with_a_hint(tmp_path:
     ):
         assert process.wait(40) == EXIT_CONFIG
     assert "may write" in (tmp_path / "applier.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "downstream is not set"),
+        ("copy.db", "sqlite:////absolute/path"),
+        ("mysq://x", "mysql:// is the nearest"),
+        ("mysql://root:se/cret@127.0.0.1:3306/", "written %2F"),
+        ("mysql://root:cret@127.0.0.1:3306/shop", "names a database"),
+        ("mysql://root@127.0.0.1/?tls-cas=/x", "the nearest known one is tls_ca"),
+        ("mysql://root@127.0.0.1/?password-file=/nowhere", "the password alone"),
+        ("file://out", "file:///data/files"),
+        ("sqlite://copy.db", "sqlite:////data/copy.db"),
+    ],
+)
+def test_a_downstream_that_can_not_be_is_told_without_nats(
+    tmp_path: Path, url: str, said: str
+) -> None:
+    with applier(tmp_path, "nats://127.0.0.1:1", url) as process:
+        assert process.wait(40) == EXIT_CONFIG
+    text = (tmp_path / "applier.log").read_text()
+    assert said in text
+    assert "cret" not in text

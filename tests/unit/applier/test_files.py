@@ -17,7 +17,7 @@ from tests.unit.applier.shapes import column, created, ddl, table
 from tests.unit.pump.driven import Machine, drive
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, DownstreamOptions, Image, TableShare, Work
-from tidelog.errors import ConfigError, InvariantBroken, Stopped, TidelogError, Unavailable
+from tidelog.errors import ConfigError, InvariantBroken, Refused, Stopped, TidelogError, Unavailable
 from tidelog.pb_files import names, savepoint
 from tidelog.pb_files.framing import records
 from tidelog.pb_files.reader import binlogs
@@ -170,6 +170,8 @@ def test_two_writers_of_one_directory(writer: Writer) -> None:
         other = FilesDownstream(writer.target, RealDisk)
         with pytest.raises(Unavailable, match="is being written"):
             await other.open("f")
+        with pytest.raises(Refused, match="is being written"):
+            await FilesDownstream(writer.target, RealDisk, if_free=True).open("f")
         # Opened again, after an error, it is still ours.
         await downstream.open("f")
 

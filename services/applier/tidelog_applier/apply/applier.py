@@ -97,8 +97,6 @@ class Applier(Actor[Mail]):
         role: Role,
         relay: BatchLog,
     ) -> None:
-        if not config.downstream:
-            raise ConfigError("downstream is not set", hint="--downstream sqlite:////data/copy.db")
         self._config = config
         self._ports = ports
         self._position = position

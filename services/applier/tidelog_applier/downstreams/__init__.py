@@ -28,7 +28,7 @@ def open_downstream(options: DownstreamOptions) -> Downstream:
             from tidelog.real.disk import RealDisk
             from tidelog_applier.downstreams.files import FilesDownstream
 
-            return FilesDownstream(target, RealDisk)
+            return FilesDownstream(target, RealDisk, if_free=options.if_free)
         case "blackhole":
             from tidelog_applier.downstreams.blackhole import Blackhole
 

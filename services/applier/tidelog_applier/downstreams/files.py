@@ -18,6 +18,7 @@ from tidelog.errors import (
     DiskFull,
     InvariantBroken,
     IoFailed,
+    Refused,
     Stopped,
     Unavailable,
 )
@@ -58,8 +59,11 @@ class FilesLane:
 class FilesDownstream:
     """`open_disk` makes the directory when missing. Opened again after an error."""
 
-    def __init__(self, target: Target, open_disk: Callable[[str], Disk]) -> None:
+    def __init__(
+        self, target: Target, open_disk: Callable[[str], Disk], *, if_free: bool = False
+    ) -> None:
         self._target = target
+        self._if_free = if_free
         self._open_disk = open_disk
         self._disk: Disk | None = None
         self._lock: Lock | None = None
@@ -96,9 +100,11 @@ class FilesDownstream:
     def _typed(self, error: BaseException) -> BaseException:
         """What an operator is told of a directory that can't be opened."""
         if isinstance(error, DirectoryLocked):
+            held = f"{self._target.shown} is being written: {error.message}"
+            if self._if_free:
+                return Refused(held, hint="nothing is taken from a writer that lives")
             return Unavailable(
-                f"{self._target.shown} is being written: {error.message}",
-                hint="it goes on when that process ends; one directory has one writer",
+                held, hint="it goes on when that process ends; one directory has one writer"
             )
         if isinstance(error, DiskFull):
             return Unavailable(f"{self._target.shown}: {error.message}", hint=_ROOM_HINT)

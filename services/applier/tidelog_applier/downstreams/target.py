@@ -67,6 +67,8 @@ class Target(msgspec.Struct, frozen=True):
     def parse(cls, url: str, password: str = "") -> Target:
         """`password`: of the account, if the URL has none. Raises ConfigError, whose text does not
         repeat the URL: it may hold a password."""
+        if not url:
+            raise ConfigError("downstream is not set", hint=HINT)
         scheme, found, _ = url.partition(":")
         kind = _SCHEMES.get(scheme.lower())
         if not found or kind is None:
