@@ -216,6 +216,23 @@ def test_wrong_files_are_told(tmp_path: Path) -> None:
             asyncio.run(SqliteDownstream(Target.parse(f"sqlite:///{path}")).open("feed"))
 
 
+def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+    """SQLite's own limit of pages says what a full disk says."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        opened = rig.downstream._living()
+        (pages,) = opened.execute("PRAGMA page_count").fetchone()
+        opened.execute(f"PRAGMA max_page_count = {pages}")
+        large = [created({"id": n, "v": "x" * 1000}) for n in range(50)]
+        with pytest.raises(Unavailable, match="when there is room"):
+            await rig.rows(T, *large)
+        opened.execute("PRAGMA max_page_count = 100000")
+        await rig.rows(T, *large)
+
+    assert run(tmp_path, scenario).read('SELECT COUNT(*) FROM "d.t"') == [(50,)]
+
+
 def test_a_locked_file_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog_applier.downstreams.sqlite.BUSY_S", 0.05)
 

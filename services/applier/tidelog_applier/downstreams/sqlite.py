@@ -158,7 +158,10 @@ class SqliteDownstream:
             return Unavailable(f"{where} is locked by another writer", hint="end the other writer")
         if primary == sqlite3.SQLITE_READONLY:
             return Unavailable(f"{where} is read-only", hint="make the file writable")
-        if primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        if primary == sqlite3.SQLITE_FULL:
+            hint = "it goes on by itself when there is room: free space on the file's disk"
+            return Unavailable(f"{where}: {error}", hint=hint)
+        if primary == sqlite3.SQLITE_IOERR:
             return Stopped(f"{where}: {error}", hint="check the disk that holds the file")
         return Stopped(f"{where} can't hold a change: {error}", hint="mend the table, then restart")
 
