@@ -22,7 +22,7 @@ from tests.servers import MariaDb, mariadb_server
 from tests.unit.applier.shapes import created, ddl, ranges
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
-from tidelog.ddl_pending import AGAIN, DONE
+from tidelog.ddl_pending import AGAIN, DONE, DdlPending
 from tidelog.errors import Stopped
 
 RECORDED, RUN = "applier.ddl.recorded", "applier.ddl.run"
@@ -208,3 +208,24 @@ def test_a_refused_row_exchange_leaves_the_decision_to_an_operator(server: Maria
         await rig.again(message)
 
     assert run(server, scenario).sql("SELECT id FROM d.t") == [(50,)]
+
+
+@pytest.mark.parametrize("word", [DONE, AGAIN])
+@pytest.mark.parametrize("record", [DdlPending(0, 7), DdlPending(0, 0, ("", ""))])
+def test_what_another_release_planned_otherwise_asks_an_operator(
+    server: MariaDb, record: DdlPending, word: str
+) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        saved = (await rig.downstream.open("feed")).checkpoint
+        assert saved is not None
+        rig.commit_ts += 1
+        begun = msgspec.structs.replace(record, commit_ts=rig.commit_ts)
+        await rig.downstream.save_checkpoint(msgspec.structs.replace(saved, ddl_pending=begun))
+        with pytest.raises(Stopped, match="another release began it"):
+            await rig.again(ADD_N)
+        await decided(rig, word)
+        await rig.again(ADD_N)
+
+    found = run(server, scenario).sql("SHOW COLUMNS FROM d.t LIKE 'n'")
+    assert bool(found) is (word == AGAIN)

@@ -78,13 +78,8 @@ class DdlSteps:
             self._watch.end()
 
     async def _run(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
-        begun = self._saved.ddl_pending
-        if begun is None or begun.commit_ts != ddl.commit_ts:
-            keep = self._keep_ms > 0
-            facts = await ddl_facts.ask(self._session, ddl, keep_dropped=keep)
-            begun = None
-        first = begun or DdlPending(ddl.commit_ts, facts=facts)
-        for number, step in enumerate(plan(ddl, Facts.of(self._flavor, first.facts))):
+        begun, first, steps = await self._planned(ddl)
+        for number, step in enumerate(steps):
             if number < first.step:
                 continue
             met = begun if number == first.step else None
@@ -101,6 +96,23 @@ class DdlSteps:
         await self._forget_old(ddl.commit_ts)
         await self._save(checkpoint)
         return self._notes
+
+    async def _planned(self, ddl: DdlMessage) -> tuple[DdlPending | None, DdlPending, list[Step]]:
+        """What was begun of this DDL, what to begin with, and all steps."""
+        begun = self._saved.ddl_pending
+        if begun is None or begun.commit_ts != ddl.commit_ts:
+            keep = self._keep_ms > 0
+            facts = await ddl_facts.ask(self._session, ddl, keep_dropped=keep)
+            first = DdlPending(ddl.commit_ts, facts=facts)
+            return None, first, plan(ddl, Facts.of(self._flavor, facts))
+        steps = plan(ddl, Facts.of(self._flavor, begun.facts))
+        if _fits(begun, steps):
+            return begun, begun, steps
+        if not begun.decision:
+            raise self._stands(ddl, "another release began it, and planned it otherwise")
+        # The word is about the whole then.
+        first = DdlPending(ddl.commit_ts, facts=begun.facts)
+        return None, first, steps if begun.decision == AGAIN else []
 
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._begin()
@@ -250,3 +262,9 @@ class DdlSteps:
         for table_id, hidden in rows:
             await self._session.run(f"DROP TABLE IF EXISTS {table_name(STATE_DB, str(hidden))}")
             await self._session.run(f"DELETE FROM {DROPPED} WHERE table_id = {int(table_id)}")
+
+
+def _fits(begun: DdlPending, steps: list[Step]) -> bool:
+    """Is what was begun one of the steps?"""
+    at = begun.step
+    return at < len(steps) and len(begun.before) in (0, len(steps[at].tables))
