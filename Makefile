@@ -99,6 +99,7 @@ full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.crash.run --states 100000 --jobs 2
 	@$(PY) -m tests.integration.pump.kill_rig --kills 100
 	@$(PY) -m tests.integration.drainer.kill_rig --kills 100
+	@$(PY) -m tests.acceptance.recovery_drill --kills 50
 	@$(PY) -m tests.integration.applier.kill_rig --kills 100 --database-kills 20
 	@$(PY) -m tests.integration.drainer.broken
 	@$(PY) -m tests.acceptance.restarts --restarts 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -75,8 +75,16 @@ class Load:
     """`rate` transactions a second, by a few clients. The DDLs widen a table of their own."""
 
     def __init__(
-        self, bus: Bus, client: PumpClient, ledger: Ledger, *, seed: int, rate: int
+        self,
+        bus: Bus,
+        client: PumpClient,
+        ledger: Ledger,
+        *,
+        seed: int,
+        rate: int,
+        kinds: Mapping[str, int] = KINDS,
     ) -> None:
+        self._kinds = kinds
         self._bus, self._client, self._ledger = bus, client, ledger
         self._oracle = RegistryOracle(bus, CLUSTER)
         self._rng = random.Random(seed)
@@ -87,7 +95,7 @@ class Load:
         self._wide = [Table(1000 + n, f"w{n}") for n in range(WIDE)]
         self._own = Table(99, "own")
         self._altering = asyncio.Lock()
-        self._rows: dict[str, list[Row]] = {}
+        self._rows: dict[tuple[int, str], list[Row]] = {}
         self.progress = asyncio.Event()
         """Set when something was committed."""
         self.large = self.ddls = 0
@@ -95,6 +103,7 @@ class Load:
         """Transactions that a reader has yet to see: on a slow machine the load waits for it."""
 
     def stop(self) -> None:
+        """`run` ends; it may be called again."""
         self._stop.set()
 
     async def prepare(self) -> None:
@@ -123,11 +132,12 @@ class Load:
         return job.id
 
     async def run(self) -> None:
+        self._stop.clear()
         async with asyncio.TaskGroup() as group:
-            for _ in range(CLIENTS):
-                group.create_task(self._live())
+            for client in range(CLIENTS):
+                group.create_task(self._live(client))
 
-    async def _live(self) -> None:
+    async def _live(self, client: int) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while not self._stop.is_set():
@@ -135,17 +145,17 @@ class Load:
             await asyncio.sleep(max(0.0, due - loop.time()))
             if self.behind() > MOST_BEHIND:
                 continue
-            kind = self._rng.choices(list(KINDS), list(KINDS.values()))[0]
+            kind = self._rng.choices(list(self._kinds), list(self._kinds.values()))[0]
             if kind == "ddl":
                 await self._alter()
             else:
-                await self._write(self._draw(kind))
+                await self._write(self._draw(kind, client))
                 self.large += kind == "large"
             self.progress.set()
 
     # Transactions
 
-    def _draw(self, kind: str) -> dict[Table, list[RowChange]]:
+    def _draw(self, kind: str, client: int) -> dict[Table, list[RowChange]]:
         rng = self._rng
         if kind == "large":
             number = rng.getrandbits(50)
@@ -154,12 +164,12 @@ class Load:
         found: dict[Table, list[RowChange]] = {}
         for table in rng.sample(self._tables, count):
             size = rng.randint(300_000, 600_000) if kind == "fragments" else rng.randint(0, 60)
-            found[table] = [self._change(table, size) for _ in range(rng.randint(1, 3))]
+            found[table] = [self._change(client, table, size) for _ in range(rng.randint(1, 3))]
         return found
 
-    def _change(self, table: Table, size: int) -> RowChange:
-        """A row is touched by one transaction at a time: who takes it puts it back changed."""
-        rows = self._rows.setdefault(table.name, [])
+    def _change(self, client: int, table: Table, size: int) -> RowChange:
+        """Each client changes rows of its own, so that their changes commit in order."""
+        rows = self._rows.setdefault((client, table.name), [])
         body = self._rng.choice("abcdeö汉") * size
         op = self._rng.choice("cud") if rows else "c"
         if op == "c":
