@@ -48,7 +48,9 @@ POINTS = {
 """The failpoint, and at which of its first passages it kills, at the latest."""
 LARGE = "large"
 DATABASE = "database"
-MOMENTS = ("load", "load", "start", *POINTS, LARGE)
+LOCKED, LOCKED_S = "a lane waited", 1.5
+"""Somebody else's lock holds up some lanes for so long: longer than a checkpoint takes to come."""
+MOMENTS = ("load", "load", "start", *POINTS, LARGE, LOCKED, LOCKED)
 MODES = ("parallel", "atomic")
 WORKERS = (1, 2, 4, 7)
 
@@ -98,8 +100,23 @@ class Rig:
                 moment = "load"
             if moment == DATABASE:
                 await self._kill_database()
-        await self.victim.kill(moment if moment != DATABASE else "after the database")
+                moment = "after the database"
+            if moment == LOCKED:
+                with self._locked():
+                    await asyncio.sleep(LOCKED_S)
+                    await self.victim.kill(moment)
+        if self.victim.service.process is not None:
+            await self.victim.kill(moment)
         self._check()
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Some rows of a table that the load changes all the time."""
+        with self._connected() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("BEGIN")
+            cursor.execute(f"SELECT id FROM {DB}.plain WHERE id % 5 = 0 FOR UPDATE")
+            yield
 
     async def _kill_database(self) -> None:
         """The Applier outlives it, and comes as far as the load is now."""
@@ -144,10 +161,15 @@ class Rig:
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[Any]:
+        with self._connected() as cursor:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            yield cursor
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
         server = self._database
         connection = pymysql.connect(host=server.host, port=server.port, user=server.user)
         with contextlib.closing(connection), connection.cursor() as cursor:
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
             yield cursor
 
     def _position(self, cursor: Any) -> None:

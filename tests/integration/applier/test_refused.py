@@ -33,7 +33,7 @@ def has_stopped(directory: Path) -> bool:
             status = json.load(answer)
     except OSError:
         return False  # it starts
-    return bool(status["actors"]["applier"].get("stopped"))
+    return bool(status["actors"].get("applier", {}).get("stopped"))
 
 
 @pytest.mark.parametrize("mode", ["parallel", "atomic"])
