@@ -49,12 +49,6 @@ class Side:
         self.bridge: Bridge
         self.ddls = 0
 
-    async def live(self, end: float) -> None:
-        """Users write, the bridge follows."""
-        while time.monotonic() < end:
-            await asyncio.to_thread(self.users.write, AT_ONCE)
-            await self.bridge.catch_up()
-
     def ddl(self, text: str) -> None:
         """By an operator, while users write."""
         with cursor(self.db) as at:
@@ -126,10 +120,16 @@ class Rig:
     async def _live(self, seconds: float, kills: int) -> None:
         end = time.monotonic() + seconds
         async with asyncio.TaskGroup() as group:
-            for side in self.sides:
-                group.create_task(side.live(end))
+            group.create_task(self._write(end))
             group.create_task(self._kill(kills, seconds / (kills + 1)))
             group.create_task(self._change_columns(seconds))
+
+    async def _write(self, end: float) -> None:
+        """Users write, the bridges follow: side by side, so that neither runs away."""
+        while time.monotonic() < end:
+            writes = (asyncio.to_thread(side.users.write, AT_ONCE) for side in self.sides)
+            await asyncio.gather(*writes)
+            await asyncio.gather(*(side.bridge.catch_up() for side in self.sides))
 
     async def _kill(self, count: int, every_s: float) -> None:
         for _ in range(count):
