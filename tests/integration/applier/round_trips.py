@@ -1,0 +1,136 @@
+"""What a far downstream costs: rows a second through lanes at several round-trip times, as ratios
+of the nearest one. `python -m tests.integration.applier.round_trips`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.integration.applier.lanes_rig import LanesRig
+from tests.servers import MariaDb, mariadb_server
+from tests.unit.applier.shapes import column, table
+from tidelog.downstream import Image, TableShare, Work
+
+ROUND_TRIPS_MS = (0.1, 1.0, 5.0, 20.0)
+LANES = 4
+ROWS = 1250
+"""A lane's share of a window of 5000 rows."""
+WINDOWS = 20
+T = table(
+    "t",
+    column("id", "bigint(20)"),
+    column("k", "int(11)"),
+    column("c", "varchar(120)"),
+    column("pad", "varchar(60)"),
+    column("d", "decimal(10,2)"),
+    column("at", "datetime"),
+    key=("id",),
+)
+CREATE = (
+    "CREATE TABLE d.t (id BIGINT PRIMARY KEY, k INT, c VARCHAR(120), pad VARCHAR(60),"
+    " d DECIMAL(10,2), at DATETIME)"
+)
+
+
+class Far(MariaDb):
+    """The same server by another port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+
+@contextlib.asynccontextmanager
+async def proxy(server: MariaDb, round_trip_ms: float) -> AsyncIterator[int]:
+    """A port that leads to the server, half a round trip later each way. Bytes don't wait for the
+    ones before them."""
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            loop.call_later(round_trip_ms / 2000, writer.write, data)
+        loop.call_later(round_trip_ms / 2000, writer.close)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(server.host, server.port)
+        for one in (pump(reader, back), pump(there, writer)):
+            task = asyncio.create_task(one)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    listening = await asyncio.start_server(accept, server.host, 0)
+    try:
+        yield int(listening.sockets[0].getsockname()[1])
+    finally:
+        listening.close()
+        for task in tasks:
+            task.cancel()
+
+
+def rows(start: int) -> list[Image]:
+    return [
+        Image(
+            {
+                "id": number,
+                "k": number * 7,
+                "c": f"{number:060d}",
+                "pad": "x" * 30,
+                "d": "12.50",
+                "at": "2024-02-29 12:00:00",
+            }
+        )
+        for number in range(start, start + ROWS)
+    ]
+
+
+async def rate(server: MariaDb, round_trip_ms: float) -> float:
+    """Rows a second, each lane writing its next share as soon as it has written one."""
+    async with proxy(server, round_trip_ms) as port:
+        rig = LanesRig(Far(port), lanes=LANES)
+        await rig.open()
+        lanes = [await rig.lane(number) for number in range(LANES)]
+        works = [
+            [
+                Work([TableShare("d", T, inserts=rows((w * LANES + n) * ROWS))])
+                for w in range(WINDOWS)
+            ]
+            for n in range(LANES)
+        ]
+        began = time.perf_counter()
+
+        async def write(number: int) -> None:
+            for work in works[number]:
+                await lanes[number].apply(work)
+
+        await asyncio.gather(*[write(number) for number in range(LANES)])
+        took = time.perf_counter() - began
+        await rig.downstream.close()
+    return LANES * WINDOWS * ROWS / took
+
+
+def main() -> int:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        mariadb_server(Path(directory), "--innodb-flush-log-at-trx-commit=2") as server,
+    ):
+        best: dict[float, float] = {}
+        for ms in (*ROUND_TRIPS_MS, *ROUND_TRIPS_MS):
+            near = LanesRig(server)
+            near.sql("CREATE DATABASE IF NOT EXISTS d")
+            near.sql("DROP TABLE IF EXISTS d.t")
+            near.sql(CREATE)
+            best[ms] = max(best.get(ms, 0.0), asyncio.run(rate(server, ms)))
+        for ms, found in best.items():
+            ratio = found / best[ROUND_TRIPS_MS[0]]
+            print(f"{ms:5.1f} ms round trip: {found:9,.0f} rows/s, {ratio:.2f} of the nearest")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
