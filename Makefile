@@ -108,6 +108,7 @@ full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.integration.drainer.takeover_rig --takeovers 20
 	@$(PY) -m tests.acceptance.filtered
 	@$(PY) -m tests.acceptance.bidirectional --minutes 10
+	@$(PY) -m tests.integration.applier.round_trips
 	@TIDELOG_LITERALS=20000 $(PYTEST) tests/integration/applier/test_literals.py
 	@$(PY) -m tests.schema_size.run
 	@$(PY) -m tests.schema_size.run --history file

@@ -21,7 +21,7 @@ from tidelog import failpoints
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, TableShare, Work
 from tidelog.errors import Unavailable
-from tidelog_applier.downstreams.mysql_session import RolledBack
+from tidelog_applier.downstreams.mysql_session import MysqlSession, RolledBack
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
@@ -286,3 +286,27 @@ def test_statements_cancelled_at_random_leave_the_same(server: MariaDb) -> None:
     assert cut > 10
     assert dict(rig.sql("SELECT id, v FROM d.t")) == rows
     assert Counter(number for (number,) in rig.sql("SELECT id FROM d.bag")) == bag
+
+
+def test_a_transaction_costs_two_round_trips(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statements' packet, and COMMIT once the fence has answered; more only for more bytes."""
+    packets: list[int] = []
+    query = MysqlSession._query
+
+    async def counted(self: MysqlSession, text: str | bytes) -> Any:
+        packets.append(len(text))
+        return await query(self, text)
+
+    async def scenario(rig: LanesRig) -> None:
+        await rig.write(T, added(1, 5))
+        changes = [event("d", row(1), None, 6), *[added(number, 6) for number in range(2, 3000)]]
+        work = Work([*await rig.shares(T, *changes), *await rig.shares(BAG, added(1, 6))])
+        monkeypatch.setattr(MysqlSession, "_query", counted)
+        await rig.lanes[0].apply(work)
+        monkeypatch.undo()
+
+    run(server, scenario, PLAIN, KEYLESS, loopback=True)
+    assert len(packets) == 2
+    assert packets[-1] == len("COMMIT")
