@@ -15,17 +15,17 @@ import urllib.request
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from bench import from_relay, limits_apply
 from bench.drain import COMPILED, python_path
-from bench.figure import Figure, Limit, Spread, spread
+from bench.figure import Figure, Limit, Spread, Usage, spread
 from bench.latency import Watcher
 from bench.limits_apply import Limits
 from bench.limits_sql import connect, run
-from bench.progress import follow, speed
+from bench.progress import Sample, follow, speed
 from bench.resident import forget_peak, resident
 from bench.shapes import SHAPES, TRANSACTION, Change, Load, Shape, encoded, load
 from bench.stage import Stage
@@ -131,6 +131,15 @@ async def emptied(db: MariaDb) -> None:
         connection.close()
 
 
+class Worked(NamedTuple):
+    """`before` and `peak`: MiB of the Applier."""
+
+    samples: list[Sample]
+    usage: Usage
+    before: float
+    peak: float
+
+
 class Shared:
     """One shape through everything."""
 
@@ -159,18 +168,19 @@ class Shared:
             upstream = Upstream(stage.bus, stage.pumps)
             await upstream.create_database()
             table = await upstream.create_table(self._load.table.info.id, self._shape.columns)
-            if self._load.present:
-                await self._applied(stage, await written(upstream, table, self._load.present))
+            present = await written(upstream, table, self._load.present)
+            await self._applied(stage, [*present, await upstream.now()])
             commit_ts = await written(upstream, table, self._load.measured)
-            figure = await self._applied(stage, commit_ts, build)
+            figure = self._figure(build, await self._applied(stage, commit_ts))
             await check(self._db, self._load)
             yield figure
             if self._shape.key == "insert":
                 yield await self._half_load(stage, upstream, table, build, figure.value / 2, share)
 
-    async def _applied(self, stage: Stage, commit_ts: Sequence[int], build: str = "") -> Figure:
-        """Start Drainer and Applier, until all of these are applied; then stop them."""
-        await stage.start("drainer", "applier")
+    async def _applied(self, stage: Stage, commit_ts: Sequence[int]) -> Worked:
+        """Start both, until all of these are applied, and stop them. The Drainer comes last: else
+        it would be through before the clock starts."""
+        await stage.start("applier", "drainer")
         applier = stage.pid("applier")
         forget_peak(applier)
         before = resident(applier, "VmRSS")
@@ -181,7 +191,10 @@ class Shared:
         usage, peak = cpu.usage(), resident(applier, "VmHWM")
         for name in ("applier", "drainer"):
             await stage.stop(name)
-        rate = speed(samples) * TRANSACTION
+        return Worked(samples, usage, before, peak)
+
+    def _figure(self, build: str, worked: Worked) -> Figure:
+        rate = speed(worked.samples) * TRANSACTION
         return Figure(
             SECTION,
             f"{self._shape.name}, two cores shared, {build}",
@@ -190,8 +203,9 @@ class Shared:
             self._limits.load_data,
             aim_of_limit=SHARED_OF_LOAD_DATA,
             original=ORIGINAL,
-            usage=usage,
-            note=f"{beside(rate, self._limits)}; Applier from {before:.0f} to {peak:.0f} MiB",
+            usage=worked.usage,
+            note=f"{beside(rate, self._limits)}; "
+            f"Applier from {worked.before:.0f} to {worked.peak:.0f} MiB",
         )
 
     async def _half_load(

@@ -115,6 +115,10 @@ class Upstream:
         await self.write(pump, [commit(start_ts, commit_ts)])
         return commit_ts
 
+    async def now(self) -> int:
+        """A timestamp above every commit_ts so far."""
+        return await self._oracle.take(1)
+
     async def _take(self, count: int) -> list[int]:
         last = await self._oracle.take(count)
         return list(range(last - count + 1, last + 1))
