@@ -29,6 +29,8 @@ from bench.shapes import Load
 from bench.stage import cpu_seconds
 from tests.servers import MariaDb, free_port
 from tidelog.downstream import Checkpoint, DownstreamOptions
+from tidelog.real.disk import RealDisk
+from tidelog_applier.apply.epochs import Epochs
 from tidelog_applier.downstreams import open_downstream
 
 BEGAN, ENDED = "recovering from the relay log", "recovered"
@@ -61,7 +63,7 @@ async def apply(db: MariaDb, url: str, directory: Path, load: Load, profile: str
     finally:
         connection.close()
     written = await relay_log.write(directory, load)
-    await _begun(url, written.after)
+    await _begun(url, written.after, directory)
     with _started(directory, url, profile) as applier:
         seen = await _watched(applier, {"applier": applier.process.pid, "mariadb": db.pid})
     lines = applier.lines()
@@ -69,12 +71,13 @@ async def apply(db: MariaDb, url: str, directory: Path, load: Load, profile: str
     return Applied(sum(map(len, load.measured)), seconds, seen.usage, seen.peak)
 
 
-async def _begun(url: str, after: int) -> None:
+async def _begun(url: str, after: int, directory: Path) -> None:
     """A checkpoint as an Applier leaves it that was killed before its first row."""
     downstream = open_downstream(DownstreamOptions(url=url, lanes=1))
     opened = await downstream.open(FEED)
     saved = Checkpoint(after, consistent=False, feed=FEED, epoch=opened.epoch)
     await downstream.save_checkpoint(saved)
+    await Epochs(RealDisk(directory)).add(opened.epoch)
     await downstream.close()
 
 

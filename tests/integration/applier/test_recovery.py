@@ -80,13 +80,13 @@ def killed_while_applying(directory: Path, server: MariaDb) -> None:
             process.wait()
 
 
-def interrupted(server: MariaDb) -> None:
+def interrupted(server: MariaDb, path: str = "$.consistent", value: str = "false") -> None:
     """As if it had been killed between two lanes; perhaps it had caught up."""
     connection = pymysql.connect(host=server.host, port=server.port, user="root", autocommit=True)
     with closing(connection), connection.cursor() as cursor:
         cursor.execute(
             "UPDATE tidb_binlog.checkpoint"
-            " SET checkPoint = JSON_SET(checkPoint, '$.consistent', false)"
+            f" SET checkPoint = JSON_SET(checkPoint, '{path}', {value})"
         )
 
 
@@ -149,3 +149,24 @@ def test_a_downstream_that_an_applier_holds_is_left_to_it(tmp_path: Path) -> Non
         finally:
             living.kill()
             living.wait()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("$.epoch", "99", "another Applier wrote here last (epoch 99)"),
+        ("$.unsure", "99999999", "may have applied rows up to 99999999"),
+    ],
+)
+def test_what_another_applier_may_have_applied_is_not_called_consistent(
+    path: str, value: str, said: str, tmp_path: Path
+) -> None:
+    with mariadb_server(tmp_path) as server:
+        killed_while_applying(tmp_path, server)
+        interrupted(server)
+        interrupted(server, path, value)
+        done = alone(tmp_path, server, "--recover", "true")
+        assert done.returncode != 0
+        assert said in done.stderr
+        assert "recover where the other Applier ran" in done.stderr
+        assert checkpoint(server)["consistent"] is False

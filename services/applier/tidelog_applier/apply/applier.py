@@ -151,7 +151,8 @@ class Applier(Actor[Mail]):
             saved = self._pipeline.control.checkpoint
             unsure = saved is not None and not saved.consistent
             if unsure:
-                self._pipeline.safe_until = await self._stream_end()
+                control = self._pipeline.control
+                control.safe_until = max(control.safe_until, await self._stream_end())
         except TYPED_STOPS as error:
             self._halt(error)
             return
@@ -201,8 +202,8 @@ class Applier(Actor[Mail]):
                 trouble.over()
                 if unsure:
                     # An earlier life wrote its relay before it applied anything.
-                    pipeline = self._pipeline
-                    pipeline.safe_until = max(pipeline.safe_until, intake.relay_end)
+                    control = self._pipeline.control
+                    control.safe_until = max(control.safe_until, intake.relay_end)
                 if items:
                     await self.self_ref.tell(Read(items, sum(map(weight, items))))
         except ActorStopped:

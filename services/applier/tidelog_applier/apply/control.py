@@ -18,6 +18,7 @@ from tidelog.downstream import Checkpoint, DownstreamOptions, Opened, TableRule
 from tidelog.errors import Conflict, Refused, Unavailable
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
+from tidelog_applier.apply.epochs import Epochs
 from tidelog_applier.apply.lanes import PASSING
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
@@ -44,7 +45,10 @@ class Control:
         self.is_open = False
         self.was_open = False
         self.saved_at = 0.0
+        self.safe_until = 0
+        """Up to there an earlier life may have applied what its checkpoint doesn't tell."""
         self._epoch = 0
+        self._epochs = Epochs(ports.disk)
         self._rules: dict[tuple[str, str, int], TableRule] = {}
         self._turn = asyncio.Lock()
 
@@ -61,6 +65,7 @@ class Control:
                 raise Conflict(f"the downstream went back from {known.commit_ts} to {found_ts}")
             self._epoch = opened.epoch
             self.checkpoint = found
+            self.safe_until = max(self.safe_until, found.unsure if found is not None else 0)
             self.is_open = self.was_open = True
             self._position.checkpoint = found_ts
             log.info("downstream opened", downstream=self.shown, checkpoint=found_ts)
@@ -79,7 +84,25 @@ class Control:
             # A DDL that was begun and not reached again keeps its record.
             ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
             early=saved.early,
+            unsure=self.safe_until if self.safe_until > commit_ts else 0,
         )
+
+    @property
+    def tells_of_rows(self) -> bool:
+        """Does the checkpoint say that rows of this Applier may lie above it?"""
+        saved = self.checkpoint
+        if saved is None or saved.consistent or saved.epoch != self._epoch:
+            return False
+        return self.is_own(saved)
+
+    async def begin_rows(self, commit_ts: int) -> None:
+        """Before the first row: from now on `tells_of_rows`. Raises as `save`."""
+        await self._epochs.add(self._epoch)
+        await self.save(commit_ts, consistent=False)
+
+    def is_own(self, checkpoint: Checkpoint) -> bool:
+        """Was this directory's Applier the last that wrote rows?"""
+        return checkpoint.epoch in self._epochs.own
 
     async def save(self, commit_ts: int, *, consistent: bool) -> None:
         """Raises Fenced, Stopped, Unavailable."""

@@ -46,8 +46,7 @@ SHOWN = 20
 
 
 class Pipeline:
-    """Not for two tasks at once, but for `save_if_due`. `safe_until`: up to there an earlier life
-    may have applied what its checkpoint doesn't tell."""
+    """Not for two tasks at once, but for `save_if_due`."""
 
     def __init__(
         self,
@@ -67,7 +66,6 @@ class Pipeline:
         self.control = Control(config, ports, position, if_free=if_free)
         self.flight = Flight()
         self.refused = RefusedRows(ports.disk, position)
-        self.safe_until = 0
         self._counted = 0, 0
         """Rows and transactions that the metrics have."""
         self.windows = 0
@@ -142,14 +140,14 @@ class Pipeline:
             txns=sum(len(batch.txns) for batch in batches),
             bytes=sum(batch.size for batch in batches),
         )
-        safe = batches[0].txns[0].commit_ts <= self.safe_until
+        safe = batches[0].txns[0].commit_ts <= self.control.safe_until
         await self._hand_over(await self._tables(decoded, structures), window, safe=safe)
 
     async def large(self, batch: LargeBatch) -> None:
         """Piece by piece; all in one downstream transaction where each has to be whole."""
         await self._before_rows()
         rules = {key: await self._rule(key[0], s) for key, s in batch.structures.items()}
-        safe = batch.txns[0].commit_ts <= self.safe_until
+        safe = batch.txns[0].commit_ts <= self.control.safe_until
         end = Window(batch.commit_ts, txns=len(batch.txns))
         if self._atomic:
             end.rows, end.waiting = sum(txn.rows for txn in batch.txns), 1
@@ -252,9 +250,8 @@ class Pipeline:
         """Room for one more window, and a checkpoint that says that rows are on their way."""
         await self.ensure_open()
         await self._until(self._has_room)
-        saved = self.control.checkpoint
-        if not self._atomic and (saved is None or saved.consistent):
-            await self.save(consistent=False)
+        if not self._atomic and not self.control.tells_of_rows:
+            await self.certainly(lambda: self.control.begin_rows(self.flight.applied))
 
     def _has_room(self) -> bool:
         return len(self.flight) < WINDOWS and self.flight.bytes < self._config.buffer_bytes
@@ -367,6 +364,8 @@ class Pipeline:
             "one_lane": self._planner.one_lane()[:SHOWN],
             "windows": self.windows,
             "on_their_way": len(self.flight),
-            "safe_until": self.safe_until if self.flight.applied < self.safe_until else 0,
+            "safe_until": self.control.safe_until
+            if self.flight.applied < self.control.safe_until
+            else 0,
             "consistent": bool(self.control.checkpoint and self.control.checkpoint.consistent),
         }

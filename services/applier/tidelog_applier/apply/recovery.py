@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import structlog
 
 from tidelog.actor import Actor, Nothing
+from tidelog.downstream import Checkpoint
 from tidelog.errors import Stopped, TidelogError
 from tidelog.offline import End
 from tidelog.ports import Ports
@@ -66,7 +67,9 @@ class Recovery(Actor[Nothing]):
                 " transactions that are not whole there",
                 hint="restore the relay's directory, or fill the downstream again from its source",
             )
-        self._pipeline.safe_until = end
+        if saved is not None and not saved.consistent:
+            self._check_whole(saved, end)
+        self._pipeline.control.safe_until = end
         log.info("recovering from the relay log", after=after, end=end)
         left = self._relay.batches(after)
         while items := await some(left):
@@ -82,6 +85,22 @@ class Recovery(Actor[Nothing]):
             rows=self._pipeline.flight.rows,
         )
         return True
+
+    def _check_whole(self, saved: Checkpoint, end: int) -> None:
+        """Does the relay hold all that may have been applied? Raises Stopped."""
+        hint = "recover where the other Applier ran, from its data directory"
+        if not self._pipeline.control.is_own(saved):
+            raise Stopped(
+                f"another Applier wrote here last (epoch {saved.epoch}): what it applied above"
+                f" {saved.commit_ts} is in its relay log, not in this one",
+                hint=hint,
+            )
+        if saved.unsure > end:
+            raise Stopped(
+                f"an earlier Applier may have applied rows up to {saved.unsure}, and this relay"
+                f" log ends at {end}",
+                hint=hint,
+            )
 
     async def on_stop(self) -> None:
         await self._pipeline.close()
