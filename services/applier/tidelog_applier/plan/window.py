@@ -112,33 +112,40 @@ def _by_place(tables: Sequence[TableEvents]) -> dict[Place, list[TableEvents]]:
 
 @final
 class _Offsets:
-    """How many events of the last transaction went before, by table that goes in order."""
+    """How many events of its last transaction went before, by table that goes in order. Tables are
+    not abreast: messages are grouped by table, so a piece may have the end of one transaction in
+    one table, and the beginning of an earlier one in another."""
 
     def __init__(self) -> None:
-        self._commit_ts = -1
-        self._counts: dict[Place, int] = {}
+        self._last: dict[Place, tuple[int, int]] = {}
+        """The commit_ts, and how many: small, and one an ordered table, so all are kept."""
 
     def of(self, place: Place, runs: list[TableEvents]) -> list[int]:
         """How many events of the first one's transaction went before, for each of the runs."""
-        commit_ts, count = self._commit_ts, self._counts.get(place, 0)
+        last = self._last.get(place, _NOTHING)
         offsets: list[int] = []
         for run in runs:
-            offsets.append(count if run.events[0].commit_ts == commit_ts else 0)
-            commit_ts = run.events[-1].commit_ts
-            tail = _with_ts(run.events, commit_ts)
-            count = tail + offsets[-1] if tail == len(run.events) else tail
+            offsets.append(last[1] if run.events[0].commit_ts == last[0] else 0)
+            last = _after(last, run.events)
         return offsets
 
     def advance(self, places: dict[Place, list[TableEvents]]) -> None:
-        ordered = {place: runs for place, runs in places.items() if runs[0].rule.ordered}
-        last = max((runs[-1].events[-1].commit_ts for runs in ordered.values()), default=-1)
-        if last > self._commit_ts:
-            self._commit_ts = last
-            self._counts.clear()
-        for place, runs in ordered.items():
-            for run in runs:
-                count = _with_ts(run.events, self._commit_ts)
-                self._counts[place] = self._counts.get(place, 0) + count
+        for place, runs in places.items():
+            if any(run.rule.ordered for run in runs):
+                last = self._last.get(place, _NOTHING)
+                for run in runs:
+                    last = _after(last, run.events)
+                self._last[place] = last
+
+
+_NOTHING: Final = (-1, 0)
+
+
+def _after(last: tuple[int, int], events: list[Event]) -> tuple[int, int]:
+    commit_ts = events[-1].commit_ts
+    tail = _with_ts(events, commit_ts)
+    whole = tail == len(events) and commit_ts == last[0]
+    return commit_ts, tail + (last[1] if whole else 0)
 
 
 def _with_ts(events: list[Event], commit_ts: int) -> int:

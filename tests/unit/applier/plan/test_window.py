@@ -150,6 +150,24 @@ def test_offsets_are_places_in_the_transaction_however_it_is_cut(
             ]
 
 
+def test_offsets_of_tables_that_are_not_abreast() -> None:
+    """A piece has all of one table's transactions and the beginning of another's first."""
+    other = table("other", column("v", "bigint"))
+    planner = Planner(1)
+    first = [of(NO_KEY, ORDERED, event(1, 1), event(2, 1)), of(other, ORDERED, event(1, 1))]
+    planner.plan(1, first)
+    late = [of(other, ORDERED, event(1, 2), event(2, 1)), of(NO_KEY, ORDERED, event(2, 2))]
+    found = {s.structure.name: s.offset for s in ordered(planner.plan(2, late))}
+    assert found == {"other": 1, "none": 1}
+
+
+def test_offsets_of_a_table_that_becomes_ordered_within_a_window() -> None:
+    newer = table("none", column("v", "bigint"), version=2)
+    planner = Planner(1)
+    planner.plan(1, [of(NO_KEY, PLAIN, created(row(1))), of(newer, ORDERED, event(2, 1))])
+    assert ordered(planner.plan(2, [of(newer, ORDERED, event(2, 2))]))[0].offset == 1
+
+
 def test_a_window_that_waited_for_a_flush_counts_its_events_once() -> None:
     planner = Planner(4)
     rows = [created(row(n, n)) for n in range(8)]
