@@ -57,12 +57,22 @@ WORKERS = (1, 2, 4, 7)
 
 class Rig:
     def __init__(
-        self, nats: NatsServer, directory: Path, *, kills: int, seed: int, database_kills: int = 0
+        self,
+        nats: NatsServer,
+        directory: Path,
+        *,
+        kills: int,
+        seed: int,
+        database_kills: int = 0,
+        outages: int = 0,
     ) -> None:
+        self._wanted_outages = outages
         self.seconds = 0.0
         self.checkpoint = Checkpoint(0)
         self.checked: Counter[str] = Counter()
         """Snapshots held against the history: exactly, or loosely."""
+        self.outages_s: list[float] = []
+        """From the database's death until the Applier had caught up."""
         self.load: Load
         self._rng = random.Random(seed)
         self._seed, self._directory, self._url = seed, directory, nats.url
@@ -126,6 +136,23 @@ class Rig:
         self.kills[DATABASE] += 1
         self._check()
         await self._moves(self.load.commit_ts - self.checkpoint.commit_ts)
+
+    async def _outages(self, count: int) -> None:
+        """One Applier lives through all of them, and each time its lag is gone again (T15)."""
+        self._start("")
+        await self.victim.ready()
+        for _ in range(count):
+            await self._moves(FEWEST)
+            began = time.monotonic()
+            await self._kill_database()
+            self.outages_s.append(time.monotonic() - began)
+        if count:
+            if self.victim.dead:
+                raise Wrong(
+                    f"the Applier did not outlive its database: {self.victim.service.log()}"
+                )
+            await self.victim.kill("after the outages")
+            self._check()
 
     async def _moves(self, transactions: int) -> None:
         """Until the checkpoint has passed so many more, or the Applier is dead."""
@@ -198,6 +225,7 @@ class Rig:
                     for moment in self._rounds:
                         await self._round(moment)
                         on_kill()
+                    await self._outages(self._wanted_outages)
                 await self._to_the_end()
             finally:
                 await bus.close()
@@ -240,10 +268,19 @@ class Rig:
             f"{self.kills.total()} kills ({moments}), {self.load.transactions} transactions"
             f" ({self.load.large} large, {self.load.ddls} DDLs); {rows} rows equal at the end, the"
             f" tables held against the history {self.checked['exactly']} times exactly and"
-            f" {self.checked['loosely']} times by their rows' states; {self.seconds:.0f} s,"
-            f" seed {self._seed}"
+            f" {self.checked['loosely']} times by their rows' states; {self._outages_said()}"
+            f"{self.seconds:.0f} s, seed {self._seed}"
+        )
+
+    def _outages_said(self) -> str:
+        if not self.outages_s:
+            return ""
+        took = sorted(self.outages_s)
+        return (
+            f"{len(took)} outages of the database in one life, the lag gone after"
+            f" {took[len(took) // 2]:.1f} s (p50), {took[-1]:.1f} s at most; "
         )
 
 
 if __name__ == "__main__":
-    sys.exit(command(sys.argv[1:], __doc__, Rig, Wrong, {"database_kills": 20}))
+    sys.exit(command(sys.argv[1:], __doc__, Rig, Wrong, {"database_kills": 20, "outages": 10}))

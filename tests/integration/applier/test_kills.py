@@ -13,17 +13,20 @@ from tests.integration.applier.kill_rig import DATABASE, Rig
 from tests.integration.victim import Wrong
 from tests.servers import nats_server
 
-KILLS, DATABASE_KILLS = 10, 2
+KILLS, DATABASE_KILLS, OUTAGES = 10, 2, 3
 
 
 @pytest.mark.timeout(400)
 def test_equal_and_nothing_twice_over_kills(tmp_path: Path) -> None:
     with nats_server(tmp_path) as nats:
-        rig = Rig(nats, tmp_path, kills=KILLS, seed=5, database_kills=DATABASE_KILLS)
+        rig = Rig(
+            nats, tmp_path, kills=KILLS, seed=5, database_kills=DATABASE_KILLS, outages=OUTAGES
+        )
         asyncio.run(rig.run())
     print(rig.summary())
-    assert rig.kills[DATABASE] == DATABASE_KILLS
-    assert rig.kills.total() == KILLS + 2 * DATABASE_KILLS
+    assert rig.kills[DATABASE] == DATABASE_KILLS + OUTAGES
+    assert rig.kills.total() == KILLS + 2 * DATABASE_KILLS + OUTAGES + 1
+    assert len(rig.outages_s) == OUTAGES
     assert rig.checked["exactly"]
     assert rig.checked["loosely"]
     assert rig.load.ddls
