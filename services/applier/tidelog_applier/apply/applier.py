@@ -119,6 +119,7 @@ class Applier(Actor[Mail]):
     async def on_start(self) -> None:
         """A wrong URL or password ends the start; an unreachable downstream doesn't, nor one that
         another Applier leads."""
+        self._position.error = ""  # what an earlier instance met
         subject = subjects.applier(self._config.cluster, self._config.node, "control")
         bus = self._ports.bus
         serving = serve_questions(bus, subject, ApplierRequest, self.self_ref, Asked)
@@ -129,8 +130,7 @@ class Applier(Actor[Mail]):
             try:
                 await self._pipeline.open()
             except Unavailable as error:
-                log.warning("applying waits", error=error.message, hint=error.hint)
-                self._position.error = str(error)
+                self._pipeline.waits(error)
             except TYPED_STOPS as error:
                 if isinstance(error, ConfigError):
                     raise
@@ -217,7 +217,7 @@ class Applier(Actor[Mail]):
                 if not self._pipeline.is_atomic:
                     await self._pipeline.save_if_due()
                 await intake.applied(self._pipeline.control.saved_ts)
-        except TYPED_STOPS as error:
+        except (Fenced, *TYPED_STOPS) as error:
             await self.self_ref.tell(Ended(error))
 
     # Working --------------------------------------------------------------------------------
@@ -247,12 +247,11 @@ class Applier(Actor[Mail]):
                 await self._taking.take(one)
             if ended is not None:
                 await self._pipeline.drain()
+                raise ended
         except Fenced as error:
             await self._fenced(error)
         except TYPED_STOPS as error:
-            ended = error
-        if ended is not None:
-            self._halt(ended)
+            self._halt(error)
 
     async def _decide(self, asked: Asked) -> None:
         """Recorded first; then all of this starts anew, from the checkpoint on, and obeys it."""
@@ -279,29 +278,33 @@ class Applier(Actor[Mail]):
 
     async def on_tick(self) -> None:
         """Nothing came: what is in hand since a pause, a connection that was lost, the position."""
-        held = self._position.held
-        self._position.quiet = held and await self._settled()
-        if self._stopped or held or not self._pipeline.control.was_open:
-            return
-        if self._in_hand or self._ended is not None:
+        held, ready = self._position.held, self._pipeline.control.was_open and not self._stopped
+        if ready and not held and (self._in_hand or self._ended is not None):
             await self._work()
             return
         try:
-            if not self._pipeline.control.is_open:
-                await self._pipeline.ensure_open()
-            if self._ports.clock.monotonic() - self._came_at >= self._config.recover_after_s:
-                # The upstream is gone, watermarks and all: what it left is whole.
-                await self._pipeline.settle()
-            await self._pipeline.save_if_due()
+            self._position.quiet = held and (not ready or await self._settled())
+            if ready and not held:
+                await self._idle()
         except Fenced as error:
             await self._fenced(error)
         except TYPED_STOPS as error:
             self._halt(error)
 
+    async def _idle(self) -> None:
+        self._pipeline.check()
+        await self._pipeline.ensure_open()
+        if self._ports.clock.monotonic() - self._came_at >= self._config.recover_after_s:
+            # The upstream is gone, watermarks and all: what it left is whole.
+            await self._pipeline.settle()
+        await self._pipeline.save_if_due()
+
     async def _settled(self) -> bool:
-        """All that was handed over is applied and saved, or nothing more will be."""
-        if self._stopped or not self._pipeline.control.was_open:
+        """All that was handed over is applied and saved."""
+        if await self._pipeline.settle():
             return True
+        if not self._pipeline.control.is_open:
+            await self._pipeline.ensure_open()
         return await self._pipeline.settle()
 
     # Ending ---------------------------------------------------------------------------------

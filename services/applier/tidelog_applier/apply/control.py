@@ -72,12 +72,13 @@ class Control:
             return opened
 
     def next(self, commit_ts: int, *, consistent: bool) -> Checkpoint:
-        """The checkpoint to save when everything up to `commit_ts` is applied."""
+        """The checkpoint to save when everything up to `commit_ts` is applied. It is not consistent
+        where an earlier life may have got further."""
         saved = self.checkpoint or Checkpoint(commit_ts)
         pending = saved.ddl_pending
         return Checkpoint(
             commit_ts,
-            consistent=consistent,
+            consistent=consistent and self.safe_until <= commit_ts,
             ts_map=saved.ts_map,
             feed=self._config.feed,
             epoch=self._epoch,
@@ -104,10 +105,12 @@ class Control:
         """Was this directory's Applier the last that wrote rows?"""
         return checkpoint.epoch in self._epochs.own
 
-    async def save(self, commit_ts: int, *, consistent: bool) -> None:
-        """Raises Fenced, Stopped, Unavailable."""
+    async def save(self, commit_ts: int, *, consistent: bool, if_ahead: bool = False) -> None:
+        """`if_ahead`: not where the position was saved meanwhile, which may have said more of it.
+        Raises Fenced, Stopped, Unavailable."""
         async with self._turn:
-            if self.checkpoint is not None and commit_ts < self.checkpoint.commit_ts:
+            saved_ts = self.checkpoint.commit_ts if self.checkpoint is not None else -1
+            if commit_ts < saved_ts or (if_ahead and commit_ts == saved_ts):
                 return  # a DDL came first
             checkpoint = self.next(commit_ts, consistent=consistent)
             try:

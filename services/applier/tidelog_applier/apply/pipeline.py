@@ -104,6 +104,10 @@ class Pipeline:
                 self.progress()
                 await self._trouble.met(error)
 
+    def waits(self, error: TidelogError) -> None:
+        """It was not opened, and will be tried again."""
+        self._trouble.say(error)
+
     async def close(self) -> None:
         await self._end_lanes()
         await self.control.close()
@@ -124,6 +128,11 @@ class Pipeline:
     def _failed(self, error: TidelogError) -> None:
         self._failure = error
         self._landed.set()
+
+    def check(self) -> None:
+        """Raises what a lane stopped for."""
+        if self._failure is not None:
+            raise self._failure
 
     # Rows -----------------------------------------------------------------------------------
 
@@ -166,7 +175,8 @@ class Pipeline:
         self._show()
 
     def moved(self, commit_ts: int) -> None:
-        """Nothing is to be applied up to there."""
+        """Nothing is to be applied up to there. Raises what a lane stopped for."""
+        self.check()
         self.flight.begin(Window(commit_ts))
         self._show()
 
@@ -248,6 +258,7 @@ class Pipeline:
 
     async def _before_rows(self) -> None:
         """Room for one more window, and a checkpoint that says that rows are on their way."""
+        self.progress()  # one of the many pieces of a large batch, perhaps
         await self.ensure_open()
         await self._until(self._has_room)
         if not self._atomic and not self.control.tells_of_rows:
@@ -299,16 +310,14 @@ class Pipeline:
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         while not reached():
-            if self._failure is not None:
-                raise self._failure
+            self.check()
             self._landed.clear()
             try:
                 async with asyncio.timeout(ALIVE_S):
                     await self._landed.wait()
             except TimeoutError:
                 self.progress()  # only the lanes can tell whether they get on
-        if self._failure is not None:
-            raise self._failure
+        self.check()
 
     async def save(self, *, consistent: bool) -> None:
         """The position as it is now; again until it works."""
@@ -325,7 +334,8 @@ class Pipeline:
 
     async def settle(self) -> bool:
         """Nothing more is handed over: save a consistent position once all is applied, if that
-        works now. Is it so? Raises Fenced, Stopped."""
+        works now. Is it so? Raises Fenced, Stopped, and what a lane stopped for."""
+        self.check()
         if self._is_settled() or len(self.flight) or not self.control.is_open:
             return self._is_settled()
         try:
@@ -347,7 +357,8 @@ class Pipeline:
         if not (behind and due and self.control.is_open) or (self._atomic and len(self.flight)):
             return
         try:
-            await self.control.save(self.flight.applied, consistent=self._atomic)
+            applied = self.flight.applied
+            await self.control.save(applied, consistent=self._atomic, if_ahead=True)
         except PASSING as error:
             log.info("the checkpoint was not saved", reason=str(error))
 

@@ -24,11 +24,15 @@ class Trouble:
         self._pause_s = RETRY_S[0]
         self._said = ""
 
-    async def met(self, error: TidelogError) -> None:
-        """Say it, unless it was said, and wait."""
+    def say(self, error: TidelogError) -> None:
+        """In the log, unless it was said; in the status until it is over."""
         if str(error) != self._said:
             log.warning("applying waits", error=error.message, hint=error.hint, at=self._what)
         self._position.error = self._said = str(error)
+
+    async def met(self, error: TidelogError) -> None:
+        """Say it, and wait."""
+        self.say(error)
         pause, self._pause_s = self._pause_s, min(self._pause_s * 2, RETRY_S[1])
         await self._ports.clock.sleep(pause * (0.5 + self._ports.rng.random()))
 
