@@ -62,6 +62,19 @@ class Publisher:
             bodies.append(Outgoing(subject, msgspec.json.encode(body)))
         await self._batch(commit_ts, bodies)
 
+    async def large(self, *, messages: int, rows: int) -> None:
+        """One transaction that adds so many rows to `t` with each of its messages."""
+        commit_ts, subject = self.commit_ts + 1, subjects.changes_row(FEED, "d", "t")
+        bodies = []
+        for first in range(0, messages * rows, rows):
+            added = [
+                msgspec.structs.replace(create(key, 0), commit_ts=commit_ts)
+                for key in range(first, first + rows)
+            ]
+            body = msgspec.json.encode(RowMessage("d", "t", 1, added))
+            bodies.append(Outgoing(subject, body))
+        await self._batch(commit_ts, bodies)
+
     async def early(self, *, again: bool = False) -> None:
         """A column more and an empty table, early, with the first row that has the column. `again`:
         by their own binlogs, as a Drainer publishes them that has to fill a lost stream."""

@@ -109,6 +109,8 @@ class Applier(Actor[Mail]):
         self._in_hand: list[Taken] = []
         self._ended: TidelogError | None = None
         self._stopped = False
+        self._begun = False
+        """It is known up to where an earlier life may have got."""
         self._came_at = ports.clock.monotonic()
 
     def weigh(self, message: Mail) -> int:
@@ -204,6 +206,7 @@ class Applier(Actor[Mail]):
                     # An earlier life wrote its relay before it applied anything.
                     control = self._pipeline.control
                     control.safe_until = max(control.safe_until, intake.relay_end)
+                self._begun = True
                 if items:
                     await self.self_ref.tell(Read(items, sum(map(weight, items))))
         except ActorStopped:
@@ -278,7 +281,7 @@ class Applier(Actor[Mail]):
 
     async def on_tick(self) -> None:
         """Nothing came: what is in hand since a pause, a connection that was lost, the position."""
-        held, ready = self._position.held, self._pipeline.control.was_open and not self._stopped
+        held, ready = self._position.held, self._begun and not self._stopped
         if ready and not held and (self._in_hand or self._ended is not None):
             await self._work()
             return
@@ -311,7 +314,7 @@ class Applier(Actor[Mail]):
 
     async def on_stop(self) -> None:
         try:
-            if self._pipeline.control.is_open:
+            if self._begun and self._pipeline.control.is_open:
                 await self._pipeline.drain()
                 await self._pipeline.settle()
         except TidelogError as error:

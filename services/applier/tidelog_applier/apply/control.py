@@ -96,23 +96,20 @@ class Control:
             return False
         return self.is_own(saved)
 
-    async def begin_rows(self, commit_ts: int) -> None:
-        """Before the first row: from now on `tells_of_rows`. Raises as `save`."""
-        await self._epochs.add(self._epoch)
-        await self.save(commit_ts, consistent=False)
-
     def is_own(self, checkpoint: Checkpoint) -> bool:
         """Was this directory's Applier the last that wrote rows?"""
         return checkpoint.epoch in self._epochs.own
 
     async def save(self, commit_ts: int, *, consistent: bool, if_ahead: bool = False) -> None:
         """`if_ahead`: not where the position was saved meanwhile, which may have said more of it.
-        Raises Fenced, Stopped, Unavailable."""
+        Raises Fenced, Stopped, Unavailable, DiskFull."""
         async with self._turn:
             saved_ts = self.checkpoint.commit_ts if self.checkpoint is not None else -1
             if commit_ts < saved_ts or (if_ahead and commit_ts == saved_ts):
                 return  # a DDL came first
             checkpoint = self.next(commit_ts, consistent=consistent)
+            if not checkpoint.consistent:
+                await self._epochs.add(self._epoch)
             try:
                 await self.downstream.save_checkpoint(checkpoint)
             except PASSING:
@@ -149,6 +146,7 @@ class Control:
             early = (*after.early, ddl.schema_version) if ddl.early else after.early
             after = msgspec.structs.replace(after, ddl_pending=None, early=early[-EARLY_KEPT:])
             self._rules.clear()
+            await self._epochs.add(self._epoch)
             # Whatever goes wrong, the downstream may have recorded how far the DDL is: only what
             # is loaded from there again may be saved over it.
             self.is_open = False
@@ -173,6 +171,7 @@ class Control:
             decided_at = msgspec.structs.replace(
                 saved, ddl_pending=decided, epoch=self._epoch, feed=self._config.feed
             )
+            await self._epochs.add(self._epoch)
             await self.downstream.save_checkpoint(decided_at)
             self.saved(decided_at)
             return pending

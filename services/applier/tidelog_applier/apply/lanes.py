@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 import msgspec
 
 from tidelog.downstream import Lane, Work
-from tidelog.errors import ConfigError, TidelogError, Unavailable
+from tidelog.errors import ConfigError, DiskFull, TidelogError, Unavailable
 from tidelog.ports import Ports
 from tidelog_applier import metrics
 from tidelog_applier.apply.trouble import Trouble
@@ -20,9 +20,9 @@ Connect = Callable[[int], Awaitable[Lane]]
 """Makes the lane of a number."""
 Write = Callable[[Lane, bool], Awaitable[None]]
 """Writes something whole through a lane. True: an attempt went before, whose outcome is unknown."""
-PASSING = (Unavailable, ConfigError)
+PASSING = (Unavailable, ConfigError, DiskFull)
 """A ConfigError too: the downstream let us in before, so a password was changed, or a right was
-taken away, and may be given back."""
+taken away, and may be given back. The disk is our own."""
 
 
 def writes(work: Work) -> Write:

@@ -175,8 +175,7 @@ class Pipeline:
         self._show()
 
     def moved(self, commit_ts: int) -> None:
-        """Nothing is to be applied up to there. Raises what a lane stopped for."""
-        self.check()
+        """Nothing is to be applied up to there."""
         self.flight.begin(Window(commit_ts))
         self._show()
 
@@ -262,7 +261,7 @@ class Pipeline:
         await self.ensure_open()
         await self._until(self._has_room)
         if not self._atomic and not self.control.tells_of_rows:
-            await self.certainly(lambda: self.control.begin_rows(self.flight.applied))
+            await self.save(consistent=False)
 
     def _has_room(self) -> bool:
         return len(self.flight) < WINDOWS and self.flight.bytes < self._config.buffer_bytes
@@ -346,7 +345,7 @@ class Pipeline:
 
     def _is_settled(self) -> bool:
         saved = self.control.checkpoint
-        told = saved is None or saved.consistent
+        told = saved is None or saved.consistent or saved.unsure > saved.commit_ts
         return not len(self.flight) and told and self.control.saved_ts >= self.flight.applied
 
     async def save_if_due(self) -> None:
