@@ -269,3 +269,23 @@ def test_an_order_to_pause_is_carried_out_after_a_connection_was_lost() -> None:
         await world.until(settled, 60, "a consistent checkpoint")
 
     run(main, 3)
+
+
+def test_a_relay_log_that_lost_a_file_is_a_typed_stop() -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        node = world.node("applier")
+        node.start(build, CONFIG)
+        await publisher.rows(t=[create(1, 1)])
+        await world.until(lambda: saved(database) == publisher.commit_ts, 20, "the row")
+        node.kill()
+        node.disk.lose("relay/relay-000000")
+        node.restart()
+        await world.until(lambda: stopped(world), 20, "the typed stop")
+        await world.sleep(100)
+        assert (node.starts, node.failures) == (2, [])
+        assert "relay-000000" in str(node.service.status()["applier"]["error"])
+
+    run(main, 1)

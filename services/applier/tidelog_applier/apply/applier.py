@@ -23,6 +23,7 @@ from tidelog.errors import (
     BadInput,
     ConfigError,
     Conflict,
+    Corrupt,
     DiskFull,
     Refused,
     Stopped,
@@ -53,7 +54,7 @@ SKEW_MS = 60_000
 """Allowed between clocks (design section 3)."""
 ITEM_BYTES = 64
 DDL_WORDS = {f"ddl-{word}": word for word in (DONE, AGAIN)}
-TYPED_STOPS = (Stopped, BadInput, Refused, Gap)
+TYPED_STOPS = (Stopped, BadInput, Refused, Gap, Corrupt)
 """Asking again changes nothing: somebody has to mend the cause and start the Applier again."""
 
 
