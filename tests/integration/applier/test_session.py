@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,22 @@ def test_a_session_sets_what_it_needs_whatever_the_server_begins_with(
     with mariadb_server(tmp_path, *HOSTILE) as server:
         where = f"{server.host}:{server.port}/"
         asyncio.run(scenario(f"mysql://root@{where}", f"mysql://plain@{where}"))
+
+
+def test_a_server_whose_machine_is_gone_is_noticed_within_minutes(tmp_path: Path) -> None:
+    async def scenario(url: str) -> list[int]:
+        session = await MysqlSession.connect(Target.parse(url))
+        link = session._connection._writer.transport.get_extra_info("socket")
+        asked = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        found = [link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+        found += [link.getsockopt(socket.IPPROTO_TCP, one) for one in asked]
+        found.append(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+        await session.close()
+        return found
+
+    with mariadb_server(tmp_path) as server:
+        url = f"mysql://root@{server.host}:{server.port}/"
+        alive, idle, every, count, unanswered_ms = asyncio.run(scenario(url))
+    assert alive
+    assert idle + every * count <= 120
+    assert 0 < unanswered_ms <= 120_000

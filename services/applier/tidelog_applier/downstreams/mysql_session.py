@@ -7,6 +7,7 @@ the connection away, because the next answer on it could be another query's.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,16 @@ _ROLLED_BACK = frozenset((1020, 1205, 1213, 9007))
 """A deadlock, a lock that was waited for too long, TiDB's conflict of optimistic transactions."""
 CLOSE_S = 1.0
 """How long a server may take to say goodbye, which under TLS takes two."""
+
+GONE_MS = 60_000
+_KEEP_ALIVE = {
+    "TCP_KEEPIDLE": 20,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 4,
+    "TCP_USER_TIMEOUT": GONE_MS,
+}
+"""A server whose machine is gone says nothing, and a statement may take hours: about a minute after
+it last answered the kernel's questions the connection is lost, instead of two hours."""
 
 _SETTINGS = (
     "SET SESSION foreign_key_checks=0",
@@ -95,6 +106,7 @@ class MysqlSession:
             # The whole of it: a server may take the connection and say nothing.
             async with asyncio.timeout(target.connect_timeout_s):
                 await session._connection._connect()
+                session._notice_silence()
                 await session._prepare()
         except (pymysql.err.MySQLError, OSError) as error:
             session.discard()
@@ -107,6 +119,13 @@ class MysqlSession:
             session.discard()
             raise
         return session
+
+    def _notice_silence(self) -> None:
+        link = self._connection._writer.transport.get_extra_info("socket")
+        if link.family != socket.AF_UNIX:
+            for name, value in _KEEP_ALIVE.items():
+                if hasattr(socket, name):
+                    link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def _prepare(self) -> None:
         for setting in _SETTINGS:
