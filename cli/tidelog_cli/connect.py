@@ -80,9 +80,16 @@ def pump_addresses(found: Nodes) -> list[str]:
 
 
 def applied_ts(found: Nodes, feed: str) -> int:
-    """Everything with commit_ts <= this is in the downstream; 0 while nobody says so."""
-    here = [n.resolvedTS for n in of_kind(found, messages.APPLIER) if n.feed == feed]
-    return min(here, default=0)
+    """Everything with commit_ts <= this is in each downstream of the feed; 0 while nobody says so.
+    Of an Applier and its standbys, who is furthest knows; one that was let go counts only if
+    nobody else is left."""
+    here = [n for n in of_kind(found, messages.APPLIER) if n.feed == feed]
+    staying = [n for n in here if n.state != messages.OFFLINE] or here
+    copies: dict[str, int] = {}
+    for node in staying:
+        copy = node.standbyOf or node.nodeId
+        copies[copy] = max(copies.get(copy, 0), node.resolvedTS)
+    return min(copies.values(), default=0)
 
 
 def published_ts(found: Nodes, feed: str) -> int:

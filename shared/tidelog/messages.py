@@ -68,6 +68,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """The last operator's order that it knows of."""
     open: int = 0
     """Pump: open Prewrites."""
+    standbyOf: str = ""
+    """Applier: the node whose place it takes; both write the same downstream."""
 
 
 class Register(msgspec.Struct, frozen=True):

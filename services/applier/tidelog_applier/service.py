@@ -61,6 +61,7 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
             feed=config.feed,
             http=config.http_addr,
             detail=_detail(role, position),
+            standbyOf=config.standby_of,
         )
         reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if position.quiet else ""
         return Heartbeat(status, consumers if told != OFFLINE else [], reached=reached)

@@ -115,6 +115,15 @@ def test_what_the_relay_holds_is_applied_whole_without_an_upstream(
         assert checkpoint(server) == saved
 
 
+def test_a_wrong_directory_is_told_and_not_called_consistent(tmp_path: Path) -> None:
+    """As after a typing error: neither the downstream nor the relay was ever used."""
+    with mariadb_server(tmp_path / "db") as server:
+        done = alone(tmp_path, server, "--recover", "true")
+    assert done.returncode == EXIT_RESTART, done.stderr
+    assert "was ever applied to this downstream" in done.stderr
+    assert "data-dir" in done.stderr
+
+
 def test_a_relay_that_is_lost_is_told_and_nothing_is_called_consistent(tmp_path: Path) -> None:
     with mariadb_server(tmp_path) as server:
         killed_while_applying(tmp_path, server)

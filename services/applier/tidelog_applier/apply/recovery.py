@@ -58,6 +58,12 @@ class Recovery(Actor[Nothing]):
         saved, after = self._pipeline.control.checkpoint, self._pipeline.control.saved_ts
         await self._relay.open(after)
         end = self._relay.end
+        if self._config.recover and saved is None and not self._relay.kept:
+            raise Stopped(
+                f"nothing of feed {self._config.feed} was ever applied to this downstream, and the"
+                " relay log holds nothing",
+                hint="look at downstream, checkpoint-table and data-dir: are they the Applier's?",
+            )
         if (saved is None or saved.consistent) and end <= after:
             log.info("the downstream is consistent: there is nothing to recover", commit_ts=after)
             return False

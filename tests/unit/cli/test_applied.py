@@ -1,0 +1,37 @@
+"""Up to where a feed's downstreams are, as `tidelog status`, `wait` and `verify` take it."""
+
+from __future__ import annotations
+
+from tidelog.messages import APPLIER, OFFLINE, ONLINE, Nodes, NodeStatus
+from tidelog_cli.connect import applied_ts
+
+
+def applier(name: str, at: int, *, of: str = "", state: str = ONLINE) -> NodeStatus:
+    return NodeStatus(name, state=state, kind=APPLIER, feed="main", resolvedTS=at, standbyOf=of)
+
+
+def applied(*appliers: NodeStatus) -> int:
+    return applied_ts(Nodes(list(appliers)), "main")
+
+
+def test_an_applier_that_stands_by_holds_nobody_back() -> None:
+    assert applied(applier("a", 900), applier("b", 0, of="a")) == 900
+
+
+def test_who_led_and_froze_holds_nobody_back_while_its_standby_goes_on() -> None:
+    assert applied(applier("a", 500), applier("b", 900, of="a"), applier("c", 700, of="a")) == 900
+
+
+def test_the_slowest_of_several_downstreams_counts() -> None:
+    assert applied(applier("a", 900), applier("b", 950, of="a"), applier("other", 300)) == 300
+
+
+def test_who_was_let_go_counts_only_if_nobody_is_left() -> None:
+    gone = applier("a", 500, state=OFFLINE)
+    assert applied(gone, applier("b", 900)) == 900
+    assert applied(gone) == 500
+
+
+def test_other_feeds_and_nobody() -> None:
+    assert applied() == 0
+    assert applied_ts(Nodes([applier("a", 5)]), "other") == 0
