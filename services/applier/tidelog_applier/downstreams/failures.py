@@ -84,7 +84,7 @@ TABLE: Final[_Table] = {
     **_of(_S, "the server wants TLS: add ?tls=on (and tls_ca=FILE) to the downstream URL", (3159,)),
     2026: TLS,
     # Not now.
-    **_of(_R, "point the downstream URL at a writable server", (1223, 1290, 1792, 1836, 3032)),
+    **_of(_R, "end its read_only, or name a writable server", (1223, 1290, 1792, 1836, 3032)),
     **_of(_R, "raise max_connections of the downstream, or of its account", (1040, 1203, 1226)),
     **_of(_R, "FLUSH HOSTS on the downstream, which counted failed connections", (1129,)),
     **_of(_R, "it goes on by itself: another session changed the same rows", (1020, 1213, 9007)),
