@@ -143,6 +143,38 @@ def test_columns_are_converted_renamed_and_filled(tmp_path: Path) -> None:
     ]
 
 
+N = column("n", "int(11)", default="7", origin_default="7", id=3)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("keys", [1, 2])
+def test_rows_of_before_a_ddl_keep_what_its_column_has(
+    tmp_path: Path, keys: int, again: bool
+) -> None:
+    """An early DDL comes before transactions that had not seen it; `again`: over a restart."""
+    unique = (KeyStructure("u", (KeyPart("v"),), unique=True),)[: keys - 1]
+    before = table("t", ID, V, key=("id",), keys=unique, number=10)
+    after = table("t", ID, V, N, key=("id",), keys=unique, number=10, version=2)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, before)))
+        await rig.ddl(ddl("add_column", (before, after)))
+        await rig.rows(after, *[created({"id": n, "v": str(n), "n": 40 + n}) for n in range(4)])
+        if again:
+            rig.downstream = SqliteDownstream(Target.parse(f"sqlite:///{rig.path}"))
+            await rig.downstream.open("feed")
+        await rig.rows(
+            before,
+            updated({"id": 1, "v": "1"}, {"id": 1, "v": "x"}),
+            updated({"id": 2, "v": "2"}, {"id": 9, "v": "2"}),
+            deleted({"id": 3, "v": "3"}),
+            created({"id": 3, "v": "3"}),
+        )
+
+    rows = run(tmp_path, scenario).read('SELECT id, v, n FROM "d.t" ORDER BY id')
+    assert rows == [(0, "0", 40), (1, "x", 41), (3, "3", 7), (9, "2", 42)]
+
+
 def test_generated_columns_are_computed_or_listed(tmp_path: Path) -> None:
     known = column("twice", "int(11)", generated="`id` * 2")
     odd = column("odd", "varchar(9)", generated="uuid_to_bin(`v`)")

@@ -20,7 +20,7 @@ from tidelog_applier.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
 from tidelog_applier.downstreams.sqlite_rows import SqliteTable
 from tidelog_applier.downstreams.table_sqlite import name, place
 from tidelog_applier.downstreams.target import Target
-from tidelog_applier.downstreams.writing import rule_of, writing
+from tidelog_applier.downstreams.writing import writing
 
 CHECKPOINT = name("tidb_binlog.checkpoint")
 BUSY_S = 10.0
@@ -76,7 +76,13 @@ class SqliteDownstream:
             raise self._typed(error) from error
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
-        return rule_of(structure)
+        return await off_loop(self._rule, db, structure)
+
+    def _rule(self, schema: str, structure: TableStructure) -> TableRule:
+        try:
+            return self._table(self._living(), schema, structure).rule
+        except sqlite3.Error as error:
+            raise self._typed(error) from error
 
     async def lane(self, number: int) -> Lane:
         return SqliteLane(self._apply)

@@ -19,7 +19,7 @@ from tidelog_applier.downstreams.sqlite_values import (
     to_cell,
 )
 from tidelog_applier.downstreams.table_sqlite import name
-from tidelog_applier.downstreams.writing import Writing
+from tidelog_applier.downstreams.writing import Writing, rule_of
 
 log = structlog.get_logger()
 
@@ -33,25 +33,20 @@ class SqliteTable:
         self._columns = writing.columns
         self._plain: dict[str, ToCell] = {c.name: to_cell(c.structure) for c in writing.columns}
         self._marked = {c.name: marked_to_cell(c.structure) for c in writing.columns}
-        self._extra: list[Cell] = [
-            default_cell(c) if c is not None else None for _, c in writing.extra
-        ]
-        names = [name(c.name) for c in writing.columns]
-        every = names + [name(c) for c, _ in writing.extra]
+        known = [(called, column) for called, column in writing.extra if column is not None]
+        self._extra: list[Cell] = [default_cell(column) for _, column in known]
+        every = [name(c.name) for c in writing.columns] + [name(c) for c, _ in known]
         marks = ", ".join("?" * len(every))
         self._insert = f"INTO {name(called)} ({', '.join(every)}) VALUES ({marks})"
         self._put = f"REPLACE {self._insert}"
-        if writing.extra and self._key and writing.unique_keys == 1:
-            sets = ", ".join(f"{n} = excluded.{n}" for n in names)
-            key = ", ".join(name(c) for c in self._key)
-            self._put = f"INSERT {self._insert} ON CONFLICT ({key}) DO UPDATE SET {sets}"
-        where = " AND ".join(f"{name(c)} = ?" for c in self._key)
-        self._delete = f"DELETE FROM {name(called)} WHERE {where}"
+        self.rule = rule_of(structure, noticed=bool(writing.extra))
+        self._by_key = " AND ".join(f"{name(c)} = ?" for c in self._key)
+        self._delete = f"DELETE FROM {name(called)} WHERE {self._by_key}"
         taken = {c.name.lower() for c in structure.columns}
         self._rowid = next(n for n in ("rowid", "_rowid_", "oid") if n not in taken)
 
     def write(self, db: sqlite3.Connection, share: TableShare) -> None:
-        """The net effect; without a key every change by itself, in order."""
+        """The net effect; by `rule` every change by itself, in order."""
         if share.events:
             self._in_order(db, share.events)
             return
@@ -95,10 +90,13 @@ class SqliteTable:
             db.executemany(f"INSERT {self._insert}", self._rows(run))
 
     def _change_one(self, db: sqlite3.Connection, before: Image, after: Image | None) -> None:
-        """Exactly one of the rows that equal `before`; duplicates are interchangeable."""
-        known = [c.name for c in self._columns if c.name in before.row]
-        where = " AND ".join(f"{name(n)} IS ? COLLATE BINARY" for n in known)
-        cells = [self._cell(before, n) for n in known]
+        """The row of that key; without one, exactly one of the rows that equal `before`: duplicates
+        are interchangeable."""
+        where, cells = self._by_key, [self._cell(before, n) for n in self._key]
+        if not self._key:
+            known = [c.name for c in self._columns if c.name in before.row]
+            where = " AND ".join(f"{name(n)} IS ? COLLATE BINARY" for n in known)
+            cells = [self._cell(before, n) for n in known]
         table, rowid = name(self.called), self._rowid
         chosen = f"{rowid} = (SELECT {rowid} FROM {table} WHERE {where} LIMIT 1)"
         if after is None:

@@ -53,7 +53,6 @@ class Writing(msgspec.Struct, frozen=True):
 
     columns: tuple[Written, ...]
     extra: tuple[tuple[str, ColumnStructure | None], ...]
-    unique_keys: int
     absent: tuple[str, ...] = ()
     """In the event's structure and not downstream: a DDL that came first has dropped them, or the
     downstream never had them."""
@@ -80,14 +79,13 @@ def writing(
         for name, computed in present.items()
         if name not in names and not computed
     ]
-    unique = sum(1 for key in structure.keys if key.unique)
     absent = tuple(name for name in (c.name for c in structure.columns) if name not in present)
-    return Writing(tuple(ours), tuple(extra), unique, absent)
+    return Writing(tuple(ours), tuple(extra), absent)
 
 
-def rule_of(structure: TableStructure) -> TableRule:
-    """What the table's own keys allow; the downstream's own columns keep their values by how we
-    write, not by a rule."""
+def rule_of(structure: TableStructure, *, noticed: bool = False) -> TableRule:
+    """What the table's own keys allow. `noticed`: the downstream has columns of its own, whose
+    values a row would lose that is replaced."""
     unique = [key.parts for key in structure.keys if key.unique]
     unique.sort(key=lambda parts: tuple(p.column for p in parts) != structure.key_columns)
-    return TableRule(not structure.key_columns, True, tuple(unique))
+    return TableRule(noticed or not structure.key_columns, not noticed, tuple(unique))
