@@ -42,7 +42,11 @@ class Flight:
         return len(self._windows)
 
     def begin(self, window: Window) -> None:
-        """One whose lanes have nothing to do is through as soon as those before it are."""
+        """One whose lanes have nothing to do is through as soon as those before it are; a mere
+        position joins the one before it, however many come while that one is on its way."""
+        if self._windows and not (window.waiting or window.rows or window.txns or window.bytes):
+            self._windows[-1].commit_ts = window.commit_ts
+            return
         self._windows.append(window)
         self.bytes += window.bytes
         self._land()
