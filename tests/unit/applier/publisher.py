@@ -75,6 +75,16 @@ class Publisher:
             bodies.append(Outgoing(subject, body))
         await self._batch(commit_ts, bodies)
 
+    async def rows_and_rubbish(self, *transaction: list[Event]) -> None:
+        """A message for each of these, then one that can't be read."""
+        subject, commit_ts = subjects.changes_row(FEED, "d", "t"), self.commit_ts + 1
+        bodies = []
+        for events in transaction:
+            stamped = [msgspec.structs.replace(event, commit_ts=commit_ts) for event in events]
+            bodies.append(msgspec.json.encode(RowMessage("d", "t", 1, stamped)))
+        bodies.append(b'{"db":"d","table":"t","schema_version":1,"events":[{"op":"c"}]}')
+        await self._batch(commit_ts, [Outgoing(subject, body) for body in bodies])
+
     async def early(self, *, again: bool = False) -> None:
         """A column more and an empty table, early, with the first row that has the column. `again`:
         by their own binlogs, as a Drainer publishes them that has to fill a lost stream."""

@@ -19,12 +19,14 @@ from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
 from tidelog_applier.config import ApplierConfig
+from tidelog_applier.read.assembler import SPILL_BYTES
 from tidelog_applier.service import build
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
 CONFIG = ApplierConfig(feed=FEED, cluster=CLUSTER, downstream="sim:", txn_batch=7, checkpoint_s=0.3)
 NODE = "applier-shop"
+LONG = 200_000
 
 
 def world_with_database(world: World) -> SimDatabase:
@@ -335,6 +337,26 @@ def test_a_downstream_that_says_no_stops_it_until_it_is_started_again() -> None:
         node.restart()
         await world.until(lambda: saved(database) == 900, 10, "all of it")
         assert node.service.status()["applier"]["error"] == ""
+
+    run(main, 1)
+
+
+def test_a_stop_within_a_large_batch_does_not_save_it_as_consistent() -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        before, count = publisher.commit_ts, 2 * SPILL_BYTES // LONG + 1
+        long = {"v": "x" * LONG}
+        rows = [Event("c", 0, {"id": n}, None, {"id": n, **long}) for n in range(count)]
+        await publisher.rows_and_rubbish(*([row] for row in rows))
+        node = world.node("applier")
+        node.start(build, CONFIG)
+        await world.until(lambda: stopped(world), 20, "the typed stop")
+        await world.until(lambda: bool(database.rows("d", "t")), 20, "a window")
+        await node.stop()
+        assert database.checkpoint is not None
+        assert (saved(database), database.checkpoint.consistent) == (before, False)
 
     run(main, 1)
 

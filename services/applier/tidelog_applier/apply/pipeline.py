@@ -73,6 +73,9 @@ class Pipeline:
         self._lanes: Lanes | None = None
         self._planner = Planner(1)
         self._atomic = True
+        self._in_part = False
+        """Of a batch, windows were handed over, and not yet its last: however it ends, what is
+        applied is no position."""
         self._landed = asyncio.Event()
         self._failure: TidelogError | None = None
         self._trouble = Trouble(ports, position, "the downstream")
@@ -163,6 +166,7 @@ class Pipeline:
             self.flight.begin(end)
             self._put(0, partial(self._write_pieces, batch, rules, safe), end)
             return
+        self._in_part = True
         async for bodies in batch.pieces():
             decoded = Decoded()
             await self._decode(decoded, bodies, batch.after)
@@ -172,6 +176,7 @@ class Pipeline:
             tables = decoded.with_rules(batch.structures, rules)
             await self._hand_over(tables, window, safe=safe, up_to=batch.commit_ts)
         self.flight.begin(end)
+        self._in_part = False
         self._show()
 
     def moved(self, commit_ts: int) -> None:
@@ -335,7 +340,7 @@ class Pipeline:
         """Nothing more is handed over: save a consistent position once all is applied, if that
         works now. Is it so? Raises Fenced, Stopped, and what a lane stopped for."""
         self.check()
-        if self._is_settled() or len(self.flight) or not self.control.is_open:
+        if self._is_settled() or len(self.flight) or self._in_part or not self.control.is_open:
             return self._is_settled()
         try:
             await self.control.save(self.flight.applied, consistent=True)
