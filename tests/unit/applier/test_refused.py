@@ -33,6 +33,8 @@ class Table:
         self.rows: Numbers = []
         self.checkpoint: Checkpoint | None = None
         self.transactions = 0
+        self.counted = 0
+        """Works whose matches count."""
 
     async def connect(self) -> TableLane:
         return TableLane(self)
@@ -53,6 +55,7 @@ class TableLane:
                 self._broken, self._open = True, []
                 raise RowRefused(f"not {number}", 1062)
             self._open.append(number)
+        self._table.counted += not work.safe
         if work.ends:
             self._table.rows += self._open
             self._table.checkpoint, self._open = work.checkpoint, []
@@ -117,6 +120,7 @@ def test_all_rows_but_the_refused_ones_get_there(shares: list[TableShare], bad: 
     asyncio.run(scenario())
     assert table.rows == taken
     assert table.checkpoint == Checkpoint(7)
+    assert table.counted == 1
     assert [(row.before or row.after or {})["id"] for row in kept.rows] == left_out
     assert all(row.reason.startswith("not ") and row.up_to == 7 for row in kept.rows)
     rows = len(numbers(work))

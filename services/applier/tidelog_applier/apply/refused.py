@@ -48,11 +48,12 @@ class Search:
         self._settle()
 
     def next(self) -> Work | None:
-        """A beginning of the Work, whose transaction is to be rolled back."""
+        """A beginning of the Work, whose transaction is to be rolled back; `safe`, so that what it
+        matches is counted once, with `rest`."""
         if self._taken >= self._end:
             return None
         self._asked = self._end if not self._bad else (self._taken + self._bad) // 2
-        return Work(_cut(self._work, self._asked, self._out), safe=self._work.safe, ends=False)
+        return Work(_cut(self._work, self._asked, self._out), safe=True, ends=False)
 
     def told(self, error: RowRefused | None) -> None:
         """None: it was taken."""
