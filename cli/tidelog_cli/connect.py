@@ -84,12 +84,17 @@ def applied_ts(found: Nodes, feed: str) -> int:
     Of an Applier and its standbys, who is furthest knows; one that was let go counts only if
     nobody else is left."""
     here = [n for n in of_kind(found, messages.APPLIER) if n.feed == feed]
-    staying = [n for n in here if n.state != messages.OFFLINE] or here
+    staying = [n for n in here if not _was_let_go(n)] or here
     copies: dict[str, int] = {}
     for node in staying:
         copy = node.standbyOf or node.nodeId
         copies[copy] = max(copies.get(copy, 0), node.resolvedTS)
     return min(copies.values(), default=0)
+
+
+def _was_let_go(node: NodeStatus) -> bool:
+    """By an operator; one that was only stopped is offline, too, and comes back."""
+    return node.state == messages.OFFLINE and node.order.action == "offline"
 
 
 def published_ts(found: Nodes, feed: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.messages import APPLIER, OFFLINE, ONLINE, Nodes, NodeStatus
+import msgspec
+
+from tidelog.messages import APPLIER, OFFLINE, ONLINE, Nodes, NodeStatus, Order
 from tidelog_cli.connect import applied_ts
 
 
@@ -27,9 +29,13 @@ def test_the_slowest_of_several_downstreams_counts() -> None:
 
 
 def test_who_was_let_go_counts_only_if_nobody_is_left() -> None:
-    gone = applier("a", 500, state=OFFLINE)
+    gone = msgspec.structs.replace(applier("a", 500, state=OFFLINE), order=Order("offline", 7))
     assert applied(gone, applier("b", 900)) == 900
     assert applied(gone) == 500
+
+
+def test_who_was_only_stopped_counts() -> None:
+    assert applied(applier("a", 500, state=OFFLINE), applier("b", 900)) == 500
 
 
 def test_other_feeds_and_nobody() -> None:
