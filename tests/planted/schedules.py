@@ -22,7 +22,7 @@ from tests.planted.director import (
     Step,
     When,
 )
-from tests.simulation.plan import Plan
+from tests.simulation.plan import Appliers, Plan
 from tidelog.sim.disk import DiskFaults
 from tidelog.sim.downstream import DatabaseFaults
 from tidelog.sim.faults import NetFaults
@@ -58,6 +58,7 @@ def calm(
     index_buffer: int = 16 << 20,
     slow_write_s: float = 1.0,
     rollback_share: float = 0.05,
+    database_s: float = 0.0005,
 ) -> Plan:
     """Nothing goes wrong but by a step. `late` Pumps come only by `Start`."""
     return Plan(
@@ -70,7 +71,8 @@ def calm(
         ddl_share=0.0,
         net=NetFaults(tail_chance=0.0),
         disk=DiskFaults(sync_s=sync_s, stall_chance=0.0, keeps_unsynced=False),
-        database=DatabaseFaults(),
+        database=DatabaseFaults(delay_s=database_s),
+        appliers=Appliers(lanes=2, txn_batch=4),
         faults={},
         pause_s=1.0,
         from_the_start=False,
@@ -193,9 +195,9 @@ SCHEDULES = (
     ),
     Schedule(
         "checkpoint-before-apply",
-        "the Applier's power fails whenever the downstream has committed something",
+        "the downstream is slow, and the Applier's power fails when it has committed something",
         "loss",
-        partial(calm, clients=1, rate=20.0),
+        partial(calm, clients=2, rate=20.0, database_s=0.2),
         (
             Step(
                 When("applier", "commit"),

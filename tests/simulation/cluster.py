@@ -49,6 +49,8 @@ CLUSTER = "default"
 
 SAFETY_S = 60.0
 MAX_STEPS = 3_000_000
+DURABLE_LOOKS = 6
+"""Each 0.2 s: longer than a file takes to be durable on the slowest disk of a plan."""
 
 
 @dataclass
@@ -90,6 +92,7 @@ class Cluster:
         count = plan.pumps + len(plan.late_s)
         self.pumps = [self._node(f"pump-{n}") for n in range(1, count + 1)]
         self.late = self.pumps[plan.pumps :]
+        self._looks = 0
         self.given_up: set[str] = set()
         """Pumps whose loss an operator accepted: they have no place in the cluster any more."""
         self.drainer = self._node("drainer")
@@ -170,7 +173,10 @@ class Cluster:
         await created(bus, CLUSTER, FEED, initial_commit_ts, until=self._begun)
 
     def _begun(self) -> bool:
-        return any(node.disk.mount(Life("creator")).exists(FEED_FILE) for node in self.drainers)
+        """Seen often enough to be durable, too: a power loss takes what was written just now."""
+        found = any(node.disk.mount(Life("creator")).exists(FEED_FILE) for node in self.drainers)
+        self._looks = self._looks + 1 if found else 0
+        return self._looks >= DURABLE_LOOKS
 
     def start_pump(self, pump: Node) -> None:
         oracle = "follow" if self.plan.follow else "embedded"
