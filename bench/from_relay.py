@@ -63,7 +63,7 @@ async def apply(db: MariaDb, url: str, directory: Path, load: Load, profile: str
     finally:
         connection.close()
     written = await relay_log.write(directory, load)
-    await _begun(url, written.after, directory)
+    await _begun(url, written, directory)
     with _started(directory, url, profile) as applier:
         seen = await _watched(applier, {"applier": applier.process.pid, "mariadb": db.pid})
     lines = applier.lines()
@@ -71,11 +71,13 @@ async def apply(db: MariaDb, url: str, directory: Path, load: Load, profile: str
     return Applied(sum(map(len, load.measured)), seconds, seen.usage, seen.peak)
 
 
-async def _begun(url: str, after: int, directory: Path) -> None:
+async def _begun(url: str, written: relay_log.Written, directory: Path) -> None:
     """A checkpoint as an Applier leaves it that was killed before its first row."""
     downstream = open_downstream(DownstreamOptions(url=url, lanes=1))
     opened = await downstream.open(FEED)
-    saved = Checkpoint(after, consistent=False, feed=FEED, epoch=opened.epoch)
+    saved = Checkpoint(
+        written.after, consistent=False, feed=FEED, epoch=opened.epoch, reach=written.end
+    )
     await downstream.save_checkpoint(saved)
     await Epochs(RealDisk(directory)).add(opened.epoch)
     await downstream.close()

@@ -50,6 +50,8 @@ class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "
     early: tuple[int, ...] = ()
     """Schema versions of early DDLs that are done, the newest last: one may be here before the rows
     it came with are, and a refilled stream may bring it again later (docs/adr/0005)."""
+    reach: int = 0
+    """Above `commit_ts` rows may be applied, but none above this."""
     unsure: int = 0
     """Up to there an earlier Applier than that of `epoch` may have applied rows; 0 = none has."""
 

@@ -72,7 +72,7 @@ def calm(
         net=NetFaults(tail_chance=0.0),
         disk=DiskFaults(sync_s=sync_s, stall_chance=0.0, keeps_unsynced=False),
         database=DatabaseFaults(delay_s=database_s),
-        appliers=Appliers(lanes=2, txn_batch=4),
+        appliers=Appliers(lanes=2),
         faults={},
         pause_s=1.0,
         from_the_start=False,
@@ -195,16 +195,10 @@ SCHEDULES = (
     ),
     Schedule(
         "checkpoint-before-apply",
-        "the downstream is slow, and the Applier's power fails when it has committed something",
+        "the downstream is slow, and the Applier's power fails when one lane is through",
         "loss",
-        partial(calm, clients=2, rate=20.0, database_s=0.2),
-        (
-            Step(
-                When("applier", "commit"),
-                (PowerLoss("applier", back_s=0.1),),
-                times=8,
-            ),
-        ),
+        partial(calm, clients=2, rate=20.0, transactions=120, database_s=0.1),
+        (Step(When("applier", "rows"), (PowerLoss("applier", back_s=0.1),), nth=4, times=2),),
     ),
     Schedule(
         "source-0-not-asked",

@@ -30,7 +30,6 @@ from tidelog.ports import Ports
 from tidelog.sim import Node, SimulationError, World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
 from tidelog.sim.downstream import SimDatabase
-from tidelog.sim.life import Life
 from tidelog.sim.tables import Doubled
 from tidelog.workload import Workload, WorkloadConfig, compare
 from tidelog_applier.config import ApplierConfig, RelayConfig
@@ -49,8 +48,6 @@ CLUSTER = "default"
 
 SAFETY_S = 60.0
 MAX_STEPS = 3_000_000
-DURABLE_LOOKS = 6
-"""Each 0.2 s: longer than a file takes to be durable on the slowest disk of a plan."""
 
 
 @dataclass
@@ -92,7 +89,6 @@ class Cluster:
         count = plan.pumps + len(plan.late_s)
         self.pumps = [self._node(f"pump-{n}") for n in range(1, count + 1)]
         self.late = self.pumps[plan.pumps :]
-        self._looks = 0
         self.given_up: set[str] = set()
         """Pumps whose loss an operator accepted: they have no place in the cluster any more."""
         self.drainer = self._node("drainer")
@@ -173,10 +169,7 @@ class Cluster:
         await created(bus, CLUSTER, FEED, initial_commit_ts, until=self._begun)
 
     def _begun(self) -> bool:
-        """Seen often enough to be durable, too: a power loss takes what was written just now."""
-        found = any(node.disk.mount(Life("creator")).exists(FEED_FILE) for node in self.drainers)
-        self._looks = self._looks + 1 if found else 0
-        return self._looks >= DURABLE_LOOKS
+        return any(node.disk.holds(FEED_FILE) for node in self.drainers)
 
     def start_pump(self, pump: Node) -> None:
         oracle = "follow" if self.plan.follow else "embedded"

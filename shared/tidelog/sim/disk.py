@@ -136,6 +136,10 @@ class SimDisk:
             held = FOLDER if data is None else Inode(bytearray(data), bytearray(data))
             self._names[path] = self._durable_names[path] = held
 
+    def holds(self, path: str) -> bool:
+        """Is there such a file, whatever the power does now?"""
+        return path in self._durable_names
+
     def lose(self, path: str) -> None:
         """Lose one file, for good; no error if there is none."""
         for names in (self._names, self._durable_names):

@@ -85,7 +85,8 @@ class SimDatabase:
             work.commit(self)
         except Violation as violation:
             self.violations.append(violation)
-        self._trace.event(life.name, "commit", work.checkpoint.commit_ts if work.checkpoint else -1)
+        saved = work.checkpoint.commit_ts if work.checkpoint is not None else 0
+        self._trace.event(life.name, "rows" if work.works else "commit", saved)
         await self._answer(life, "the connection broke at COMMIT (injected)")
 
     async def take_over(self, life: Life, feed: str) -> int:

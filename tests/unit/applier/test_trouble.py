@@ -28,6 +28,7 @@ from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
 from tidelog_applier.apply.applier import Applier
 from tidelog_applier.apply.control import Control
+from tidelog_applier.config import RelayConfig
 from tidelog_applier.position import Position
 from tidelog_applier.read.assembler import BatchAssembler
 from tidelog_applier.read.intake import Intake
@@ -143,7 +144,8 @@ def test_a_stop_before_the_replay_has_begun_calls_nothing_consistent() -> None:
         publisher = Publisher(world.ports("drainer").bus)
         await publisher.begin()
         node = world.node("applier")
-        node.start(build, msgspec.structs.replace(CONFIG, checkpoint_s=1000.0))
+        no_relay = msgspec.structs.replace(CONFIG, relay=RelayConfig(log_dir=""))
+        node.start(build, msgspec.structs.replace(no_relay, checkpoint_s=1000.0))
         for number in range(9):
             await publisher.rows(bag=[Event("c", 0, None, None, {"v": number})])
         await world.until(lambda: len(database.rows("d", "bag")) == 9, 10, "the rows")
@@ -156,7 +158,7 @@ def test_a_stop_before_the_replay_has_begun_calls_nothing_consistent() -> None:
         assert database.checkpoint is not None
         assert not database.checkpoint.consistent
         database.opened = lambda: None
-        node.start(build, CONFIG)
+        node.start(build, no_relay)
         await world.until(lambda: saved(database) == publisher.commit_ts, 30, "the last commit")
         assert database.violations == []
         assert len(database.rows("d", "bag")) == 9

@@ -13,7 +13,7 @@ import asyncio
 import msgspec
 import structlog
 
-from tidelog import subjects
+from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.applier_control import ApplierRequest, DecidedStep
 from tidelog.ddl_pending import AGAIN, DONE
@@ -27,12 +27,12 @@ from tidelog.errors import (
     DiskFull,
     Refused,
     Stopped,
-    StreamMissing,
     TidelogError,
     Unavailable,
 )
-from tidelog.feed_reader import Gap, newest_mark
+from tidelog.feed_reader import Gap
 from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail, Role
+from tidelog.messages import APPLIER
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog_applier.apply.pipeline import Pipeline
@@ -50,8 +50,6 @@ HELD_S = 0.5
 LOOK_S = 0.5
 FIRST_LEAD_S = 1.5
 """A lease that nobody has is ours within this time; else somebody leads."""
-SKEW_MS = 60_000
-"""Allowed between clocks (design section 3)."""
 ITEM_BYTES = 64
 DDL_WORDS = {f"ddl-{word}": word for word in (DONE, AGAIN)}
 TYPED_STOPS = (Stopped, BadInput, Refused, Gap, Corrupt)
@@ -151,11 +149,6 @@ class Applier(Actor[Mail]):
             return
         try:
             await self._pipeline.ensure_open()
-            saved = self._pipeline.control.checkpoint
-            unsure = saved is not None and not saved.consistent
-            if unsure:
-                control = self._pipeline.control
-                control.safe_until = max(control.safe_until, await self._stream_end())
         except TYPED_STOPS as error:
             self._halt(error)
             return
@@ -169,25 +162,9 @@ class Applier(Actor[Mail]):
             after=self._pipeline.control.saved_ts,
         )
         self.spawn(self._save_now_and_then(intake), "checkpoints")
-        await self._read(intake, unsure=unsure)
+        await self._read(intake)
 
-    async def _stream_end(self) -> int:
-        """Up to where an earlier life can have applied anything: it read no further than the
-        stream goes, now that it is fenced off. (A stream that was lost may have gone further, but
-        not into the future.)"""
-        trouble = Trouble(self._ports, self._position, "the stream's end")
-        while True:
-            try:
-                newest = await newest_mark(self._ports.bus, self._config.feed)
-            except StreamMissing:
-                return self._ports.clock.wall_ms() + SKEW_MS << 18
-            except Unavailable as error:
-                await trouble.met(error)
-                continue
-            trouble.over()
-            return newest or 0
-
-    async def _read(self, intake: Intake, *, unsure: bool) -> None:
+    async def _read(self, intake: Intake) -> None:
         trouble = Trouble(self._ports, self._position, "reading")
         try:
             while not self._stopped:
@@ -203,10 +180,8 @@ class Applier(Actor[Mail]):
                     await self.self_ref.tell(Ended(error))
                     return
                 trouble.over()
-                if unsure:
-                    # An earlier life wrote its relay before it applied anything.
-                    control = self._pipeline.control
-                    control.safe_until = max(control.safe_until, intake.relay_end)
+                if not self._begun and self._relay.kept:
+                    self._pipeline.control.narrow(intake.relay_end)
                 self._begun = True
                 if items:
                     await self.self_ref.tell(Read(items, sum(map(weight, items))))
@@ -326,14 +301,34 @@ class Applier(Actor[Mail]):
 
     async def _fenced(self, error: Fenced) -> None:
         """Another Applier has taken over. If it leads, all of this starts anew, on stand-by, as
-        soon as the lease says so; if this one leads all the same, the other knows nothing of our
-        lease, and only a person can tell which of the two is right."""
+        soon as the lease says so. If this one leads all the same, and the other is one that stands
+        by with it, that one has lost the lease since: this one begins anew behind it. Else the
+        other knows nothing of our lease, and only a person can tell which of the two is right."""
         try:
-            async with asyncio.timeout(2 * TAKEOVER_S):
-                await self._lease.ask(AskLead)
+            for _ in range(2):
+                async with asyncio.timeout(2 * TAKEOVER_S):
+                    await self._lease.ask(AskLead)
+                await self._ports.clock.sleep(TAKEOVER_S / 2)
         except (TimeoutError, ActorStopped):
             raise error from None
+        if await self._has_companion():
+            raise error
         self._halt(Stopped(error.message, hint=error.hint))
+
+    async def _has_companion(self) -> bool:
+        """Does another Applier keep up the same copy? So too if the registry can't be asked."""
+        config = self._config
+        try:
+            known = await ask_registry.nodes(self._ports.bus, config.cluster, timeout_s=TAKEOVER_S)
+        except Unavailable:
+            return True
+        return any(
+            one.kind == APPLIER
+            and one.feed == config.feed
+            and one.nodeId != config.node
+            and config.copy in (one.nodeId, one.standbyOf)
+            for one in known.nodes
+        )
 
     def _halt(self, error: TidelogError) -> None:
         """A typed stop: nothing is applied any more, and status and heartbeats show why."""

@@ -18,6 +18,7 @@ from tidelog.downstream import Checkpoint, DownstreamOptions, Opened, TableRule
 from tidelog.errors import Conflict, Refused, Unavailable
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
+from tidelog.timestamps import LOGICAL_BITS
 from tidelog_applier.apply.epochs import Epochs
 from tidelog_applier.apply.lanes import PASSING
 from tidelog_applier.config import ApplierConfig
@@ -25,6 +26,9 @@ from tidelog_applier.position import Position
 
 log = structlog.get_logger()
 
+AHEAD = 10_000 << LOGICAL_BITS
+"""Of the stream's time, 10 s: a checkpoint says that rows so far ahead of it may be applied, so
+that whoever comes next knows how far replay goes, whatever has become of the stream."""
 EARLY_KEPT = 64
 """Early DDLs that the checkpoint remembers: their own binlogs come soon behind them."""
 RULES_KEPT = 4096
@@ -47,6 +51,8 @@ class Control:
         self.saved_at = 0.0
         self.safe_until = 0
         """Up to there an earlier life may have applied what its checkpoint doesn't tell."""
+        self._handed = 0
+        """Up to there this life has handed rows to its lanes."""
         self._epoch = 0
         self._epochs = Epochs(ports.disk)
         self._rules: dict[tuple[str, str, int], TableRule] = {}
@@ -65,7 +71,8 @@ class Control:
                 raise Conflict(f"the downstream went back from {known.commit_ts} to {found_ts}")
             self._epoch = opened.epoch
             self.checkpoint = found
-            self.safe_until = max(self.safe_until, found.unsure if found is not None else 0)
+            if found is not None and not found.consistent and not self.was_open:
+                self.safe_until = max(found.unsure, found.reach)
             self.is_open = self.was_open = True
             self._position.checkpoint = found_ts
             log.info("downstream opened", downstream=self.shown, checkpoint=found_ts)
@@ -75,26 +82,36 @@ class Control:
         """The checkpoint to save when everything up to `commit_ts` is applied. It is not consistent
         where an earlier life may have got further."""
         saved = self.checkpoint or Checkpoint(commit_ts)
+        consistent = consistent and self.safe_until <= commit_ts
         pending = saved.ddl_pending
         return Checkpoint(
             commit_ts,
-            consistent=consistent and self.safe_until <= commit_ts,
+            consistent=consistent,
             ts_map=saved.ts_map,
             feed=self._config.feed,
             epoch=self._epoch,
             # A DDL that was begun and not reached again keeps its record.
             ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
             early=saved.early,
+            reach=0 if consistent else max(self._handed, commit_ts) + AHEAD,
             unsure=self.safe_until if self.safe_until > commit_ts else 0,
         )
 
-    @property
-    def tells_of_rows(self) -> bool:
-        """Does the checkpoint say that rows of this Applier may lie above it?"""
+    def tells_of_rows(self, upto: int) -> bool:
+        """Rows up to there are handed to the lanes next. Does the checkpoint say that rows of this
+        Applier may lie above it, that far?"""
+        self._handed = max(self._handed, upto)
         saved = self.checkpoint
         if saved is None or saved.consistent or saved.epoch != self._epoch:
             return False
-        return self.is_own(saved)
+        return saved.reach >= upto and self.is_own(saved)
+
+    def narrow(self, relay_end: int) -> None:
+        """What the life before this one had applied is in our relay log, if it was ours: it can
+        have got no further than that."""
+        found = self.checkpoint
+        if found is not None and self.safe_until and self.is_own(found):
+            self.safe_until = max(found.unsure, relay_end)
 
     def is_own(self, checkpoint: Checkpoint) -> bool:
         """Was this directory's Applier the last that wrote rows?"""

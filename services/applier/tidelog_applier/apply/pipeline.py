@@ -141,7 +141,7 @@ class Pipeline:
 
     async def rows(self, batches: Sequence[Batch]) -> None:
         """Hand a window to the lanes. Raises what a lane stopped for."""
-        await self._before_rows()
+        await self._before_rows(batches[-1].commit_ts)
         decoded = Decoded()
         for batch in batches:
             await self._decode(decoded, batch.rows, batch.after)
@@ -157,7 +157,7 @@ class Pipeline:
 
     async def large(self, batch: LargeBatch) -> None:
         """Piece by piece; all in one downstream transaction where each has to be whole."""
-        await self._before_rows()
+        await self._before_rows(batch.commit_ts)
         rules = {key: await self._rule(key[0], s) for key, s in batch.structures.items()}
         safe = batch.txns[0].commit_ts <= self.control.safe_until
         end = Window(batch.commit_ts, txns=len(batch.txns))
@@ -172,7 +172,7 @@ class Pipeline:
             await self._decode(decoded, bodies, batch.after)
             size = sum(map(len, bodies))
             window = Window(self.flight.begun, rows=decoded.rows, bytes=size)
-            await self._before_rows()
+            await self._before_rows(batch.commit_ts)
             tables = decoded.with_rules(batch.structures, rules)
             await self._hand_over(tables, window, safe=safe, up_to=batch.commit_ts)
         self.flight.begin(end)
@@ -260,12 +260,12 @@ class Pipeline:
 
         self._lanes.put(lane, write, done)
 
-    async def _before_rows(self) -> None:
+    async def _before_rows(self, upto: int) -> None:
         """Room for one more window, and a checkpoint that says that rows are on their way."""
         self.progress()  # one of the many pieces of a large batch, perhaps
         await self.ensure_open()
         await self._until(self._has_room)
-        if not self._atomic and not self.control.tells_of_rows:
+        if not self._atomic and not self.control.tells_of_rows(upto):
             await self.save(consistent=False)
 
     def _has_room(self) -> bool:

@@ -42,6 +42,8 @@ class FeedRecord:
         self._is_replay = config.is_replay
         self._ports = ports
         self._feeds = Feeds(ports.bus, config.cluster)
+        self._is_durable = False
+        """What is there may be of a life whose last sync failed: each writes it once itself."""
 
     async def read(self) -> Feed | None:
         """Of a feed that was created again the later one; what either copy knows to have begun,
@@ -61,8 +63,9 @@ class FeedRecord:
             return  # no feed of anybody's: nothing is lost with it
         known = await self.read() or Feed(self._name, created_ms=self._ports.clock.wall_ms())
         feed = replace(known, begun=True)
-        if self._kept() != feed:
+        if self._kept() != feed or not self._is_durable:
             await self._ports.disk.write_file(FEED_FILE, msgspec.json.encode(feed))
+            self._is_durable = True
         if await self._feeds.get(self._name) != feed:
             await self._feeds.save(feed)
 
