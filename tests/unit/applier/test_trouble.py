@@ -72,6 +72,7 @@ def test_a_position_that_cant_be_saved_because_of_another_applier_is_a_fence() -
 
     async def main(world: World) -> None:
         database = world_with_database(world)
+        world.node("registry").start(build_registry, RegistryConfig(cluster=CLUSTER))
         publisher = Publisher(world.ports("drainer").bus)
         await publisher.begin()
         node = world.node("applier")

@@ -316,12 +316,19 @@ class Applier(Actor[Mail]):
         self._halt(Stopped(error.message, hint=error.hint))
 
     async def _has_companion(self) -> bool:
-        """Does another Applier keep up the same copy? So too if the registry can't be asked."""
+        """Does another Applier keep up the same copy? The registry is asked until it answers."""
         config = self._config
-        try:
-            known = await ask_registry.nodes(self._ports.bus, config.cluster, timeout_s=TAKEOVER_S)
-        except Unavailable:
-            return True
+        trouble = Trouble(self._ports, self._position, "the registry")
+        while True:
+            self.progress()
+            try:
+                known = await ask_registry.nodes(
+                    self._ports.bus, config.cluster, timeout_s=TAKEOVER_S
+                )
+                break
+            except Unavailable as error:
+                await trouble.met(error)
+        trouble.over()
         return any(
             one.kind == APPLIER
             and one.feed == config.feed
