@@ -186,7 +186,7 @@ def test_a_wrong_downstream_password_ends_up_with_one_line(
     assert code == EXIT_CONFIG
     where = f"mysql://tide@{mariadb.host}:{mariadb.port}"
     assert lines[0].startswith(f"ConfigError: applier refuses to start: {where} does not let us in")
-    assert "check user, password and rights of the downstream URL" in lines[0]
+    assert "check user and password of the downstream URL" in lines[0]
     assert len(lines) == 1
     logs = [path.read_text() for path in (tmp_path / "top").glob("*/log")]
     assert len(logs) == 5
