@@ -20,7 +20,7 @@ from tidelog.schema.structure import KeyPart, TableStructure
 Row = dict[str, Any]
 
 
-class Fenced(TidelogError):
+class TakenOver(TidelogError):
     """Another Applier has taken the downstream over: this one writes nothing more."""
 
     default_hint = "it goes on where this one stopped; end one of the two, or let one stand by"
@@ -153,7 +153,7 @@ class Lane(Protocol):
 
     async def apply(self, work: Work) -> None:
         """All or nothing. After an Unavailable (the outcome is unknown) the lane is closed; the
-        same Work, `safe`, through a new lane comes to the same. Raises Fenced, Stopped."""
+        same Work, `safe`, through a new lane comes to the same. Raises TakenOver, Stopped."""
 
     async def close(self) -> None: ...
 
@@ -181,6 +181,6 @@ class Downstream(Protocol):
         beside `apply_ddl`: also ends a statement of it that takes too long."""
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Raises Fenced if another writer has taken over."""
+        """Raises TakenOver if another writer has taken over."""
 
     async def close(self) -> None: ...

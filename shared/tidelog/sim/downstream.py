@@ -15,11 +15,11 @@ from tidelog.changes import DdlMessage, DdlTable
 from tidelog.downstream import (
     Checkpoint,
     DownstreamOptions,
-    Fenced,
     Lane,
     Opened,
     TableRule,
     TableShare,
+    TakenOver,
     Work,
 )
 from tidelog.errors import Stopped, Unavailable
@@ -79,7 +79,7 @@ class SimDatabase:
         """Run `work` as one transaction of a client that may lose the connection or die."""
         await self._ask(life)
         if work.epoch != self.epoch:
-            raise Fenced(f"epoch {work.epoch} of the downstream ended, {self.epoch} writes now")
+            raise TakenOver(f"epoch {work.epoch} of the downstream ended, {self.epoch} writes now")
         self.commits += 1
         try:
             work.commit(self)

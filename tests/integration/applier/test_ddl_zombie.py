@@ -30,7 +30,7 @@ from tests.processes import until
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.applier.shapes import created, ddl
 from tidelog import failpoints
-from tidelog.downstream import Fenced
+from tidelog.downstream import TakenOver
 from tidelog.errors import Unavailable
 
 LATER = msgspec.structs.replace(T, name="later", id=50)
@@ -98,11 +98,11 @@ def test_a_zombie_wakes_up_within_a_ddl(
 
         failpoints.disarm_all()
         failpoints.arm(place, lambda: standing_still(another, take_over()), at)
-        with pytest.raises((Unavailable, Fenced)):
+        with pytest.raises((Unavailable, TakenOver)):
             await rig.ddl(message)
         assert left
         assert everything(rig) == left
-        with pytest.raises(Fenced):
+        with pytest.raises(TakenOver):
             await rig.downstream.open("feed")
         assert everything(rig) == left
 
@@ -129,7 +129,7 @@ def test_where_no_lock_is_shared_the_epoch_stops_a_zombie_s_next_step(server: Ma
 
         failpoints.disarm_all()
         failpoints.arm("applier.ddl.run", raised)
-        with pytest.raises(Fenced):
+        with pytest.raises(TakenOver):
             await rig.ddl(message)
         (text,) = rig.sql("SELECT checkPoint FROM tidb_binlog.checkpoint")[0]
         assert '"step":0' in text

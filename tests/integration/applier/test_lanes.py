@@ -21,7 +21,7 @@ from tidelog import failpoints
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, TableShare, Work
 from tidelog.errors import Unavailable
-from tidelog_applier.downstreams.mysql_session import MysqlSession, RolledBack
+from tidelog_applier.downstreams.mysql_session import MysqlSession, WorkRolledBack
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
@@ -216,7 +216,7 @@ def test_a_lock_that_somebody_holds_is_waited_for(server: MariaDb) -> None:
             failpoints.arm("applier.lane.begin", begun, 1)
             await rig.write(T, event("d", row(1), None, 6), added(2, 6))
             cursor.execute("UPDATE d.t SET v = 'theirs' WHERE id = 2")
-            with pytest.raises(RolledBack):
+            with pytest.raises(WorkRolledBack):
                 await rig.write(T, event("d", row(2), None, 7))
 
     assert run(server, scenario, PLAIN).sql("SELECT * FROM d.t") == [(2, "a")]

@@ -11,7 +11,7 @@ from tests.integration.applier.lanes_rig import FEED, LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.applier.shapes import column, table
 from tidelog.changes import Event
-from tidelog.downstream import Fenced, Work
+from tidelog.downstream import TakenOver, Work
 from tidelog.errors import Stopped, Unavailable
 
 ID = column("id", "int(11)", nullable=False, id=1)
@@ -40,11 +40,11 @@ def test_who_was_taken_over_is_fenced_whatever_it_does(server: MariaDb) -> None:
         with pytest.raises(Unavailable):
             await rig.write(T, added(2))
         for number in range(4):
-            with pytest.raises(Fenced):
+            with pytest.raises(TakenOver):
                 await rig.downstream.lane(number)
         with pytest.raises(Unavailable):
             await rig.save(11)
-        with pytest.raises(Fenced):
+        with pytest.raises(TakenOver):
             await rig.open()
         await other.write(T, added(3))
         await other.save(12)
@@ -61,9 +61,9 @@ def test_the_epoch_alone_fences_every_transaction(server: MariaDb) -> None:
         await rig.save(10)
         rig.sql("UPDATE tidb_binlog.worker SET epoch = 9")
         for lane in (0, 1):
-            with pytest.raises(Fenced):
+            with pytest.raises(TakenOver):
                 await rig.write(T, added(2), lane=lane)
-        with pytest.raises(Fenced):
+        with pytest.raises(TakenOver):
             await rig.save(11)
 
     rig = run(server, scenario, PLAIN)

@@ -9,35 +9,30 @@ import msgspec
 import pytest
 
 from tests.unit.applier.publisher import EARLY_ID, FEED, Publisher, create
-from tests.unit.registry.nodes import CLUSTER, nodes
+from tests.unit.applier.sim_rig import (
+    CONFIG,
+    NODE,
+    saved,
+    started,
+    stopped,
+    told_by_registry,
+    world_with_database,
+)
+from tests.unit.registry.nodes import CLUSTER
 from tidelog import messages, subjects
 from tidelog.changes import Event, schema_key
-from tidelog.errors import Stopped, TidelogError
+from tidelog.errors import Stopped
 from tidelog.kv import Bucket
-from tidelog.messages import Consumer, Nodes, SafePoint, SafePointRequest
+from tidelog.messages import Consumer, SafePoint, SafePointRequest
 from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
-from tidelog_applier.config import ApplierConfig
 from tidelog_applier.read.assembler import SPILL_BYTES
 from tidelog_applier.service import build
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
-CONFIG = ApplierConfig(feed=FEED, cluster=CLUSTER, downstream="sim:", txn_batch=7, checkpoint_s=0.3)
-NODE = "applier-shop"
 LONG = 200_000
-
-
-def world_with_database(world: World) -> SimDatabase:
-    database = SimDatabase(world.random("database"), world.trace)
-    world.open_downstream = database.open
-    return database
-
-
-def saved(database: SimDatabase) -> int:
-    """Up to where the downstream says that it holds everything; -1 while it says nothing."""
-    return database.checkpoint.commit_ts if database.checkpoint is not None else -1
 
 
 async def fill(publisher: Publisher, count: int) -> None:
@@ -69,10 +64,7 @@ def test_everything_arrives_once_over_faults_and_restarts(
     async def main(world: World) -> None:
         database = world_with_database(world)
         database.faults.refused = database.faults.unknown = 0.05
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, msgspec.structs.replace(CONFIG, mode=mode))
+        publisher, node = await started(world, msgspec.structs.replace(CONFIG, mode=mode))
         filling = asyncio.ensure_future(fill(publisher, 60))
         rng = world.random("chaos")
         while not filling.done():
@@ -126,10 +118,7 @@ def test_early_ddls_run_once_and_their_rows_arrive(seed: int) -> None:
 def test_watermarks_alone_move_the_checkpoint_and_a_stop_saves_it() -> None:
     async def main(world: World) -> None:
         database = world_with_database(world)
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await publisher.watermark(500)
         await world.until(lambda: saved(database) == 500, 10, "a saved watermark")
         await publisher.watermark(600)
@@ -168,10 +157,7 @@ def test_an_unreachable_database_is_waited_for() -> None:
     async def main(world: World) -> None:
         database = world_with_database(world)
         database.faults.refused = 1.0
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await world.sleep(120)
         assert node.running
         shown = node.service.status()["applier"]
@@ -215,28 +201,6 @@ def test_rows_wait_visibly_for_a_structure_that_is_not_there() -> None:
         assert "structure of" not in str(node.service.status())
 
     run(main, 3)
-
-
-async def told_by_registry(world: World) -> Nodes:
-    """What the registry knows, once it has heard of the Applier."""
-    found: list[Nodes] = []
-
-    async def ask() -> None:
-        while not any(status.nodeId == NODE for status in (found[-1].nodes if found else [])):
-            await world.sleep(0.2)
-            try:
-                found.append(await nodes(world.ports().bus))
-            except TidelogError as error:
-                world.trace.event("test", "no registry yet", str(error))
-
-    await asyncio.wait_for(ask(), 20)
-    await world.sleep(3)
-    return await nodes(world.ports().bus)
-
-
-def stopped(world: World) -> bool:
-    service = world.node("applier").service
-    return service is not None and bool(service.status().get("applier", {}).get("stopped"))
 
 
 @pytest.mark.parametrize("start_ts", [0, 99])
@@ -322,10 +286,7 @@ def test_a_downstream_that_says_no_stops_it_until_it_is_started_again() -> None:
     async def main(world: World) -> None:
         database = Refusing(world.random("database"), world.trace)
         world.open_downstream = database.open
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await world.until(lambda: stopped(world), 10, "the typed stop")
         database.refuses = False
         await publisher.watermark(900)

@@ -9,16 +9,16 @@ import pytest
 
 from tests.unit.applier.publisher import FEED, Publisher
 from tests.unit.applier.shapes import column, ddl, table
-from tests.unit.applier.test_applier import CONFIG, NODE, saved
+from tests.unit.applier.sim_rig import NODE, saved, started
 from tests.unit.registry.nodes import CLUSTER
 from tidelog import messages, subjects
 from tidelog.applier_control import ApplierRequest, DecidedStep
 from tidelog.ddl_pending import DONE, DdlPending
+from tidelog.downstream import Checkpoint
 from tidelog.errors import BadInput, Refused, Stopped
 from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
-from tidelog_applier.service import build
 
 OTHER = table("other", column("id", "int(11)"), key=("id",), number=99)
 
@@ -37,18 +37,20 @@ class Undecided(SimDatabase):
                 raise Stopped("neither as before nor as after", hint="say which")
             self.words.append(pending.decision)
         await super().transact(life, work)
+        if self.checkpoint is not None and self.checkpoint.ddl_pending is not None:
+            self.decided.append(self.checkpoint)
 
     words: list[str]
+    decided: list[Checkpoint]
+    """As a word on a DDL was saved."""
 
 
 async def begun(world: World) -> tuple[Undecided, Publisher]:
     """An Applier that stands at a DDL."""
     database = Undecided(world.random("database"), world.trace)
-    database.words = []
+    database.words, database.decided = [], []
     world.open_downstream = database.open
-    publisher = Publisher(world.ports("drainer").bus)
-    await publisher.begin()
-    world.node("applier").start(build, CONFIG)
+    publisher, _ = await started(world)
     await publisher.ddl(ddl("create_table", (None, OTHER)))
     await stands(world)
     return database, publisher
@@ -103,5 +105,31 @@ def test_a_word_on_another_ddl_or_on_none_is_refused() -> None:
         await world.until(lambda: saved(database) == publisher.commit_ts, 10, "what follows")
         with pytest.raises(Refused, match="stands at no DDL"):
             await ask(world, "ddl-again", publisher.commit_ts)
+
+    run(main, 1)
+
+
+def test_a_word_keeps_what_another_applier_may_have_written() -> None:
+    """Its rows may lie above its checkpoint. The word is saved by the one that runs now, whose own
+    relay log knows nothing of them."""
+
+    async def main(world: World) -> None:
+        database, publisher = await begun(world)
+        node = world.node("applier")
+        before = node.service
+        node.kill()
+        assert database.checkpoint is not None
+        database.epoch += 1
+        other = database.epoch
+        database.checkpoint = msgspec.structs.replace(
+            database.checkpoint, consistent=False, reach=5000, epoch=other
+        )
+        node.restart()
+        await world.until(lambda: node.service is not before, 10, "another life")
+        await stands(world)
+        await ask(world, "ddl-done", publisher.commit_ts)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 10, "what follows")
+        assert [found.unsure for found in database.decided] == [5000]
+        assert database.decided[0].epoch > other
 
     run(main, 1)

@@ -11,10 +11,11 @@ import pytest
 
 from tests.unit.applier.publisher import Publisher, T, create
 from tests.unit.applier.shapes import ddl
-from tests.unit.applier.test_applier import (
+from tests.unit.applier.sim_rig import (
     CONFIG,
     NODE,
     saved,
+    started,
     stopped,
     told_by_registry,
     world_with_database,
@@ -52,10 +53,7 @@ def test_a_lane_that_stops_is_told_although_no_row_follows() -> None:
     async def main(world: World) -> None:
         database = RefusingRows(world.random("database"), world.trace)
         world.open_downstream = database.open
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 10, "the tables")
         await publisher.rows(t=[create(1, 1)])
         await world.until(lambda: stopped(world), 10, "the typed stop")
@@ -73,10 +71,7 @@ def test_a_position_that_cant_be_saved_because_of_another_applier_is_a_fence() -
     async def main(world: World) -> None:
         database = world_with_database(world)
         world.node("registry").start(build_registry, RegistryConfig(cluster=CLUSTER))
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await world.until(lambda: saved(database) == 2, 10, "the tables")
         database.epoch += 1
         await publisher.watermark(500)
@@ -108,10 +103,7 @@ def test_a_large_transaction_that_takes_long_is_progress(monkeypatch: pytest.Mon
     async def main(world: World) -> None:
         database = Slow(world.random("database"), world.trace)
         world.open_downstream = database.open
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 10, "the tables")
         database.row_s = 4.0
         await publisher.large(messages=60, rows=20)
@@ -215,10 +207,7 @@ def test_a_downstream_that_is_back_at_the_second_try_is_no_error() -> None:
     async def main(world: World) -> None:
         database = LateAtFirst(world.random("database"), world.trace)
         world.open_downstream = database.open
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        _, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 30, "the tables")
         assert node.service.status()["applier"]["error"] == ""
 
@@ -228,10 +217,7 @@ def test_a_downstream_that_is_back_at_the_second_try_is_no_error() -> None:
 def test_a_stop_with_a_downstream_that_is_down_ends() -> None:
     async def main(world: World) -> None:
         database = world_with_database(world)
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await world.until(lambda: saved(database) == 2, 10, "the tables")
         database.faults.refused = 1.0
         await publisher.rows(t=[create(1, 1)])
@@ -252,10 +238,7 @@ def test_an_order_to_pause_is_carried_out_after_a_connection_was_lost() -> None:
     async def main(world: World) -> None:
         database = world_with_database(world)
         world.node("registry").start(build_registry, RegistryConfig(cluster=CLUSTER))
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, msgspec.structs.replace(CONFIG, checkpoint_s=1000.0))
+        publisher, _ = await started(world, msgspec.structs.replace(CONFIG, checkpoint_s=1000.0))
         await world.until(lambda: len(database.tables) == 2, 20, "the tables")
         await told_by_registry(world)
         await publisher.rows(t=[create(1, 1)])
@@ -277,10 +260,7 @@ def test_an_order_to_pause_is_carried_out_after_a_connection_was_lost() -> None:
 def test_a_relay_log_that_lost_a_file_is_a_typed_stop() -> None:
     async def main(world: World) -> None:
         database = world_with_database(world)
-        publisher = Publisher(world.ports("drainer").bus)
-        await publisher.begin()
-        node = world.node("applier")
-        node.start(build, CONFIG)
+        publisher, node = await started(world)
         await publisher.rows(t=[create(1, 1)])
         await world.until(lambda: saved(database) == publisher.commit_ts, 20, "the row")
         node.kill()

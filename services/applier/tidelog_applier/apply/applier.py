@@ -17,7 +17,7 @@ from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.applier_control import ApplierRequest, DecidedStep
 from tidelog.ddl_pending import AGAIN, DONE
-from tidelog.downstream import Fenced
+from tidelog.downstream import TakenOver
 from tidelog.errors import (
     ActorStopped,
     BadInput,
@@ -196,7 +196,7 @@ class Applier(Actor[Mail]):
                 if not self._pipeline.is_atomic:
                     await self._pipeline.save_if_due()
                 await intake.applied(self._pipeline.control.saved_ts)
-        except (Fenced, *TYPED_STOPS) as error:
+        except (TakenOver, *TYPED_STOPS) as error:
             await self.self_ref.tell(Ended(error))
 
     # Working --------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class Applier(Actor[Mail]):
             if ended is not None:
                 await self._pipeline.drain()
                 raise ended
-        except Fenced as error:
+        except TakenOver as error:
             await self._fenced(error)
         except TYPED_STOPS as error:
             self._halt(error)
@@ -265,7 +265,7 @@ class Applier(Actor[Mail]):
             self._position.quiet = held and (not ready or await self._settled())
             if ready and not held:
                 await self._idle()
-        except Fenced as error:
+        except TakenOver as error:
             await self._fenced(error)
         except TYPED_STOPS as error:
             self._halt(error)
@@ -299,7 +299,7 @@ class Applier(Actor[Mail]):
         if self._intake is not None:
             await self._intake.close()
 
-    async def _fenced(self, error: Fenced) -> None:
+    async def _fenced(self, error: TakenOver) -> None:
         """Another Applier has taken over. If it leads, all of this starts anew, on stand-by, as
         soon as the lease says so. If this one leads all the same, and the other is one that stands
         by with it, that one has lost the lease since: this one begins anew behind it. Else the

@@ -94,8 +94,11 @@ class Control:
             ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
             early=saved.early,
             reach=0 if consistent else max(self._handed, commit_ts) + AHEAD,
-            unsure=self.safe_until if self.safe_until > commit_ts else 0,
+            unsure=self._unsure(commit_ts),
         )
+
+    def _unsure(self, commit_ts: int) -> int:
+        return self.safe_until if self.safe_until > commit_ts else 0
 
     def tells_of_rows(self, upto: int) -> bool:
         """Rows up to there are handed to the lanes next. Does the checkpoint say that rows of this
@@ -119,7 +122,7 @@ class Control:
 
     async def save(self, commit_ts: int, *, consistent: bool, if_ahead: bool = False) -> None:
         """`if_ahead`: not where the position was saved meanwhile, which may have said more of it.
-        Raises Fenced, Stopped, Unavailable, DiskFull."""
+        Raises TakenOver, Stopped, Unavailable, DiskFull."""
         async with self._turn:
             saved_ts = self.checkpoint.commit_ts if self.checkpoint is not None else -1
             if commit_ts < saved_ts or (if_ahead and commit_ts == saved_ts):
@@ -186,7 +189,11 @@ class Control:
                 )
             decided = msgspec.structs.replace(pending, decision=word)
             decided_at = msgspec.structs.replace(
-                saved, ddl_pending=decided, epoch=self._epoch, feed=self._config.feed
+                saved,
+                ddl_pending=decided,
+                epoch=self._epoch,
+                feed=self._config.feed,
+                unsure=self._unsure(saved.commit_ts),
             )
             await self._epochs.add(self._epoch)
             await self.downstream.save_checkpoint(decided_at)

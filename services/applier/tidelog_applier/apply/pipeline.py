@@ -338,7 +338,7 @@ class Pipeline:
 
     async def settle(self) -> bool:
         """Nothing more is handed over: save a consistent position once all is applied, if that
-        works now. Is it so? Raises Fenced, Stopped, and what a lane stopped for."""
+        works now. Is it so? Raises TakenOver, Stopped, and what a lane stopped for."""
         self.check()
         if self._is_settled() or len(self.flight) or self._in_part or not self.control.is_open:
             return self._is_settled()
@@ -355,7 +355,7 @@ class Pipeline:
 
     async def save_if_due(self) -> None:
         """The position now and then, once; while an atomic downstream saves it with its rows, only
-        when none are on their way. Raises Fenced, Stopped."""
+        when none are on their way. Raises TakenOver, Stopped."""
         behind = self.flight.applied > self.control.saved_ts
         due = self._ports.clock.monotonic() - self.control.saved_at >= self._config.checkpoint_s
         if not (behind and due and self.control.is_open) or (self._atomic and len(self.flight)):

@@ -15,7 +15,7 @@ import structlog
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE, DdlPending
-from tidelog.downstream import Checkpoint, Fenced
+from tidelog.downstream import Checkpoint, TakenOver
 from tidelog.errors import Stopped, Unavailable
 from tidelog_applier import metrics
 from tidelog_applier.downstreams import ddl_facts, state_tables
@@ -125,7 +125,7 @@ class DdlSteps:
         await self._session.run("BEGIN")
         fence = state_tables.fence(self._table.feed, CONTROL, self._table.epoch)
         if await self._session.run(fence) != 1:
-            raise Fenced(f"another Applier has taken over the feed {self._table.feed}")
+            raise TakenOver(f"another Applier has taken over the feed {self._table.feed}")
 
     async def _record(self, pending: DdlPending) -> None:
         await self._save(msgspec.structs.replace(self._saved, ddl_pending=pending))

@@ -13,10 +13,10 @@ from tidelog.changes import DdlMessage
 from tidelog.downstream import (
     Checkpoint,
     DownstreamOptions,
-    Fenced,
     Lane,
     Opened,
     TableRule,
+    TakenOver,
 )
 from tidelog.errors import InvariantBroken, Stopped, Unavailable
 from tidelog.schema.structure import TableStructure
@@ -175,7 +175,7 @@ class MysqlDownstream:
             session = self._living()
             try:
                 if (await session.run_all([b"BEGIN", fence.encode()]))[1] != 1:
-                    raise Fenced(f"another Applier has taken over {self._target.shown}")
+                    raise TakenOver(f"another Applier has taken over {self._target.shown}")
                 write = self._table.replace(checkpoint).encode()
                 await session.run_all([write, b"COMMIT"])
             except BaseException:

@@ -13,7 +13,7 @@ from tidelog.errors import InvariantBroken
 from tidelog_applier.downstreams import state_tables
 from tidelog_applier.downstreams.checkpoint_table import CheckpointTable
 from tidelog_applier.downstreams.divergence import Divergences
-from tidelog_applier.downstreams.mysql_session import MysqlSession, RolledBack, StatementRefused
+from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused, WorkRolledBack
 from tidelog_applier.downstreams.mysql_tables import MysqlTables
 from tidelog_applier.downstreams.packets import Packets
 from tidelog_applier.downstreams.state_tables import MarkTable
@@ -93,7 +93,7 @@ class MysqlLane:
             try:
                 await self._transaction(work)
                 return
-            except RolledBack:
+            except WorkRolledBack:
                 if begun or attempt == ATTEMPTS:
                     raise
             except StatementRefused as error:

@@ -68,7 +68,7 @@ class StatementRefused(TidelogError):
         self.is_about_data = found.about_data
 
 
-class RolledBack(Unavailable):
+class WorkRolledBack(Unavailable):
     """The server gave up our transaction for another's sake: nothing of it is there."""
 
     definite = True
@@ -201,7 +201,7 @@ class MysqlSession:
             yield
         except pymysql.err.MySQLError as error:
             wrapped = typed(error, self.where, _shown(sql))
-            if isinstance(wrapped, Unavailable) and not isinstance(wrapped, RolledBack):
+            if isinstance(wrapped, Unavailable) and not isinstance(wrapped, WorkRolledBack):
                 self.discard()
             raise wrapped from error
         except OSError as error:
@@ -256,7 +256,7 @@ def typed(error: Exception, where: str, sql: str) -> TidelogError:
             return ConfigError(f"{where} does not let us in ({code}): {message}", hint=found.hint)
         case Course.RETRY:
             why = f"{where} can't be used now ({code}): {message}"
-            kind = RolledBack if code in _ROLLED_BACK else Unavailable
+            kind = WorkRolledBack if code in _ROLLED_BACK else Unavailable
             return kind(why, hint=found.hint)
         case Course.POLICY:
             return StatementRefused(code, message, sql)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from tidelog.downstream import Fenced
+from tidelog.downstream import TakenOver
 from tidelog_applier.downstreams.mysql_session import MysqlSession
 from tidelog_applier.downstreams.statements import PACKET_RESERVE, Statement
 
@@ -61,7 +61,7 @@ class Packets:
         await self.flush()
 
     async def flush(self) -> None:
-        """Raises Fenced, StatementRefused, Unavailable."""
+        """Raises TakenOver, StatementRefused, Unavailable."""
         if not self._pending:
             return
         pending, self._pending, self._bytes = self._pending, [], 0
@@ -69,7 +69,7 @@ class Packets:
         fence_at, self._fence_at = self._fence_at, -1
         found = await self._session.run_all(pending)
         if fence_at >= 0 and found[fence_at] != 1:
-            raise Fenced("another Applier has taken over this feed's downstream")
+            raise TakenOver("another Applier has taken over this feed's downstream")
         for sent in expected:
             await self._settle(sent, found[sent.at])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import structlog
 
-from tidelog.downstream import Checkpoint, Fenced
+from tidelog.downstream import Checkpoint, TakenOver
 from tidelog.errors import Refused, Unavailable
 from tidelog_applier.downstreams import state_tables
 from tidelog_applier.downstreams.literals import quote
@@ -114,7 +114,7 @@ async def lanes_known(session: MysqlSession, feed: str) -> list[int]:
 
 
 async def check_epoch(session: MysqlSession, feed: str, worker: int, epoch: int) -> None:
-    """Raises Fenced if somebody has taken over since `epoch`."""
+    """Raises TakenOver if somebody has taken over since `epoch`."""
     rows = await session.rows(state_tables.epoch_of(feed, worker))
     if rows and int(rows[0][0]) > epoch:
-        raise Fenced(f"another Applier has taken over the feed {feed} in {session.where}")
+        raise TakenOver(f"another Applier has taken over the feed {feed} in {session.where}")
