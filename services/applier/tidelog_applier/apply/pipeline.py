@@ -140,20 +140,26 @@ class Pipeline:
     # Rows -----------------------------------------------------------------------------------
 
     async def rows(self, batches: Sequence[Batch]) -> None:
-        """Hand a window to the lanes. Raises what a lane stopped for."""
+        """Hand them to the lanes, in windows of about `txn-batch` rows, unless a transaction
+        downstream must end with one upstream. Raises what a lane stopped for."""
         await self._before_rows(batches[-1].commit_ts)
-        decoded = Decoded()
-        for batch in batches:
-            await self._decode(decoded, batch.rows, batch.after)
         structures = {key: found for batch in batches for key, found in batch.structures.items()}
-        window = Window(
-            batches[-1].commit_ts,
-            rows=decoded.rows,
-            txns=sum(len(batch.txns) for batch in batches),
-            bytes=sum(batch.size for batch in batches),
-        )
         safe = batches[0].txns[0].commit_ts <= self.control.safe_until
-        await self._hand_over(await self._tables(decoded, structures), window, safe=safe)
+        end = Window(batches[-1].commit_ts, txns=sum(len(batch.txns) for batch in batches))
+        decoded, size = Decoded(), 0
+        for body, after in ((body, batch.after) for batch in batches for body in batch.rows):
+            if decoded.rows >= self._config.txn_batch and not self._atomic:
+                part = Window(self.flight.begun, rows=decoded.rows, bytes=size)
+                tables = await self._tables(decoded, structures)
+                self._in_part = True
+                await self._hand_over(tables, part, safe=safe, up_to=end.commit_ts)
+                decoded, size = Decoded(), 0
+                await self._before_rows(batches[-1].commit_ts)
+            await self._decode(decoded, [body], after)
+            size += len(body)
+        end.rows, end.bytes = decoded.rows, size
+        await self._hand_over(await self._tables(decoded, structures), end, safe=safe)
+        self._in_part = False
 
     async def large(self, batch: LargeBatch) -> None:
         """Piece by piece; all in one downstream transaction where each has to be whole."""
