@@ -64,16 +64,22 @@ class Publisher:
 
     async def large(self, *, messages: int, rows: int) -> None:
         """One transaction that adds so many rows to `t` with each of its messages."""
-        commit_ts, subject = self.commit_ts + 1, subjects.changes_row(FEED, "d", "t")
-        bodies = []
-        for first in range(0, messages * rows, rows):
-            added = [
-                msgspec.structs.replace(create(key, 0), commit_ts=commit_ts)
-                for key in range(first, first + rows)
-            ]
-            body = msgspec.json.encode(RowMessage("d", "t", 1, added))
-            bodies.append(Outgoing(subject, body))
-        await self._batch(commit_ts, bodies)
+        await self._messages("t", [create(key, 0) for key in range(messages * rows)], rows)
+
+    async def bag(self, *, messages: int, rows: int) -> None:
+        """The same of `bag`, which has no key."""
+        added = [Event("c", 0, None, None, {"v": value}) for value in range(messages * rows)]
+        await self._messages("bag", added, rows)
+
+    async def _messages(self, table: str, events: list[Event], rows: int) -> None:
+        """One transaction, so many events to a message."""
+        commit_ts, subject = self.commit_ts + 1, subjects.changes_row(FEED, "d", table)
+        stamped = [msgspec.structs.replace(event, commit_ts=commit_ts) for event in events]
+        bodies = [
+            RowMessage("d", table, 1, stamped[at : at + rows])
+            for at in range(0, len(stamped), rows)
+        ]
+        await self._batch(commit_ts, [Outgoing(subject, msgspec.json.encode(b)) for b in bodies])
 
     async def rows_and_rubbish(self, *transaction: list[Event]) -> None:
         """A message for each of these, then one that can't be read."""

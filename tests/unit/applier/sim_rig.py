@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.unit.applier.publisher import FEED, Publisher
 from tests.unit.registry.nodes import CLUSTER, nodes
 from tidelog.errors import TidelogError
 from tidelog.messages import Nodes
 from tidelog.sim.downstream import SimDatabase
+from tidelog.sim.life import Life
 from tidelog.sim.node import Node
 from tidelog.sim.world import World
 from tidelog_applier.config import ApplierConfig
@@ -16,6 +18,17 @@ from tidelog_applier.service import build
 
 CONFIG = ApplierConfig(feed=FEED, cluster=CLUSTER, downstream="sim:", txn_batch=7, checkpoint_s=0.3)
 NODE = "applier-shop"
+
+
+class Slow(SimDatabase):
+    """A transaction with rows takes `row_s`."""
+
+    row_s = 0.0
+
+    async def transact(self, life: Life, work: Any) -> None:
+        if work.works:
+            await asyncio.sleep(self.row_s)
+        await super().transact(life, work)
 
 
 def world_with_database(world: World) -> SimDatabase:

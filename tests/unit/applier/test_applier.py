@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from tests.unit.applier.publisher import EARLY_ID, FEED, Publisher, create
 from tests.unit.applier.sim_rig import (
     CONFIG,
     NODE,
+    Slow,
     saved,
     started,
     stopped,
@@ -344,3 +346,50 @@ def test_it_is_a_consumer_before_its_downstream_was_opened(known: int | None) ->
         assert told.consumers == [Consumer(NODE, FEED, 30)]
 
     run(main, 1)
+
+
+@pytest.mark.parametrize(("mode", "windows"), [("parallel", 10), ("atomic", 1)])
+def test_a_batch_is_handed_out_in_windows_where_it_may_be(
+    mode: Literal["parallel", "atomic"], windows: int
+) -> None:
+    """20 messages of 5 rows and windows of 7; atomic modes keep each batch whole."""
+
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher, node = await started(world, msgspec.structs.replace(CONFIG, mode=mode))
+        await publisher.watermark(100)
+        await world.until(lambda: saved(database) == 100, 10, "the tables")
+        before = node.service.status()["applier"]["windows"]
+        await publisher.large(messages=20, rows=5)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 20, "the batch")
+        assert node.service.status()["applier"]["windows"] - before == windows
+        assert database.violations == []
+        assert len(database.rows("d", "t")) == 100
+
+    run(main, 1)
+
+
+def has_rows(database: SimDatabase, count: int) -> bool:
+    return len(database.rows("d", "bag")) >= count
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_killed_between_the_windows_of_a_batch_nothing_is_there_twice(seed: int) -> None:
+    async def main(world: World) -> None:
+        database = Slow(world.random("database"), world.trace)
+        world.open_downstream = database.open
+        publisher, node = await started(world)
+        await publisher.watermark(100)
+        await world.until(lambda: saved(database) == 100, 10, "the tables")
+        await publisher.bag(messages=20, rows=5)
+        database.row_s = 0.4
+        rng = world.random("chaos")
+        for _ in range(4):
+            await world.until(partial(has_rows, database, rng.randrange(1, 100)), 60, "a part")
+            node.kill()
+            node.restart()
+        await world.until(lambda: saved(database) == publisher.commit_ts, 60, "the batch")
+        assert database.violations == []
+        assert sorted(row["v"] for row in database.rows("d", "bag")) == list(range(100))
+
+    run(main, seed)

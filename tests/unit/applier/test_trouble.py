@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from tests.unit.applier.shapes import ddl
 from tests.unit.applier.sim_rig import (
     CONFIG,
     NODE,
+    Slow,
     saved,
     started,
     stopped,
@@ -81,17 +81,6 @@ def test_a_position_that_cant_be_saved_because_of_another_applier_is_a_fence() -
         assert saved(database) == 2
 
     run(main, 1)
-
-
-class Slow(SimDatabase):
-    """A transaction with rows takes `row_s`."""
-
-    row_s = 0.0
-
-    async def transact(self, life: Life, work: Any) -> None:
-        if work.works:
-            await asyncio.sleep(self.row_s)
-        await super().transact(life, work)
 
 
 def test_a_large_transaction_that_takes_long_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
