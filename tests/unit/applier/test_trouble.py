@@ -104,6 +104,24 @@ def test_a_large_transaction_that_takes_long_is_progress(monkeypatch: pytest.Mon
     run(main, 1)
 
 
+def test_a_downstream_that_answers_nothing_is_said_until_it_does() -> None:
+    async def main(world: World) -> None:
+        database = Slow(world.random("database"), world.trace)
+        world.open_downstream = database.open
+        publisher, node = await started(world)
+        await world.until(lambda: len(database.tables) == 2, 10, "the tables")
+        database.row_s = 40.0
+        await publisher.rows(t=[create(1, 1)])
+        said = "has waited 15 s for the downstream's answer"
+        await world.until(lambda: said in node.service.status()["applier"]["error"], 20, "why")
+        assert database.rows("d", "t") == []
+        await world.until(lambda: len(database.rows("d", "t")) == 1, 40, "the row")
+        await world.until(lambda: not node.service.status()["applier"]["error"], 1, "the end")
+        assert node.service.restarts_total == 0
+
+    run(main, 1)
+
+
 class Opening(SimDatabase):
     """Tells of each opening."""
 

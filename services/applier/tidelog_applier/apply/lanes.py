@@ -23,6 +23,8 @@ Write = Callable[[Lane, bool], Awaitable[None]]
 PASSING = (Unavailable, ConfigError, DiskFull)
 """A ConfigError too: the downstream let us in before, so a password was changed, or a right was
 taken away, and may be given back. The disk is our own."""
+SILENT_S = 15.0
+"""A server that works takes less for one Work, unless something holds it up: then it is said."""
 
 
 def writes(work: Work) -> Write:
@@ -32,6 +34,25 @@ def writes(work: Work) -> Write:
         await lane.apply(msgspec.structs.replace(work, safe=True) if again else work)
 
     return write
+
+
+class Awaited:
+    """A lane whose owner hears of it when the downstream leaves a Work without an answer: one that
+    is frozen, or holds a lock, breaks no connection."""
+
+    def __init__(self, lane: Lane, silent: Callable[[], None]) -> None:
+        self._lane = lane
+        self._silent = silent
+
+    async def apply(self, work: Work) -> None:
+        timer = asyncio.get_running_loop().call_later(SILENT_S, self._silent)
+        try:
+            await self._lane.apply(work)
+        finally:
+            timer.cancel()
+
+    async def close(self) -> None:
+        await self._lane.close()
 
 
 class LaneRunner:
@@ -69,7 +90,7 @@ class LaneRunner:
         while True:
             try:
                 if self._lane is None:
-                    self._lane = await self._connect(self._number)
+                    self._lane = Awaited(await self._connect(self._number), self._is_silent)
                 with metrics.GROUP_SECONDS.time():
                     await write(self._lane, again)
             except PASSING as error:
@@ -82,6 +103,11 @@ class LaneRunner:
                 continue
             self._trouble.over()
             return
+
+    def _is_silent(self) -> None:
+        what = f"lane {self._number} has waited {SILENT_S:.0f} s for the downstream's answer"
+        hint = "its list of processes tells whether it works, waits for a lock, or is frozen"
+        self._trouble.say(Unavailable(what, hint=hint))
 
 
 class Lanes:
