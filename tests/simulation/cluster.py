@@ -32,6 +32,7 @@ from tidelog.sim.checker import Findings, Ledger, StreamChecker
 from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.tables import Doubled
 from tidelog.workload import Workload, WorkloadConfig, compare
+from tidelog_applier.apply import pipeline
 from tidelog_applier.config import ApplierConfig, RelayConfig
 from tidelog_applier.service import build as build_applier
 from tidelog_drainer.config import DrainerConfig
@@ -48,6 +49,8 @@ CLUSTER = "default"
 
 SAFETY_S = 60.0
 MAX_STEPS = 3_000_000
+pipeline.CUT_LEAST = 1
+"""Batches of a history are small, and shall be cut all the same."""
 
 
 @dataclass

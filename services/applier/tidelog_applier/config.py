@@ -46,8 +46,9 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     worker_count: Annotated[int, Range(1, 128, "connections")] = 4
     """Lanes that write at once, at most."""
     txn_batch: Annotated[int, Range(1, 1_000_000, "rows")] = 5000
-    """Rows that are handed out at once, about; `mode = "atomic"` hands out whole transactions. Each
-    lane writes its share of them in one downstream transaction."""
+    """Rows that are handed out at once, about: whole batches of the stream, of which one with more
+    is cut (not below 1000 rows; `mode = "atomic"` hands out whole transactions). Each lane writes
+    its share of them in one downstream transaction."""
     buffer_bytes: Bytes = 16 << 20
     """Row messages on their way downstream at once."""
     on_refused: Literal["stop", "skip"] = "stop"

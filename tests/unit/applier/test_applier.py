@@ -29,6 +29,7 @@ from tidelog.messages import Consumer, SafePoint, SafePointRequest
 from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
+from tidelog_applier.apply import pipeline
 from tidelog_applier.read.assembler import SPILL_BYTES
 from tidelog_applier.service import build
 from tidelog_registry.config import RegistryConfig
@@ -350,9 +351,10 @@ def test_it_is_a_consumer_before_its_downstream_was_opened(known: int | None) ->
 
 @pytest.mark.parametrize(("mode", "windows"), [("parallel", 10), ("atomic", 1)])
 def test_a_batch_is_handed_out_in_windows_where_it_may_be(
-    mode: Literal["parallel", "atomic"], windows: int
+    mode: Literal["parallel", "atomic"], windows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """20 messages of 5 rows and windows of 7; atomic modes keep each batch whole."""
+    monkeypatch.setattr(pipeline, "CUT_LEAST", 1)
 
     async def main(world: World) -> None:
         database = world_with_database(world)
@@ -374,7 +376,11 @@ def has_rows(database: SimDatabase, count: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_killed_between_the_windows_of_a_batch_nothing_is_there_twice(seed: int) -> None:
+def test_killed_between_the_windows_of_a_batch_nothing_is_there_twice(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "CUT_LEAST", 1)
+
     async def main(world: World) -> None:
         database = Slow(world.random("database"), world.trace)
         world.open_downstream = database.open

@@ -40,6 +40,9 @@ log = structlog.get_logger()
 WINDOWS = 3
 """On their way at once: some lanes are still at the first while others are at the second, and the
 third waits for both."""
+CUT_LEAST = 1000
+"""A batch is not cut into windows of fewer rows, however small `txn-batch` is: each window is a
+commit for every lane that has a share of it."""
 ALIVE_S = 5.0
 SHOWN = 20
 """Tables in the status."""
@@ -140,15 +143,16 @@ class Pipeline:
     # Rows -----------------------------------------------------------------------------------
 
     async def rows(self, batches: Sequence[Batch]) -> None:
-        """Hand them to the lanes, in windows of about `txn-batch` rows, unless a transaction
+        """Hand them to the lanes, cut into windows of about `txn-batch` rows, unless a transaction
         downstream must end with one upstream. Raises what a lane stopped for."""
         await self._before_rows(batches[-1].commit_ts)
         structures = {key: found for batch in batches for key, found in batch.structures.items()}
         safe = batches[0].txns[0].commit_ts <= self.control.safe_until
         end = Window(batches[-1].commit_ts, txns=sum(len(batch.txns) for batch in batches))
         decoded, size = Decoded(), 0
+        most = max(self._config.txn_batch, CUT_LEAST)
         for body, after in ((body, batch.after) for batch in batches for body in batch.rows):
-            if decoded.rows >= self._config.txn_batch and not self._atomic:
+            if decoded.rows >= most and not self._atomic:
                 part = Window(self.flight.begun, rows=decoded.rows, bytes=size)
                 tables = await self._tables(decoded, structures)
                 self._in_part = True
