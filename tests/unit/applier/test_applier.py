@@ -399,3 +399,31 @@ def test_killed_between_the_windows_of_a_batch_nothing_is_there_twice(
         assert sorted(row["v"] for row in database.rows("d", "bag")) == list(range(100))
 
     run(main, seed)
+
+
+def test_a_life_in_atomic_mode_is_one_of_our_own() -> None:
+    """It goes on where a parallel one was killed, and is killed below what that one had read: the
+    next one knows by its own relay how far both may have got, and is consistent behind that."""
+
+    async def main(world: World) -> None:
+        database = Slow(world.random("database"), world.trace)
+        world.open_downstream = database.open
+        publisher, node = await started(world)
+        await world.until(lambda: len(database.tables) == 2, 10, "the tables")
+        database.row_s = 0.4
+        for number in range(40):
+            await publisher.rows(t=[create(number, number)])
+        await world.until(lambda: bool(database.rows("d", "t")), 20, "a row")
+        node.kill()
+        before = saved(database)
+        node.start(build, msgspec.structs.replace(CONFIG, mode="atomic"))
+        await world.until(lambda: saved(database) > before, 20, "a transaction")
+        node.kill()
+        assert saved(database) < publisher.commit_ts
+        node.start(build, CONFIG)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 60, "all of it")
+        await node.stop()
+        assert database.checkpoint is not None
+        assert database.checkpoint.consistent
+
+    run(main, 1)

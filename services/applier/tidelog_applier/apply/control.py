@@ -109,6 +109,11 @@ class Control:
             return False
         return saved.reach >= upto and self.is_own(saved)
 
+    async def claim(self) -> None:
+        """Rows of this epoch come next, with checkpoints that may not be consistent. Raises
+        DiskFull, IoFailed."""
+        await self._epochs.add(self._epoch)
+
     def narrow(self, relay_end: int) -> None:
         """What the life before this one had applied is in our relay log, if it was ours: it can
         have got no further than that."""

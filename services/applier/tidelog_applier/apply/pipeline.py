@@ -275,7 +275,9 @@ class Pipeline:
         self.progress()  # one of the many pieces of a large batch, perhaps
         await self.ensure_open()
         await self._until(self._has_room)
-        if not self._atomic and not self.control.tells_of_rows(upto):
+        if self._atomic:
+            await self.certainly(self.control.claim)
+        elif not self.control.tells_of_rows(upto):
             await self.save(consistent=False)
 
     def _has_room(self) -> bool:
