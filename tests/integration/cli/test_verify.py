@@ -20,6 +20,7 @@ from tests.servers import MariaDb, mariadb_server
 from tests.topology import tidelog, up
 from tidelog.downstream import Checkpoint
 from tidelog.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE, BadInput
+from tidelog_applier.downstreams.collations import CASE_INSENSITIVE
 from tidelog_cli.verify import verifying
 from tidelog_cli.verify.comparing import Limits
 from tidelog_cli.verify.kinds import double_text
@@ -290,6 +291,8 @@ def test_a_workload_s_dump_with_the_applier_held_meanwhile(tmp_path: Path) -> No
         assert applier["state"] == "online"
         table = max(found["tables"], key=lambda one: int(one["source_rows"]))["source"]
         with closing(sqlite3.connect(place, isolation_level=None)) as file:
+            for name, compare in CASE_INSENSITIVE.items():  # an index of this table may need it
+                file.create_collation(name, compare)
             file.execute(f'DELETE FROM "{table}" NOT INDEXED WHERE rowid % 2')
         done = running.command("verify", *places)
         assert done.returncode == EXIT_FAILED
