@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.unit.applier.publisher import FEED, Publisher
 from tests.unit.registry.nodes import CLUSTER, nodes
@@ -18,6 +18,7 @@ from tidelog_applier.service import build
 
 CONFIG = ApplierConfig(feed=FEED, cluster=CLUSTER, downstream="sim:", txn_batch=7, checkpoint_s=0.3)
 NODE = "applier-shop"
+D = TypeVar("D", bound=SimDatabase)
 
 
 class Slow(SimDatabase):
@@ -31,10 +32,15 @@ class Slow(SimDatabase):
         await super().transact(life, work)
 
 
-def world_with_database(world: World) -> SimDatabase:
-    database = SimDatabase(world.random("database"), world.trace)
+def world_with(world: World, kind: type[D]) -> D:
+    """The downstream of every Applier in it."""
+    database = kind(world.random("database"), world.trace)
     world.open_downstream = database.open
     return database
+
+
+def world_with_database(world: World) -> SimDatabase:
+    return world_with(world, SimDatabase)
 
 
 def saved(database: SimDatabase) -> int:

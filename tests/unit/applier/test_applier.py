@@ -18,6 +18,7 @@ from tests.unit.applier.sim_rig import (
     started,
     stopped,
     told_by_registry,
+    world_with,
     world_with_database,
 )
 from tests.unit.registry.nodes import CLUSTER
@@ -287,8 +288,7 @@ class Refusing(SimDatabase):
 
 def test_a_downstream_that_says_no_stops_it_until_it_is_started_again() -> None:
     async def main(world: World) -> None:
-        database = Refusing(world.random("database"), world.trace)
-        world.open_downstream = database.open
+        database = world_with(world, Refusing)
         publisher, node = await started(world)
         await world.until(lambda: stopped(world), 10, "the typed stop")
         database.refuses = False
@@ -382,8 +382,7 @@ def test_killed_between_the_windows_of_a_batch_nothing_is_there_twice(
     monkeypatch.setattr(pipeline, "CUT_LEAST", 1)
 
     async def main(world: World) -> None:
-        database = Slow(world.random("database"), world.trace)
-        world.open_downstream = database.open
+        database = world_with(world, Slow)
         publisher, node = await started(world)
         await publisher.watermark(100)
         await world.until(lambda: saved(database) == 100, 10, "the tables")
@@ -406,8 +405,7 @@ def test_a_life_in_atomic_mode_is_one_of_our_own() -> None:
     next one knows by its own relay how far both may have got, and is consistent behind that."""
 
     async def main(world: World) -> None:
-        database = Slow(world.random("database"), world.trace)
-        world.open_downstream = database.open
+        database = world_with(world, Slow)
         publisher, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 10, "the tables")
         database.row_s = 0.4

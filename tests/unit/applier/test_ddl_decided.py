@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.applier.publisher import FEED, Publisher
 from tests.unit.applier.shapes import column, ddl, table
-from tests.unit.applier.sim_rig import NODE, saved, started
+from tests.unit.applier.sim_rig import NODE, saved, started, world_with
 from tests.unit.registry.nodes import CLUSTER
 from tidelog import messages, subjects
 from tidelog.applier_control import ApplierRequest, DecidedStep
@@ -47,9 +47,8 @@ class Undecided(SimDatabase):
 
 async def begun(world: World) -> tuple[Undecided, Publisher]:
     """An Applier that stands at a DDL."""
-    database = Undecided(world.random("database"), world.trace)
+    database = world_with(world, Undecided)
     database.words, database.decided = [], []
-    world.open_downstream = database.open
     publisher, _ = await started(world)
     await publisher.ddl(ddl("create_table", (None, OTHER)))
     await stands(world)

@@ -18,6 +18,7 @@ from tests.unit.applier.sim_rig import (
     started,
     stopped,
     told_by_registry,
+    world_with,
     world_with_database,
 )
 from tests.unit.registry.nodes import CLUSTER
@@ -51,8 +52,7 @@ class RefusingRows(SimDatabase):
 
 def test_a_lane_that_stops_is_told_although_no_row_follows() -> None:
     async def main(world: World) -> None:
-        database = RefusingRows(world.random("database"), world.trace)
-        world.open_downstream = database.open
+        database = world_with(world, RefusingRows)
         publisher, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 10, "the tables")
         await publisher.rows(t=[create(1, 1)])
@@ -90,8 +90,7 @@ def test_a_large_transaction_that_takes_long_is_progress(monkeypatch: pytest.Mon
     monkeypatch.setattr(BatchAssembler.__init__, "__kwdefaults__", sizes)
 
     async def main(world: World) -> None:
-        database = Slow(world.random("database"), world.trace)
-        world.open_downstream = database.open
+        database = world_with(world, Slow)
         publisher, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 10, "the tables")
         database.row_s = 4.0
@@ -106,8 +105,7 @@ def test_a_large_transaction_that_takes_long_is_progress(monkeypatch: pytest.Mon
 
 def test_a_downstream_that_answers_nothing_is_said_until_it_does() -> None:
     async def main(world: World) -> None:
-        database = Slow(world.random("database"), world.trace)
-        world.open_downstream = database.open
+        database = world_with(world, Slow)
         publisher, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 10, "the tables")
         database.row_s = 40.0
@@ -125,9 +123,7 @@ def test_a_downstream_that_answers_nothing_is_said_until_it_does() -> None:
 class Opening(SimDatabase):
     """Tells of each opening."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world.random("database"), world.trace)
-        self.opened: Callable[[], None] = lambda: None
+    opened: Callable[[], None] = staticmethod(lambda: None)
 
     async def take_over(self, life: Life, feed: str) -> int:
         self.opened()
@@ -139,8 +135,7 @@ def test_a_stop_before_the_replay_has_begun_calls_nothing_consistent() -> None:
     before it knew how much, and was ended: the third one has to be careful still."""
 
     async def main(world: World) -> None:
-        database = Opening(world)
-        world.open_downstream = database.open
+        database = world_with(world, Opening)
         publisher = Publisher(world.ports("drainer").bus)
         await publisher.begin()
         node = world.node("applier")
@@ -212,8 +207,7 @@ class LateAtFirst(SimDatabase):
 
 def test_a_downstream_that_is_back_at_the_second_try_is_no_error() -> None:
     async def main(world: World) -> None:
-        database = LateAtFirst(world.random("database"), world.trace)
-        world.open_downstream = database.open
+        database = world_with(world, LateAtFirst)
         _, node = await started(world)
         await world.until(lambda: len(database.tables) == 2, 30, "the tables")
         assert node.service.status()["applier"]["error"] == ""
