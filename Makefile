@@ -68,7 +68,7 @@ wheel: $(VENV)/.dev compiler
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/compiled/site build/compiled/*.whl
 
 compiled: wheel ## what a wheel has compiled by mypyc, under the same tests
-	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/unit/applier/plan tests/fixtures/test_decode_golden.py tests/unit/applier/test_statements.py
+	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/unit/plan tests/fixtures/test_decode_golden.py tests/unit/downstreams/test_statements.py
 
 crash: $(VENV)/.dev ## what a power loss or a failing disk may leave a Pump, 10,000 states
 	@$(PY) -m tests.crash.run --states $(STATES) --jobs 2

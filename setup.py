@@ -1,4 +1,4 @@
-"""Compiles the row codecs, the Applier's row texts and its conflict keys with mypyc, where a wheel
+"""Compiles the row codecs, the texts of rows and the conflict keys with mypyc, where a wheel
 is built and a C compiler and mypy are there.
 
 Everything else about the package is in pyproject.toml. An editable install stays plain Python, so
@@ -16,9 +16,8 @@ from setuptools import setup
 WANTED = os.environ.get("TIDELOG_COMPILE", "")
 EDITABLE = any(word in ("editable_wheel", "develop", "egg_info") for word in sys.argv)
 PURE = ("shared/tidelog/rows/__init__.py",)
-APPLIER = tuple(
-    f"services/applier/tidelog_applier/{name}.py"
-    for name in ("downstreams/row_text", "plan/causality", "plan/keys")
+WRITING = tuple(
+    f"shared/tidelog/{name}.py" for name in ("downstreams/row_text", "plan/causality", "plan/keys")
 )
 """Folding and routing gain nothing: their time is the dictionaries'."""
 
@@ -34,7 +33,7 @@ def extensions() -> list[object]:
         if WANTED == "1":
             raise SystemExit("TIDELOG_COMPILE=1 needs mypy and a C compiler")
         return []
-    modules = [*sorted(set(glob("shared/tidelog/rows/*.py")) - set(PURE)), *APPLIER]
+    modules = [*sorted(set(glob("shared/tidelog/rows/*.py")) - set(PURE)), *WRITING]
     return list(mypycify([*modules, "--ignore-missing-imports"], opt_level="3"))
 
 

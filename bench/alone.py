@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 
 from bench.feeder import Backlog
+from tidelog.decode.decoder import Decoder
+from tidelog.decode.transactions import RowTxn
 from tidelog.rows import row
 from tidelog.schema.model import DdlJob
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode.decoder import Decoder
-from tidelog_drainer.decode.transactions import RowTxn
 from tidelog_drainer.merge.inbound import Inbound
 from tidelog_drainer.merge.merger import Merger, Txn
 from tidelog_drainer.publish.batcher import Batch, Batcher

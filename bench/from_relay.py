@@ -29,9 +29,9 @@ from bench.shapes import Load
 from bench.stage import cpu_seconds
 from tests.servers import MariaDb, free_port
 from tidelog.downstream import Checkpoint, DownstreamOptions
+from tidelog.downstreams import open_downstream
 from tidelog.real.disk import RealDisk
 from tidelog_applier.apply.epochs import Epochs
-from tidelog_applier.downstreams import open_downstream
 
 BEGAN, ENDED = "recovering from the relay log", "recovered"
 TIMEOUT_S = 600.0

@@ -13,9 +13,9 @@ from bench.tables import DATABASE
 from tidelog.ports import Message
 from tidelog.real.clock import RealClock
 from tidelog.real.disk import RealDisk
+from tidelog.relay import RelayLog
 from tidelog.timestamps import compose
 from tidelog_applier.read.assembler import BatchAssembler, Moved
-from tidelog_applier.relay import RelayLog
 
 DIRECTORY = "relay"
 CLUSTER = "bench"

@@ -117,3 +117,8 @@ class Watermark(msgspec.Struct, frozen=True):
 def schema_key(db: str, table: str, version: int) -> str:
     """The key of a TableStructure in SCHEMAS_<FEED>; db and table escaped as in subjects."""
     return f"{escape(db)}.{escape(table)}.{version}"
+
+
+def structure_key(db: str, structure: TableStructure) -> str:
+    """A structure's key in SCHEMAS_<FEED>."""
+    return schema_key(db, structure.name, structure.version)

@@ -1,10 +1,10 @@
 """`python -m tidelog_applier`"""
 
+from tidelog.downstreams import open_downstream
 from tidelog.offline import Offline
 from tidelog.service import main
 from tidelog_applier.apply.control import options
 from tidelog_applier.config import ApplierConfig
-from tidelog_applier.downstreams import open_downstream
 from tidelog_applier.service import build, recovery
 
 

@@ -7,9 +7,6 @@ from prometheus_client import Counter, Gauge, Histogram
 ROWS = Counter("tidelog_applier_rows_total", "Row changes applied downstream")
 TXNS = Counter("tidelog_applier_transactions_total", "Upstream transactions applied")
 DDLS = Counter("tidelog_applier_ddls_total", "DDLs applied, by kind", ["kind"])
-DDL_REFUSED = Counter(
-    "tidelog_applier_ddl_refused_total", "Statements of DDLs that the downstream refused", ["kind"]
-)
 WINDOWS = Counter("tidelog_applier_windows_total", "Windows of changes handed to the lanes")
 FLUSHES = Counter(
     "tidelog_applier_flushes_total",
@@ -19,15 +16,6 @@ SKIPPED = Counter(
     "tidelog_applier_skipped_rows_total", "Rows that the downstream refused and on-refused skipped"
 )
 NOT_HELD = Counter("tidelog_applier_not_held_total", "Things the downstream can't hold")
-UNMATCHED = Counter(
-    "tidelog_applier_unmatched_rows_total",
-    "Rows that were not downstream as they were upstream, by table",
-    ["table"],
-)
-DRY_STATEMENTS = Counter(
-    "tidelog_applier_dry_statements_total", "Statements that a dry run (blackhole:) made"
-)
-DRY_BYTES = Counter("tidelog_applier_dry_bytes_total", "Bytes of these statements")
 RECONNECTS = Counter("tidelog_applier_reconnects_total", "Times the downstream was opened again")
 APPLIED_TS = Gauge("tidelog_applier_applied_ts", "Everything up to this commit_ts is downstream")
 GROUP_SECONDS = Histogram(

@@ -20,13 +20,13 @@ from tidelog.messages import (
 from tidelog.offline import End, Offline
 from tidelog.orders import read_order
 from tidelog.ports import Ports
+from tidelog.relay import BatchLog, RelayLog, Spool
 from tidelog.supervisor import Supervisor
 from tidelog_applier.apply.applier import Applier
 from tidelog_applier.apply.recovery import Recovery
 from tidelog_applier.apply.skipping import REFUSED_FILE
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
-from tidelog_applier.relay import BatchLog, RelayLog, Spool
 
 
 def build(config: ApplierConfig, ports: Ports) -> Supervisor:

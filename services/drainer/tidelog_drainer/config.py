@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-import msgspec
-
-from tidelog.drainer_control import ACTIONS
-from tidelog.feeds import check_name
+from tidelog.decode.config import DecodeConfig
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
-from tidelog.schema.jobs import check_kind
-from tidelog_drainer.filter.filters import Filters
-from tidelog_drainer.filter.settings import FilterConfig
 
 
-class DrainerConfig(FilterConfig, frozen=True, kw_only=True, rename="kebab"):
+class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
     """One Drainer publishes one feed. Sizes in bytes, times in seconds."""
 
     unused: ClassVar[Mapping[str, str]] = {
@@ -24,15 +18,11 @@ class DrainerConfig(FilterConfig, frozen=True, kw_only=True, rename="kebab"):
         "case-sensitive": "names are compared without case",
     }
 
-    feed: str = "main"
-    """Created by `tidelog feed create` before it begins (`tidelog.feeds`)."""
     start_ts: Timestamp = 0
     """Where a feed goes on whose stream is gone and whose position nothing tells; 0 = none."""
     accept_loss: bool = False
     """Such a feed may go on where it was last pulled, whatever its readers have missed."""
     ddl_history: str = "embedded"
-    ddl_policy: dict[str, str] = msgspec.field(default_factory=dict)
-    """DDL kind -> one of `drainer_control.ACTIONS`, over the defaults of ddl_policy.py."""
 
     envelope: Literal["tidelog", "debezium"] = "tidelog"
     """How changes are written: as our readers and the Applier know them, or as Debezium's do."""
@@ -55,18 +45,6 @@ class DrainerConfig(FilterConfig, frozen=True, kw_only=True, rename="kebab"):
     """0 = what the server's store has."""
     rewind_bytes: Bytes = 256 << 20
     """What one rewind fills for a reader; what is missing then, the reader asks for again."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_name(self.feed.partition("=")[0])
-        for kind, action in sorted(self.ddl_policy.items()):
-            if action not in ACTIONS:
-                raise ValueError(f"ddl-policy {kind}={action}: one of {', '.join(ACTIONS)}")
-            try:
-                check_kind(kind)
-            except ValueError as error:
-                raise ValueError(f"ddl-policy {kind}={action}: {error}") from error
-        Filters(self)
 
     @property
     def is_replay(self) -> bool:

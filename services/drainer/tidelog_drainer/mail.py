@@ -6,9 +6,9 @@ import msgspec
 
 from tidelog.actor import Reply
 from tidelog.drainer_control import DrainerRequest, FeedDdls
+from tidelog.filter.unwanted import Unwanted
 from tidelog.lease import Hold
 from tidelog.rewind import Replay, Rewind
-from tidelog_drainer.filter.unwanted import Unwanted
 from tidelog_drainer.merge.merger import Txn
 
 

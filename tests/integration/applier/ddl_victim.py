@@ -9,8 +9,8 @@ import msgspec
 
 from tests.integration.applier.mysql_rig import ADD_N
 from tidelog.downstream import Checkpoint, DownstreamOptions
-from tidelog_applier.downstreams.mysql import MysqlDownstream
-from tidelog_applier.downstreams.target import Target
+from tidelog.downstreams.mysql import MysqlDownstream
+from tidelog.downstreams.target import Target
 
 
 async def main(port: str, commit_ts: int) -> None:

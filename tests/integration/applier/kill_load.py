@@ -15,7 +15,7 @@ import msgspec
 
 from tests.integration.applier.kill_history import History, Row
 from tests.unit.applier.publisher import FEED
-from tests.unit.applier.shapes import column, ddl, table
+from tests.unit.downstreams.shapes import column, ddl, table
 from tidelog import changes, subjects
 from tidelog.changes import Event, MarkedTxn, Marker, RowMessage
 from tidelog.kv import Bucket

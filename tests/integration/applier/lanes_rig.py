@@ -11,11 +11,11 @@ import pymysql
 from tests.servers import MariaDb
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, DownstreamOptions, Lane, Opened, TableShare, Work
+from tidelog.downstreams.mysql import MysqlDownstream
+from tidelog.downstreams.target import Target
+from tidelog.plan.events import TableEvents
+from tidelog.plan.window import Planner
 from tidelog.schema.structure import TableStructure
-from tidelog_applier.downstreams.mysql import MysqlDownstream
-from tidelog_applier.downstreams.target import Target
-from tidelog_applier.plan.events import TableEvents
-from tidelog_applier.plan.window import Planner
 
 FEED = "feed"
 

@@ -10,12 +10,12 @@ import msgspec
 import pymysql
 
 from tests.servers import MariaDb
-from tests.unit.applier.shapes import column, ddl, ranges, share, table
+from tests.unit.downstreams.shapes import column, ddl, ranges, share, table
 from tidelog.changes import DdlMessage, Event
 from tidelog.downstream import Checkpoint, DownstreamOptions, Work
+from tidelog.downstreams.mysql import MysqlDownstream
+from tidelog.downstreams.target import Target
 from tidelog.schema.structure import TableStructure
-from tidelog_applier.downstreams.mysql import MysqlDownstream
-from tidelog_applier.downstreams.target import Target
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)

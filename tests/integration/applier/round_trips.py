@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.integration.applier.lanes_rig import LanesRig
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, table
+from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import Image, TableShare, Work
 
 ROUND_TRIPS_MS = (0.1, 1.0, 5.0, 20.0)

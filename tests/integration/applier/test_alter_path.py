@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.integration.applier.mysql_rig import UNSYNCED, Rig, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, ddl, table
+from tests.unit.downstreams.shapes import column, ddl, table
+from tidelog.downstreams.definitions import Definitions
+from tidelog.downstreams.mysql_session import MysqlSession
+from tidelog.downstreams.target import Target
 from tidelog.schema.structure import ColumnStructure, KeyPart, KeyStructure, TableStructure
-from tidelog_applier.downstreams.definitions import Definitions
-from tidelog_applier.downstreams.mysql_session import MysqlSession
-from tidelog_applier.downstreams.target import Target
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tests.integration.applier.mysql_rig import (
     run,
 )
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import created, ddl, ranges
+from tests.unit.downstreams.shapes import created, ddl, ranges
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE, DdlPending

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.integration.applier.mysql_rig import ID, PARTED, UNSYNCED, Rig, T, V, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, created, ddl, ranges, table
+from tests.unit.downstreams.shapes import column, created, ddl, ranges, table
 from tidelog.schema.structure import (
     ForeignKeyStructure,
     KeyPart,

@@ -13,13 +13,13 @@ import pytest
 
 from tests.integration.applier.mysql_rig import ADD_N, UNSYNCED, WAITS, Reader, Rig, T, run, seen
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import created, ddl
+from tests.unit.downstreams.shapes import created, ddl
+from tidelog.downstreams.ddl_watch import DdlWatch, told
+from tidelog.downstreams.mysql import MysqlDownstream
+from tidelog.downstreams.mysql_session import MysqlSession
+from tidelog.downstreams.structure_ddl import Flavor
+from tidelog.downstreams.target import Target
 from tidelog.errors import Stopped, Unavailable
-from tidelog_applier.downstreams.ddl_watch import DdlWatch, told
-from tidelog_applier.downstreams.mysql import MysqlDownstream
-from tidelog_applier.downstreams.mysql_session import MysqlSession
-from tidelog_applier.downstreams.structure_ddl import Flavor
-from tidelog_applier.downstreams.target import Target
 
 
 @pytest.fixture(scope="module")

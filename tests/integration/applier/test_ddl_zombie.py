@@ -28,7 +28,7 @@ from tests.integration.applier.mysql_rig import (
 )
 from tests.processes import until
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import created, ddl
+from tests.unit.downstreams.shapes import created, ddl
 from tidelog import failpoints
 from tidelog.downstream import TakenOver
 from tidelog.errors import Unavailable

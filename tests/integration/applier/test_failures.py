@@ -13,9 +13,9 @@ import pytest
 
 from tests.processes import until
 from tests.servers import MariaDb, free_port, mariadb_server
+from tidelog.downstreams.mysql_session import MysqlSession, StatementRefused
+from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, TidelogError, Unavailable
-from tidelog_applier.downstreams.mysql_session import MysqlSession, StatementRefused
-from tidelog_applier.downstreams.target import Target
 
 
 @pytest.fixture(scope="module")

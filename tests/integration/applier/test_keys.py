@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.servers import mariadb_server
-from tests.unit.applier.shapes import column, table
+from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import TableRule
+from tidelog.plan.keys import TableKeys, Unsure
 from tidelog.schema.structure import ColumnStructure, KeyPart
-from tidelog_applier.plan.keys import TableKeys, Unsure
 
 PRINTABLE = "".join(map(chr, range(32, 127)))
 TRICKY = [

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from tests.acceptance.upstream.binlog import OPTIONS, BinaryLog, Committed
 from tests.integration.applier.lanes_rig import LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, ddl, ranges, table
+from tests.unit.downstreams.shapes import column, ddl, ranges, table
 from tidelog import failpoints
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, TableShare, Work
+from tidelog.downstreams.mysql_session import MysqlSession, WorkRolledBack
 from tidelog.errors import Unavailable
-from tidelog_applier.downstreams.mysql_session import MysqlSession, WorkRolledBack
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)

@@ -13,11 +13,11 @@ import pymysql
 import pytest
 
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.plan.test_interleavings import change, windows
-from tests.unit.applier.plan.toy import NAMES, Row, Toy, Upstream
+from tests.unit.plan.test_interleavings import change, windows
+from tests.unit.plan.toy import NAMES, Row, Toy, Upstream
 from tidelog.downstream import Image, TableShare
-from tidelog_applier.plan.events import TableEvents
-from tidelog_applier.plan.window import Plan, Planner
+from tidelog.plan.events import TableEvents
+from tidelog.plan.window import Plan, Planner
 
 LANES = 4
 IN_FLIGHT = 3

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.integration.applier.value_cases import CASES, EACH, NAMES, Case, examples
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, table
+from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import Image, TableRule
+from tidelog.downstreams.literals import matches, name, table_name
+from tidelog.downstreams.mysql_session import STRICT
+from tidelog.downstreams.statements import TableStatements
+from tidelog.downstreams.writing import kind_of, writing
 from tidelog.schema.structure import TableStructure
-from tidelog_applier.downstreams.literals import matches, name, table_name
-from tidelog_applier.downstreams.mysql_session import STRICT
-from tidelog_applier.downstreams.statements import TableStatements
-from tidelog_applier.downstreams.writing import kind_of, writing
 
 RULE = TableRule(False, True, ())
 OTHER = "STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO,ANSI_QUOTES,PIPES_AS_CONCAT"

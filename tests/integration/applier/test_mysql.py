@@ -12,14 +12,14 @@ import pytest
 
 from tests.integration.applier.mysql_rig import CRASHES, FINAL, ID, PARTED, Crash, Rig, T, V, run
 from tests.servers import MariaDb, free_port, mariadb_server
-from tests.unit.applier.shapes import column, created, ddl, deleted, ranges, table, updated
+from tests.unit.downstreams.shapes import column, created, ddl, deleted, ranges, table, updated
 from tidelog import failpoints
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, DownstreamOptions
+from tidelog.downstreams.mysql import MysqlDownstream
+from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Stopped, Unavailable
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
-from tidelog_applier.downstreams.mysql import MysqlDownstream
-from tidelog_applier.downstreams.target import Target
 
 
 @pytest.fixture(scope="module")

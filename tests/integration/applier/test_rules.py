@@ -8,11 +8,11 @@ import pytest
 
 from tests.integration.applier.lanes_rig import LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, ddl, table
+from tests.unit.downstreams.shapes import column, ddl, table
 from tidelog.downstream import Checkpoint, TableRule
+from tidelog.downstreams import metrics
+from tidelog.plan.keys import TableKeys
 from tidelog.schema.structure import ColumnStructure, KeyPart, KeyStructure
-from tidelog_applier import metrics
-from tidelog_applier.plan.keys import TableKeys
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", length=20, id=2)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.servers import mariadb_server
-from tests.unit.applier.shapes import column, table
+from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import Image, TableRule
+from tidelog.downstreams import mysql_session
+from tidelog.downstreams.mysql_session import MysqlSession
+from tidelog.downstreams.statements import TableStatements
+from tidelog.downstreams.target import Target
+from tidelog.downstreams.writing import writing
 from tidelog.errors import ConfigError
-from tidelog_applier.downstreams import mysql_session
-from tidelog_applier.downstreams.mysql_session import MysqlSession
-from tidelog_applier.downstreams.statements import TableStatements
-from tidelog_applier.downstreams.target import Target
-from tidelog_applier.downstreams.writing import writing
 
 RULE = TableRule(False, True, ())
 HOSTILE = (

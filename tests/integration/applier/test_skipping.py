@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.applier.mysql_rig import Rig, T, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import created, ddl, share
+from tests.unit.downstreams.shapes import created, ddl, share
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, Lane, RowRefused, Work
 from tidelog.real.disk import RealDisk

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.applier.lanes_rig import FEED, LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.applier.shapes import column, table
+from tests.unit.downstreams.shapes import column, table
 from tidelog.changes import Event
 from tidelog.downstream import TakenOver, Work
 from tidelog.errors import Stopped, Unavailable

@@ -11,10 +11,10 @@ import pytest
 
 from tests.integration.applier.authority import Authority
 from tests.servers import MariaDb, mariadb_server
+from tidelog.downstreams.mysql_session import MysqlSession
+from tidelog.downstreams.mysql_tls import TlsConnection
+from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Unavailable
-from tidelog_applier.downstreams.mysql_session import MysqlSession
-from tidelog_applier.downstreams.mysql_tls import TlsConnection
-from tidelog_applier.downstreams.target import Target
 
 
 class Secured:

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tests.unit.applier.shapes import column
+from tests.unit.downstreams.shapes import column
+from tidelog.downstreams.literals import quote
 from tidelog.rows.column import shortest_float32
 from tidelog.schema.structure import ColumnStructure
-from tidelog_applier.downstreams.literals import quote
 
 EXAMPLES = int(os.environ.get("TIDELOG_LITERALS", "5000"))
 Exact = Callable[[Any], Any]

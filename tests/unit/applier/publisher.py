@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tests.unit.applier.shapes import column, ddl, table
+from tests.unit.downstreams.shapes import column, ddl, table
 from tidelog import changes, subjects
 from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
 from tidelog.kv import Bucket

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.applier.publisher import FEED
-from tests.unit.applier.shapes import ddl, table
+from tests.unit.downstreams.shapes import ddl, table
 from tidelog import changes, subjects
 from tidelog.change_reader import ChangeAssembler
 from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
 from tidelog.errors import TidelogError, UnparsablePayload
 from tidelog.feed_reader import Gap
 from tidelog.ports import Message
+from tidelog.relay import Piece, Whole
 from tidelog_applier.read.assembler import BatchAssembler, Item, Moved
-from tidelog_applier.relay import Piece, Whole
 
 _json = msgspec.json.encode
 FRAGMENT = 300

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.unit.applier.publisher import FEED, Publisher
-from tests.unit.applier.shapes import column, ddl, table
 from tests.unit.applier.sim_rig import NODE, saved, started, world_with
+from tests.unit.downstreams.shapes import column, ddl, table
 from tests.unit.registry.nodes import CLUSTER
 from tidelog import messages, subjects
 from tidelog.applier_control import ApplierRequest, DecidedStep

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from tests.unit.applier.publisher import FEED, Publisher
-from tests.unit.applier.relay_rig import bodies_of
+from tests.unit.relay.relay_rig import bodies_of
 from tidelog.changes import Event, RowMessage
 from tidelog.errors import DiskFull, Unavailable
 from tidelog.feed_reader import Gap
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog.relay import BatchLog, LargeBatch, RelayLog, Spool
 from tidelog.sim.world import World, run
 from tidelog.subjects import schemas_bucket
 from tidelog_applier.read import Batch, Intake, Moved, Structures, Taken
-from tidelog_applier.relay import BatchLog, LargeBatch, RelayLog, Spool
 
 COUNT = 60
 SPILL_BYTES = 700

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.applier.shapes import column, created, table
+from tests.unit.downstreams.shapes import column, created, table
 from tests.unit.pump.driven import Machine
 from tidelog.downstream import Checkpoint, Image, RowRefused, TableShare, Work
 from tidelog.errors import Unavailable

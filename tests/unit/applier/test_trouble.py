@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from tests.unit.applier.publisher import Publisher, T, create
-from tests.unit.applier.shapes import ddl
 from tests.unit.applier.sim_rig import (
     CONFIG,
     NODE,
@@ -21,6 +20,7 @@ from tests.unit.applier.sim_rig import (
     world_with,
     world_with_database,
 )
+from tests.unit.downstreams.shapes import ddl
 from tests.unit.registry.nodes import CLUSTER
 from tests.unit.registry.rig import operate
 from tidelog.changes import Event

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.applier.shapes import ddl, table
+from tests.unit.downstreams.shapes import ddl, table
 from tidelog.changes import MarkedTxn
+from tidelog.relay import Batch, LargeBatch
 from tidelog_applier.apply.windows import cut
 from tidelog_applier.read import Moved, Taken
-from tidelog_applier.relay import Batch, LargeBatch
 
 CREATED = ddl("create_table", (None, table("t")))
 MAX_ROWS, MAX_BYTES = 10, 100

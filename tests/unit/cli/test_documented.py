@@ -16,6 +16,9 @@ from tidelog import changes
 from tidelog.applier_control import DecidedStep
 from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage, Watermark
 from tidelog.config import load
+from tidelog.decode.ddl_policy import DdlPolicy
+from tidelog.decode.noted import LISTED
+from tidelog.downstreams.target import Target
 from tidelog.drainer_control import ACTIONS, Ddl, DecidedDdl, FeedDdls
 from tidelog.feeds import Feed
 from tidelog.messages import ErrorReply, Nodes, NodeStatus, StateReply
@@ -25,14 +28,11 @@ from tidelog.rows.column import JSON_NULL
 from tidelog.skipped import Skipped
 from tidelog.subjects import changes_ddl, changes_row
 from tidelog_applier.config import ApplierConfig
-from tidelog_applier.downstreams.target import Target
 from tidelog_cli import capture, feed, inspect_report, operate, resolve, status, tail, watch
 from tidelog_cli.app import app
 from tidelog_cli.inspect_relay import RelayInspection, RelayLine, RelayReport
 from tidelog_cli.verify import report
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode.ddl_policy import DdlPolicy
-from tidelog_drainer.decode.noted import LISTED
 from tidelog_pump.config import PumpConfig
 from tidelog_registry.config import RegistryConfig
 

@@ -16,12 +16,12 @@ from tests.fixtures.test_pump_vlog import original_log
 from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog import record
 from tidelog.errors import BadInput
+from tidelog.payload import fake
 from tidelog.real.disk import RealDisk
 from tidelog_cli import inspect as module
 from tidelog_cli.app import app
 from tidelog_cli.inspect import WINDOW_BYTES, inspect
 from tidelog_pump.log.files import name
-from tidelog_pump.log.payload import fake
 from tidelog_pump.log.segments import Segments
 
 PAYLOADS = [prewrite(10, bytes(300)), commit(10, 20), rollback(15), fake(30), prewrite(25)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from tests.unit.applier.relay_rig import STRUCTURES, piece, rows, whole
+from tests.unit.relay.relay_rig import STRUCTURES, piece, rows, whole
 from tidelog.real.disk import RealDisk
-from tidelog_applier.relay import RelayLog
+from tidelog.relay import RelayLog
 from tidelog_cli.app import app
 from tidelog_cli.inspect_relay import inspect, relay_files
 

@@ -25,6 +25,9 @@ from tests.unit.rows.tables import SAMPLES, int_key_table, mutation
 from tests.unit.rows.test_round_trip import Row, rows_of_all_types
 from tidelog.change_reader import Change, ChangeAssembler
 from tidelog.compression import unpack
+from tidelog.decode.decoder import Decoder
+from tidelog.decode.errors import SchemaBehind, Undecodable
+from tidelog.decode.transactions import DdlTxn
 from tidelog.errors import Corrupt, UnparsablePayload
 from tidelog.ports import Message
 from tidelog.rows.table_codec import TableCodec
@@ -32,9 +35,6 @@ from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode.decoder import Decoder
-from tidelog_drainer.decode.errors import SchemaBehind, Undecodable
-from tidelog_drainer.decode.transactions import DdlTxn
 from tidelog_drainer.merge.inbound import Inbound
 from tidelog_drainer.merge.merger import Disorder, Merger, Overtaken
 from tidelog_drainer.publish.batcher import Batcher

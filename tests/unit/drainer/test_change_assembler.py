@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tidelog import changes
 from tidelog.change_reader import ChangeAssembler, Gap
+from tidelog.decode.routes import Route
+from tidelog.decode.transactions import RowTxn, TableRows
 from tidelog.ports import Message, Outgoing
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import Name, TableInfo
-from tidelog_drainer.decode.routes import Route
-from tidelog_drainer.decode.transactions import RowTxn, TableRows
 from tidelog_drainer.publish.batcher import Batcher
 
 FEED = "f"

@@ -8,13 +8,13 @@ import pytest
 from tests.fixtures import capture
 from tidelog import changes
 from tidelog.change_reader import Change, ChangeAssembler
+from tidelog.decode.decoder import Decoder
+from tidelog.decode.errors import SchemaBehind, Undecodable
+from tidelog.decode.transactions import DdlTxn, RowTxn
 from tidelog.ports import Message
 from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode.decoder import Decoder
-from tidelog_drainer.decode.errors import SchemaBehind, Undecodable
-from tidelog_drainer.decode.transactions import DdlTxn, RowTxn
 from tidelog_drainer.publish.batcher import H_EARLY, Batch, Batcher
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 

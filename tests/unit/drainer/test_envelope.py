@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from tidelog import changes
 from tidelog.changes import DdlMessage
+from tidelog.decode.envelope import Ops, TableEnvelope
+from tidelog.decode.routes import Route
+from tidelog.decode.transactions import RowTxn, TableRows
 from tidelog.rows.payload import MutationRows
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import Name, TableInfo
-from tidelog_drainer.decode.envelope import Ops, TableEnvelope
-from tidelog_drainer.decode.routes import Route
-from tidelog_drainer.decode.transactions import RowTxn, TableRows
 from tidelog_drainer.publish.batcher import Batcher
 
 ROWS = [b"c-one", b"u-two", b"d-three", b"c-four"]

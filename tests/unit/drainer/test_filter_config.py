@@ -10,10 +10,10 @@ import pytest
 
 from tidelog.config import load
 from tidelog.errors import ConfigError
+from tidelog.filter.filters import Filters
 from tidelog.rows.table_codec import DELETE
 from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.filter.filters import Filters
 from tidelog_drainer.service import build
 
 ROOT = Path(__file__).parents[3]

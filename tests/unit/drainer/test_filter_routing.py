@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.unit.drainer.upstream import Upstream
+from tests.unit.decode.upstream import Upstream
 from tidelog.change_reader import Change, ChangeAssembler
+from tidelog.changes import structure_key
+from tidelog.decode.errors import Undecodable
+from tidelog.decode.transactions import DdlTxn, RowTxn
+from tidelog.filter.settings import BinlogFilterRule, TableMigrateRule, TableWildcards
 from tidelog.ports import Message
-from tidelog_drainer.decode.errors import Undecodable
-from tidelog_drainer.decode.transactions import DdlTxn, RowTxn
-from tidelog_drainer.filter.settings import BinlogFilterRule, TableMigrateRule, TableWildcards
 from tidelog_drainer.publish.batcher import Batcher
-from tidelog_drainer.schema.structures import key_of
 
 ONE, TWO = {"id": 1, "n": 1}, {"id": 2, "n": 2}
 
@@ -64,7 +64,7 @@ def test_rows_subjects_labels_and_structures_have_the_target_s_names() -> None:
     assert txn is not None
     taken = txn.tables[0].route
     assert taken.subject == "changes.main.row.copy.u"
-    assert key_of(taken.db, taken.structure) == f"copy.u.{up.version}"
+    assert structure_key(taken.db, taken.structure) == f"copy.u.{up.version}"
     (change,) = read(txn)
     assert [(rows.db, rows.table) for rows in change.rows] == [("copy", "u")]
     assert change.txns[0].tables == {"copy.u": 1}

@@ -12,11 +12,11 @@ from tests.integration.drainer.fakes import FEED
 from tests.unit.drainer.test_simulated import OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin
 from tidelog.change_reader import ChangeReader
+from tidelog.decode.errors import MustAsk
+from tidelog.filter.settings import TableName
 from tidelog.sim.world import World, run
 from tidelog.timestamps import compose, physical_ms
 from tidelog_drainer.decode.decoding import Decoding
-from tidelog_drainer.decode.errors import MustAsk
-from tidelog_drainer.filter.settings import TableName
 from tidelog_drainer.merge.merger import Txn
 
 BEFORE, LAST = 10, 510

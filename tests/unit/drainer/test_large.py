@@ -13,13 +13,13 @@ from tests.unit.drainer.test_simulated import CODEC, DDLS, OneTable, trouble, tx
 from tests.unit.drainer.test_stops import said
 from tidelog import changes, subjects
 from tidelog.change_reader import Change, ChangeReader
+from tidelog.decode import survey
 from tidelog.messages import Consumer
 from tidelog.rows.values import Value
 from tidelog.sim.nats import SimNats
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode import survey
 from tidelog_drainer.merge.merger import Txn
 from tidelog_drainer.merge.spool import KEPT_FREE
 from tidelog_drainer.publish import batcher

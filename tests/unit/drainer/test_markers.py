@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from tests.unit.decode.upstream import table_info
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import begin, everything, said, written
-from tests.unit.drainer.upstream import table_info
+from tidelog.decode.routes import Route
+from tidelog.decode.transactions import RowTxn, TableRows
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import DdlJob, HistoryInfo, TableInfo
 from tidelog.sim.streams import MAX_PAYLOAD
 from tidelog.sim.world import World, run
-from tidelog_drainer.decode.routes import Route
-from tidelog_drainer.decode.transactions import RowTxn, TableRows
 from tidelog_drainer.publish.batcher import Batcher
 from tidelog_proto.binlog_pb2 import Insert, TableMutation
 

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tests.fixtures import capture
-from tests.unit.drainer import test_filter_decoding as filters
+from tests.unit.decode import test_filter_decoding as filters
+from tests.unit.decode.test_survey import Held, surveyed
+from tests.unit.decode.upstream import Upstream
 from tests.unit.drainer.test_decoder import decoder, publish
-from tests.unit.drainer.test_survey import Held, surveyed
-from tests.unit.drainer.upstream import Upstream
 from tidelog import changes
 from tidelog.change_reader import Change, ChangeAssembler
 from tidelog.changes import Event
+from tidelog.decode import survey as module
+from tidelog.decode.decoder import Decoder
+from tidelog.decode.errors import SchemaBehind, Undecodable
+from tidelog.decode.transactions import DdlTxn, LargeTxn, RowTxn
 from tidelog.ports import Message, Outgoing
-from tidelog_drainer.decode import survey as module
-from tidelog_drainer.decode.decoder import Decoder
-from tidelog_drainer.decode.errors import SchemaBehind, Undecodable
-from tidelog_drainer.decode.transactions import DdlTxn, LargeTxn, RowTxn
 from tidelog_drainer.publish import batcher as batcher_module
 from tidelog_drainer.publish.parts import PartsBatcher
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue

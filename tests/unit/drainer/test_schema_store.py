@@ -8,16 +8,17 @@ import pytest
 
 from tests.unit.drainer.test_schema_restarts import SCHEMAS, STEP, Alters
 from tests.unit.drainer.test_stops import CONFIG
+from tidelog.changes import structure_key
 from tidelog.kv import Bucket
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.sim.world import World, run
 from tidelog_drainer.schema.store import SchemaStore
-from tidelog_drainer.schema.structures import LOOK_S, Structures, key_of
+from tidelog_drainer.schema.structures import LOOK_S, Structures
 
 
 def shapes(store: SchemaStore) -> Mapping[str, TableStructure]:
     table = store.tracker.table(100, 1 << 40)
-    return {key_of(table.db, structure(table)): structure(table)}
+    return {structure_key(table.db, structure(table)): structure(table)}
 
 
 def test_jobs_that_were_read_while_a_lost_bucket_is_filled_again_stay_known(

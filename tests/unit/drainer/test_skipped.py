@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from tidelog.change_reader import Change, ChangeAssembler
+from tidelog.decode.decoder import Decoder
+from tidelog.decode.errors import Undecodable
+from tidelog.decode.transactions import RowTxn
 from tidelog.ports import Message
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.skipped import KEY, Skipped, from_key, joined, to_key
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode.decoder import Decoder
-from tidelog_drainer.decode.errors import Undecodable
-from tidelog_drainer.decode.transactions import RowTxn
 from tidelog_drainer.publish.batcher import MARKER_BYTES, Batch, Batcher
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 

@@ -7,10 +7,10 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.payload import Kind
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State
 from tidelog_pump.index.pairing import Pairing
-from tidelog_pump.log.payload import Kind
 from tidelog_pump.log.place import Place
 from tidelog_pump.sort.high_ts import HighTs
 from tidelog_pump.write.closed import ClosedStarts

@@ -26,6 +26,7 @@ from tidelog.errors import (
     UnparsablePayload,
     error_class,
 )
+from tidelog.payload import Facts, classify
 from tidelog.real.clock import RealClock
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX, compose
@@ -34,7 +35,6 @@ from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, Writ
 from tidelog_pump.edges import grpc_edge
 from tidelog_pump.edges.grpc_edge import GrpcEdge, parse_write
 from tidelog_pump.edges.http_edge import parse_ts
-from tidelog_pump.log.payload import Facts, classify
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import ERRORS, NATS_SECONDS, NOTED, PULL_SECONDS, UNFORESEEN
 from tidelog_pump.pull.puller import MAX_ERRORS, MAX_FEEDS

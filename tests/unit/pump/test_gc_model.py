@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.pump.test_closed import Map
+from tidelog.payload import Kind
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.index.taken import taken
-from tidelog_pump.log.payload import Kind
 from tidelog_pump.log.place import Place
 from tidelog_pump.retention.gc import Decision, Held, Limits, decide
 from tidelog_pump.retention.sweep import Sweep

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import MessageTooLarge, Overloaded
+from tidelog.payload import commit_head
 from tidelog.record import MAX_PAYLOAD
 from tidelog.timestamps import TS_MAX
 from tidelog_proto.pump_pb2 import Entity, Meta, PullBinlogResp
 from tidelog_pump.edges.grpc_pull import LARGE_BYTES, SENDING_BYTES, PullStreams, around
-from tidelog_pump.log.payload import commit_head
 from tidelog_pump.log.place import Place
 from tidelog_pump.pull.scan import Committed
 

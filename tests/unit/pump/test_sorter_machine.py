@@ -24,13 +24,13 @@ from hypothesis.stateful import (
 
 from tests.unit.pump.rig import commit, prewrite, rollback
 from tests.unit.pump.steps import CountedMachine, play
+from tidelog import payload
 from tidelog.errors import InvariantBroken, TidelogError
 from tidelog.messages import ONLINE
+from tidelog.payload import Kind
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import HEAD_KEY, Head, unpack_head, unpack_late, unpack_open
 from tidelog_pump.index.pairing import Changes, Pairing
-from tidelog_pump.log import payload
-from tidelog_pump.log.payload import Kind
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.promised import NOTHING, Promise
 from tidelog_pump.sort.high_ts import HighTs

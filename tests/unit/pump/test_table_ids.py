@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures import capture
+from tidelog.payload import commit_head
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
-from tidelog_pump.log.payload import commit_head
 from tidelog_pump.pull.table_ids import MAX_TABLES, Changed, TableIds
 
 ROWS = st.lists(st.binary(max_size=60), max_size=4)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from tidelog.downstreams import row_text
 from tidelog.rows import table_codec
-from tidelog_applier.downstreams import row_text
 
 
 def test_the_codecs_under_test_are_the_ones_asked_for() -> None:

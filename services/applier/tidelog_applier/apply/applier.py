@@ -35,6 +35,7 @@ from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail, Role
 from tidelog.messages import APPLIER
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
+from tidelog.relay import Batch, BatchLog
 from tidelog_applier.apply.pipeline import Pipeline
 from tidelog_applier.apply.taking import Taking
 from tidelog_applier.apply.trouble import Trouble
@@ -42,7 +43,6 @@ from tidelog_applier.apply.windows import cut
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
 from tidelog_applier.read import Intake, Structures, Taken
-from tidelog_applier.relay import Batch, BatchLog
 
 log = structlog.get_logger()
 

@@ -19,7 +19,11 @@ import structlog
 from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, Lane, TableRule, Work
 from tidelog.errors import TidelogError
+from tidelog.plan.decode import Decoded, Rules
+from tidelog.plan.events import TableEvents
+from tidelog.plan.window import Planner
 from tidelog.ports import Ports
+from tidelog.relay import Batch, LargeBatch, Structures
 from tidelog.schema.structure import TableStructure
 from tidelog_applier import metrics
 from tidelog_applier.apply.control import Control
@@ -28,11 +32,7 @@ from tidelog_applier.apply.lanes import PASSING, Lanes, Spawn, Write, writes
 from tidelog_applier.apply.skipping import RefusedRows, SkippingLane
 from tidelog_applier.apply.trouble import Trouble
 from tidelog_applier.config import ApplierConfig
-from tidelog_applier.plan.decode import Decoded, Rules
-from tidelog_applier.plan.events import TableEvents
-from tidelog_applier.plan.window import Planner
 from tidelog_applier.position import Position
-from tidelog_applier.relay import Batch, LargeBatch, Structures
 
 T = TypeVar("T")
 log = structlog.get_logger()

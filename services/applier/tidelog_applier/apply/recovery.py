@@ -17,6 +17,7 @@ from tidelog.downstream import Checkpoint
 from tidelog.errors import Stopped, TidelogError
 from tidelog.offline import End
 from tidelog.ports import Ports
+from tidelog.relay import BatchLog
 from tidelog.timestamps import physical_ms
 from tidelog_applier.apply.pipeline import Pipeline
 from tidelog_applier.apply.taking import Taking
@@ -24,7 +25,6 @@ from tidelog_applier.apply.windows import cut
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
 from tidelog_applier.read.intake import some
-from tidelog_applier.relay import BatchLog
 
 log = structlog.get_logger()
 

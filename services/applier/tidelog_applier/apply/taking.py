@@ -9,12 +9,12 @@ import structlog
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ports import Clock
+from tidelog.relay import Batch, LargeBatch
 from tidelog_applier import metrics
 from tidelog_applier.apply.lanes import Spawn
 from tidelog_applier.apply.pipeline import ALIVE_S, Pipeline
 from tidelog_applier.apply.windows import Cut
 from tidelog_applier.read import Moved
-from tidelog_applier.relay import Batch, LargeBatch
 
 log = structlog.get_logger()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tidelog.relay import Batch, LargeBatch
 from tidelog_applier.read import Moved, Taken
-from tidelog_applier.relay import Batch, LargeBatch
 
 Cut = list[Batch] | LargeBatch | Moved
 

@@ -3,9 +3,9 @@
 `Batch`, `LargeBatch` and `Moved` are what the rest of the Applier gets, in commit order, each once.
 """
 
+from tidelog.relay import Batch, LargeBatch
 from tidelog_applier.read.assembler import Moved
 from tidelog_applier.read.intake import Intake, Taken
 from tidelog_applier.read.structures import Structures
-from tidelog_applier.relay import Batch, LargeBatch
 
 __all__ = ["Batch", "Intake", "LargeBatch", "Moved", "Structures", "Taken"]

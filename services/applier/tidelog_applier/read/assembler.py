@@ -14,7 +14,7 @@ from tidelog.changes import Marker
 from tidelog.errors import UnparsablePayload
 from tidelog.feed_reader import Gap, comes_next
 from tidelog.ports import Message
-from tidelog_applier.relay import Incoming, Piece, TableKey, Whole
+from tidelog.relay import Incoming, Piece, TableKey, Whole
 
 SPILL_BYTES = 8 << 20
 """Of an unfinished batch's rows in memory; above the Drainer's usual batch."""

@@ -18,9 +18,9 @@ import structlog
 from tidelog.errors import DiskFull
 from tidelog.feed_reader import FeedReader
 from tidelog.ports import Bus
+from tidelog.relay import BatchLog, Handed, Piece
 from tidelog_applier.read.assembler import SPILL_BYTES, BatchAssembler, Item, Moved
 from tidelog_applier.read.structures import Structures
-from tidelog_applier.relay import BatchLog, Handed, Piece
 
 log = structlog.get_logger()
 

@@ -10,9 +10,9 @@ from tidelog.changes import schema_key
 from tidelog.errors import StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog.relay import TableKey
 from tidelog.schema.structure import TableStructure
 from tidelog.subjects import schemas_bucket
-from tidelog_applier.relay import TableKey
 
 CACHED = 4096
 TRIES = 4

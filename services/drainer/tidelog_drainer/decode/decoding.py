@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from tidelog.decode.ddls import Ddls
+from tidelog.decode.decoder import Decoder
+from tidelog.decode.doubts import InDoubt
+from tidelog.decode.errors import MustAsk, SchemaBehind, Undecodable
+from tidelog.decode.survey import Survey, survey
+from tidelog.decode.transactions import DdlTxn, LargeTxn, RowTxn
+from tidelog.decode.wire import Malformed
 from tidelog.errors import BadInput
+from tidelog.filter.unwanted import Unwanted
 from tidelog.ports import Clock
 from tidelog.schema.errors import TablesAway, UnknownJob, UnknownTable
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode.ddls import Ddls
-from tidelog_drainer.decode.decoder import Decoder
-from tidelog_drainer.decode.doubts import InDoubt
-from tidelog_drainer.decode.errors import MustAsk, SchemaBehind, Undecodable
-from tidelog_drainer.decode.survey import Survey, survey
-from tidelog_drainer.decode.transactions import DdlTxn, LargeTxn, RowTxn
-from tidelog_drainer.decode.wire import Malformed
-from tidelog_drainer.filter.unwanted import Unwanted
+from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.merge.merger import Txn
 from tidelog_drainer.merge.spool import Spooled
 from tidelog_drainer.schema.errors import HistoryTooShort
@@ -38,7 +39,7 @@ class Decoding:
     def __init__(self, config: DrainerConfig, store: SchemaStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._decoder = Decoder(config, store.tracker, store.tracker.query_of)
+        self._decoder = Decoder(config, store.tracker, store.tracker.query_of, envelope_of(config))
 
     @property
     def dropped(self) -> dict[str, int]:

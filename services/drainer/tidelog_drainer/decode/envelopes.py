@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidelog.decode.envelope import TIDELOG, Envelope
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.debezium.envelope import DebeziumEnvelope
-from tidelog_drainer.decode.envelope import TIDELOG, Envelope
 
 
 def envelope_of(config: DrainerConfig) -> Envelope:

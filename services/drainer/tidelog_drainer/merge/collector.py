@@ -19,13 +19,13 @@ from tidelog.errors import (
     Unavailable,
     UnparsablePayload,
 )
+from tidelog.filter.unwanted import Unwanted
 from tidelog.kv import Bucket
 from tidelog.messages import PumpOnline
 from tidelog.ports import Ports, StreamState
 from tidelog.questions import serve_questions
 from tidelog.timestamps import TS_MAX
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.filter.unwanted import Unwanted
 from tidelog_drainer.mail import (
     AskStart,
     CollectorMail,

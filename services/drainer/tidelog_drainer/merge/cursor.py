@@ -10,9 +10,9 @@ from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.compression import unpack
 from tidelog.errors import Fatal, TidelogError, Unavailable, error_class
+from tidelog.filter.unwanted import Unwanted
 from tidelog.ports import Ports
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.filter.unwanted import Unwanted
 from tidelog_drainer.mail import CollectorMail, Nudge, Pulled
 from tidelog_drainer.merge.inbound import Inbound
 from tidelog_drainer.merge.merger import Txn

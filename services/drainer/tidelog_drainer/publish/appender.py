@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from tidelog.decode.transactions import LargeTxn
 from tidelog.errors import StreamMissing, Unavailable
 from tidelog.schema.structure import TableStructure
-from tidelog_drainer.decode.transactions import LargeTxn
 from tidelog_drainer.publish.batcher import Batch
 from tidelog_drainer.publish.ddl_desk import DdlDesk
 from tidelog_drainer.publish.parts import PartsBatcher

@@ -11,13 +11,12 @@ import msgspec
 from msgspec import UNSET
 
 from tidelog import changes, subjects
-from tidelog.changes import MESSAGE_BYTES, MarkedTxn, Marker, Watermark
+from tidelog.changes import MESSAGE_BYTES, MarkedTxn, Marker, Watermark, structure_key
+from tidelog.decode.envelope import TIDELOG, Envelope
+from tidelog.decode.routes import Route
+from tidelog.decode.transactions import DdlTxn, LargeTxn, RowTxn
 from tidelog.ports import Outgoing
 from tidelog.schema.structure import TableStructure
-from tidelog_drainer.decode.envelope import TIDELOG, Envelope
-from tidelog_drainer.decode.routes import Route
-from tidelog_drainer.decode.transactions import DdlTxn, LargeTxn, RowTxn
-from tidelog_drainer.schema.structures import key_of
 
 MARKER_BYTES = 512 << 10
 """The marker lists every transaction, and must stay below the server's default message."""
@@ -150,7 +149,7 @@ class Batcher:
         self._bytes += txn.size
 
     def _new_block(self, route: Route, commit_ts: int) -> _Block:
-        self._structures[key_of(route.db, route.structure)] = route.structure
+        self._structures[structure_key(route.db, route.structure)] = route.structure
         return _Block(route, commit_ts)
 
     def _add_slowly(self, block: _Block, events: list[bytes], commit_ts: int) -> None:

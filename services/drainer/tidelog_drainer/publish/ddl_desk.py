@@ -17,6 +17,8 @@ import structlog
 from msgspec.structs import replace
 
 from tidelog import subjects
+from tidelog.decode.ddls import Ddls
+from tidelog.decode.errors import UndecidedDdl
 from tidelog.drainer_control import (
     ACTIONS,
     FORWARD,
@@ -34,8 +36,6 @@ from tidelog.errors import BadInput, Conflict, Corrupt, Refused, StreamMissing, 
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.jobs import check_kind
-from tidelog_drainer.decode.ddls import Ddls
-from tidelog_drainer.decode.errors import UndecidedDdl
 
 DECIDED_MAX = 200
 POLICY_MAX = 200

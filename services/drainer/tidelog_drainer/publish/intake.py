@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable
 
 from tidelog.actor import Reply
-from tidelog_drainer.decode.decoder import job_of
+from tidelog.decode.decoder import job_of
+from tidelog.decode.doubts import InDoubt
+from tidelog.decode.errors import MustAsk
+from tidelog.decode.transactions import DdlTxn, LargeTxn, RowTxn
+from tidelog.filter.unwanted import Unwanted
 from tidelog_drainer.decode.decoding import Decoding
-from tidelog_drainer.decode.doubts import InDoubt
-from tidelog_drainer.decode.errors import MustAsk
-from tidelog_drainer.decode.transactions import DdlTxn, LargeTxn, RowTxn
-from tidelog_drainer.filter.unwanted import Unwanted
 from tidelog_drainer.mail import Merged
 from tidelog_drainer.merge.merger import Txn
 from tidelog_drainer.publish.batcher import Batch

@@ -7,9 +7,9 @@ them before, and throws them away when another attempt follows (design section 5
 from __future__ import annotations
 
 from tidelog.changes import MarkedTxn
+from tidelog.decode.transactions import LargeTxn, TableRows
 from tidelog.ports import Outgoing
 from tidelog.schema.structure import TableStructure
-from tidelog_drainer.decode.transactions import LargeTxn, TableRows
 from tidelog_drainer.publish.batcher import Batch, Batcher
 
 

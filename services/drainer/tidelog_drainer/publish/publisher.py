@@ -13,6 +13,8 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref
+from tidelog.decode.errors import UndecidedDdl, Undecodable
+from tidelog.decode.transactions import LargeTxn
 from tidelog.drainer_control import DrainerRequest
 from tidelog.errors import BadInput, Stopped, StreamMissing, TidelogError, Unavailable
 from tidelog.lease import AskLead, Hold, LeaseMail, Role
@@ -22,8 +24,6 @@ from tidelog_drainer import metrics
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.decoding import Decoding
 from tidelog_drainer.decode.envelopes import envelope_of
-from tidelog_drainer.decode.errors import UndecidedDdl, Undecodable
-from tidelog_drainer.decode.transactions import LargeTxn
 from tidelog_drainer.mail import (
     AskPublished,
     AskStart,

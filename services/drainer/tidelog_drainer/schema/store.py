@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from tidelog import subjects
+from tidelog.changes import structure_key
 from tidelog.errors import BadInput, ConfigError, Corrupt, StreamMissing, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
@@ -21,7 +22,7 @@ from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.schema.errors import HistoryTooShort, SnapshotDamaged
 from tidelog_drainer.schema.snapshot import Snapshot
 from tidelog_drainer.schema.stream_floor import oldest_ts
-from tidelog_drainer.schema.structures import Structures, key_of
+from tidelog_drainer.schema.structures import Structures
 
 BACKOFF_MIN_S = 0.05
 BACKOFF_MAX_S = 1.0
@@ -273,7 +274,7 @@ class SchemaStore:
             states = sorted(fresh.tables(), key=lambda state: state.version)
             for at in range(0, len(states), 100):
                 tables = [unpacked(state) for state in states[at : at + 100]]
-                shapes = {key_of(t.db, structure(t)): structure(t) for t in tables}
+                shapes = {structure_key(t.db, structure(t)): structure(t) for t in tables}
                 await self._structures.publish(shapes)
                 await asyncio.sleep(0)
             fresh.fold(self._passed_ts, keep=KEEP_JOBS)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidelog.changes import schema_key
 from tidelog.errors import Corrupt, StreamMissing
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
@@ -120,11 +119,6 @@ class Structures:
         )
         async with self._writing:  # a batch's structures and the snapshot are written at a time
             await self._ports.disk.write_file(SCHEMAS_FILE, msgspec.json.encode(self.known))
-
-
-def key_of(db: str, structure: TableStructure) -> str:
-    """A structure's key in SCHEMAS_<FEED>."""
-    return schema_key(db, structure.name, structure.version)
 
 
 def _parts(values: dict[str, bytes]) -> Iterable[dict[str, bytes]]:

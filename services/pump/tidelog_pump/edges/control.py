@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog import payload
 from tidelog.actor import Ref
 from tidelog.errors import BadInput, Conflict, Refused, Unavailable
 from tidelog.ports import Clock, IndexStore, Oracle
@@ -15,7 +16,6 @@ from tidelog_pump.index.indexer import look_up
 from tidelog_pump.index.keys import State, Transaction
 from tidelog_pump.late.reader import HAVE, NO, PENDING, PURGED
 from tidelog_pump.late.verifier import Accept, ReadMissing, VerifierMessage
-from tidelog_pump.log import payload
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments

@@ -20,7 +20,7 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from tidelog import record
+from tidelog import payload, record
 from tidelog.actor import Actor, Nothing, Ref
 from tidelog.errors import (
     AnotherNode,
@@ -37,7 +37,6 @@ from tidelog_pump.edges.gatherer import Gatherer
 from tidelog_pump.edges.grpc_pull import PullStreams
 from tidelog_pump.edges.grpc_status import status_code, trailing
 from tidelog_pump.identity import Identity
-from tidelog_pump.log import payload
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import PULL_SECONDS, REFUSED, RPC_SECONDS

@@ -13,13 +13,12 @@ import asyncio
 import io
 from collections.abc import AsyncGenerator, Callable
 
-from tidelog import record
+from tidelog import payload, record
 from tidelog.actor import Ref
 from tidelog.errors import MessageTooLarge, Overloaded
 from tidelog.ports import Clock, IndexStore
 from tidelog_proto.pump_pb2 import Entity, Meta, PullBinlogResp
 from tidelog_pump.late.reader import Reader
-from tidelog_pump.log import payload
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import PULLED

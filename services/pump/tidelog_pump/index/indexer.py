@@ -16,6 +16,7 @@ import structlog
 
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.failpoints import hit, stalled
+from tidelog.payload import Kind, classify
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump.index import keys
 from tidelog_pump.index.census import Census
@@ -24,7 +25,6 @@ from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.index.patience import Patience
 from tidelog_pump.index.taken import taken
 from tidelog_pump.log.files import name
-from tidelog_pump.log.payload import Kind, classify
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.promised import PromisedFile
 from tidelog_pump.log.purge import PurgePoint

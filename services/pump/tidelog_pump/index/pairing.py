@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog import record
+from tidelog.payload import Kind
 from tidelog_pump.index import keys
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
-from tidelog_pump.log.payload import Kind
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.promised import NOTHING, Promise
 from tidelog_pump.sort.high_ts import HighTs

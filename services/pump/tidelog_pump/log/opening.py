@@ -9,13 +9,13 @@ import structlog
 
 from tidelog import record
 from tidelog.errors import Corrupt, UnparsablePayload
+from tidelog.payload import classify
 from tidelog.ports import Disk, File
 from tidelog.record_walk import walk
 from tidelog.synced import UNKNOWN, Synced
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.log.catalog import ClosedSegment
 from tidelog_pump.log.files import DIRECTORY, GONE, GONE_HINT, corrupt, listed, name
-from tidelog_pump.log.payload import classify
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.metrics import DAMAGED
 

@@ -13,9 +13,9 @@ from crc32c import crc32c
 
 from tidelog import record
 from tidelog.errors import Corrupt, InvariantBroken
+from tidelog.payload import commit_head
 from tidelog.ports import IndexStore
 from tidelog_pump.index import keys
-from tidelog_pump.log.payload import commit_head
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments

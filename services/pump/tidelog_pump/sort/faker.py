@@ -7,10 +7,10 @@ made up at resolved_ts.
 
 from __future__ import annotations
 
+from tidelog import payload
 from tidelog.actor import Actor, Nothing, Ref
 from tidelog.errors import TidelogError
 from tidelog.ports import Clock, Oracle
-from tidelog_pump.log import payload
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.sort.sorter_actor import Allocated, SorterMessage
 from tidelog_pump.write.writer import Append, Outcome, WriterMessage

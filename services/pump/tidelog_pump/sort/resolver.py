@@ -11,13 +11,13 @@ from itertools import islice
 import msgspec
 import structlog
 
+from tidelog import payload
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, Purged, TidelogError
 from tidelog.ports import Clock, IndexStore, TxnStatus
 from tidelog.timestamps import age_s
 from tidelog_pump.index.indexer import look_up
 from tidelog_pump.index.keys import State
-from tidelog_pump.log import payload
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import QUERIES

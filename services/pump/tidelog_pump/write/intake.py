@@ -19,8 +19,8 @@ from tidelog.errors import (
     UnparsablePayload,
 )
 from tidelog.messages import OFFLINE, ONLINE
+from tidelog.payload import Facts, Kind, classify
 from tidelog.ports import Buffer
-from tidelog_pump.log.payload import Facts, Kind, classify
 from tidelog_pump.log.place import Place
 from tidelog_pump.unforeseen import typed
 from tidelog_pump.write.closed import ClosedStarts

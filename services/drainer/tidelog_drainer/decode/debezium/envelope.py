@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog import changes
 from tidelog.changes import DdlMessage
+from tidelog.decode.envelope import Ops
 from tidelog.rows.column import JSON_NULL
 from tidelog.rows.errors import RowCorrupt
 from tidelog.rows.table_codec import AnyMutation, RowChange, TableCodec
@@ -21,7 +22,6 @@ from tidelog.schema.history import TableAt
 from tidelog.timestamps import physical_ms
 from tidelog_drainer.decode.debezium.ddl import schema_change
 from tidelog_drainer.decode.debezium.values import conversion, json_text
-from tidelog_drainer.decode.envelope import Ops
 
 NAME = "debezium"
 VERSION = "2.4.0.Final"

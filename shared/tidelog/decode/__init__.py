@@ -1,0 +1,1 @@
+"""Payloads into DDLs and rows."""

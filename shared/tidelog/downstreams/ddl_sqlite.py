@@ -1,0 +1,275 @@
+"""DDL in SQLite: built from the structures, within the transaction that also moves the checkpoint.
+
+What ALTER TABLE can't do there is done by copying the table. Dropped and truncated tables are kept
+under a hidden name until they are too old for RECOVER TABLE.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from tidelog.changes import DdlMessage
+from tidelog.downstreams import operations as ops
+from tidelog.downstreams import table_sqlite as text
+from tidelog.downstreams.partition_rows import rows_of
+from tidelog.downstreams.sqlite_values import (
+    TEXT,
+    converted,
+    default_cell,
+    is_number,
+    storage,
+)
+from tidelog.downstreams.structure_diff import TableDiff, diff
+from tidelog.downstreams.table_sqlite import literal, name, place
+from tidelog.errors import Stopped
+from tidelog.schema.structure import ColumnStructure, KeyStructure, TableStructure
+
+DROPPED = "tidb_binlog.dropped"
+CREATE_DROPPED = (
+    f"CREATE TABLE IF NOT EXISTS {name(DROPPED)}"
+    " (table_id INTEGER PRIMARY KEY, commit_ts INTEGER NOT NULL, hidden TEXT NOT NULL)"
+)
+_COPY = "tidb_binlog.copy"
+_ASIDE = "tidb_binlog.exchanged"
+
+
+class SqliteDdl:
+    """Runs one DDL inside the caller's transaction. `notes`: what the file can't hold."""
+
+    def __init__(self, connection: sqlite3.Connection, ddl: DdlMessage, keep_ms: int) -> None:
+        self._db = connection
+        self._ddl = ddl
+        self._keep_ms = keep_ms
+        self.notes: list[str] = []
+
+    def run(self) -> list[str]:
+        for one in ops.operations(self._ddl):
+            self._one(one)
+        self._forget_old()
+        return self.notes
+
+    def _one(self, one: ops.Operation) -> None:
+        match one:
+            case ops.CreateDatabase() | ops.DropDatabase():
+                pass  # a schema is only the first part of its tables' names
+            case ops.Create():
+                self._create(one.db, one.structure)
+            case ops.Drop():
+                self._drop(one.db, one.structure)
+            case ops.Truncate():
+                self._drop(one.db, one.before)
+                self._create(one.db, one.after)
+            case ops.Recover():
+                self._recover(one)
+            case ops.Rename():
+                self._rename(place(one.db_before, one.before), place(one.db_after, one.after))
+            case ops.Alter():
+                self._alter(one)
+            case ops.EmptyPartitions():
+                for partition in one.partitions:
+                    condition = rows_of(one.before, partition, _numeric_names(one.before))
+                    self._db.execute(f"DELETE FROM {_at(one.db, one.before)} WHERE {condition}")
+            case ops.Exchange():
+                self._exchange(one)
+
+    def _exists(self, called: str) -> bool:
+        sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return self._db.execute(sql, (called,)).fetchone() is not None
+
+    def _create(self, db: str, structure: TableStructure) -> None:
+        called = place(db, structure.name)
+        if structure.kind != "table":
+            self.notes.append(f"{structure.kind} {called}: SQLite downstreams hold tables only")
+            return
+        if self._exists(called):
+            return
+        self._create_table(called, structure)
+        if structure.foreign_keys:
+            self.notes.append(f"table {called}: its foreign keys")
+
+    def _create_table(self, called: str, structure: TableStructure) -> list[str]:
+        """Returns the columns left out."""
+        without = text.untranslatable(structure)
+        try:
+            self._db.execute(text.create_table(called, structure, without))
+        except sqlite3.OperationalError:
+            without = text.virtual_columns(structure)
+            if not without:
+                raise
+            self._db.execute(text.create_table(called, structure, without))
+        self.notes.extend(
+            f"column {called}.{column}: its expression can't be translated" for column in without
+        )
+        for key in text.secondary_keys(structure):
+            self._create_index(called, structure.id, key)
+        return without
+
+    def _create_index(self, called: str, table_id: int, key: KeyStructure) -> None:
+        taken = {str(n) for (n,) in self._db.execute("SELECT name FROM sqlite_master")}
+        index, number = f"{table_id}.{key.name}", 0
+        while index in taken:
+            number += 1
+            index = f"{table_id}_{number}.{key.name}"
+        sql = text.create_index(index, called, key)
+        try:
+            if sql is not None:
+                self._db.execute(sql)
+                return
+        except sqlite3.OperationalError as error:
+            self.notes.append(f"index {called}.{key.name}: {error}")
+            return
+        self.notes.append(f"index {called}.{key.name}: its expression can't be translated")
+
+    def _drop_index(self, called: str, key: KeyStructure) -> None:
+        sql = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ?"
+        for (index,) in self._db.execute(sql, (called,)).fetchall():
+            if str(index).partition(".")[2] == key.name:
+                self._db.execute(f"DROP INDEX {name(str(index))}")
+
+    def _rename(self, old: str, new: str) -> None:
+        self._db.execute(f"ALTER TABLE {name(old)} RENAME TO {name(new)}")
+
+    def _drop(self, db: str, structure: TableStructure) -> None:
+        called = place(db, structure.name)
+        if structure.kind != "table" or not self._exists(called):
+            return
+        if self._keep_ms <= 0 or structure.id <= 0:
+            self._db.execute(f"DROP TABLE {name(called)}")
+            return
+        hidden = f"tidb_binlog.dropped_{structure.id}"
+        self._db.execute(f"DROP TABLE IF EXISTS {name(hidden)}")
+        self._rename(called, hidden)
+        self._db.execute(
+            f"REPLACE INTO {name(DROPPED)} VALUES (?, ?, ?)",
+            (structure.id, self._ddl.commit_ts, hidden),
+        )
+
+    def _recover(self, one: ops.Recover) -> None:
+        called = place(one.db, one.structure.name)
+        sql = f"SELECT hidden FROM {name(DROPPED)} WHERE table_id = ?"
+        found = self._db.execute(sql, (one.structure.id,)).fetchone()
+        if found is not None:
+            self._rename(str(found[0]), called)
+            self._db.execute(f"DELETE FROM {name(DROPPED)} WHERE table_id = ?", (one.structure.id,))
+        elif self._keep_ms > 0:
+            raise Stopped(
+                f"the rows of the recovered table {called} are not kept here",
+                hint="backfill the table, or set keep_dropped_s=0 to begin with it empty",
+            )
+        else:
+            self._create(one.db, one.structure)
+            self.notes.append(f"table {called}: the rows it had when it was dropped")
+
+    def _alter(self, one: ops.Alter) -> None:
+        called = place(one.db, one.after.name)
+        change = diff(one.before, one.after, self._ddl.query)
+        if _needs_copy(change):
+            self._copy(called, one, change)
+            return
+        for key in change.dropped_keys:
+            self._drop_index(called, key)
+        for added in change.columns:
+            if added.before is None:
+                definition = text.added_column(added.after, one.after)
+                self._db.execute(f"ALTER TABLE {name(called)} ADD COLUMN {definition}")
+        for old, new in change.renamed_keys:
+            self._drop_index(called, next(k for k in one.before.keys if k.name == old))
+            key = next(k for k in one.after.keys if k.name == new)
+            self._create_index(called, one.after.id, key)
+        for key in change.added_keys:
+            self._create_index(called, one.after.id, key)
+        if change.added_foreign_keys:
+            self.notes.append(f"table {called}: its foreign keys")
+
+    def _copy(self, called: str, one: ops.Alter, change: TableDiff) -> None:
+        """Make the new table beside, fill it with converted rows, and put it in the old one's
+        place."""
+        without = frozenset(self._create_table(_COPY, one.after))
+        old_names = {c.after.name: c.before for c in change.columns if c.before is not None}
+        added = {c.after.name for c in change.columns if c.before is None}
+        present = {str(row[1]) for row in self._db.execute(f"PRAGMA table_xinfo({name(called)})")}
+        into: list[str] = []
+        values: list[str] = []
+        for column in one.after.columns:
+            if text.virtual(column) or column.name in without:
+                continue
+            before = old_names.get(column.name, column)
+            into.append(name(column.name))
+            if column.name in added or before.name not in present:
+                values.append(literal(default_cell(column)))
+            else:
+                values.append(self._value(before, column))
+        source = f"SELECT {', '.join(values)} FROM {name(called)}"
+        self._db.execute(f"INSERT INTO {name(_COPY)} ({', '.join(into)}) {source}")
+        self._db.execute(f"DROP TABLE {name(called)}")
+        self._rename(_COPY, called)
+
+    def _value(self, before: ColumnStructure, after: ColumnStructure) -> str:
+        if before.type == after.type:
+            return name(before.name)
+        function = f"tidelog_convert_{after.id or len(self.notes)}"
+        self._db.create_function(
+            function, 1, lambda cell: converted(cell, after), deterministic=True
+        )
+        return f"{function}({name(before.name)})"
+
+    def _exchange(self, one: ops.Exchange) -> None:
+        table, plain = _at(one.db, one.table), _at(one.plain_db, one.plain)
+        condition = rows_of(one.table, one.partition, _numeric_names(one.table))
+        ours = ", ".join(name(c.name) for c in one.table.columns if not text.virtual(c))
+        theirs = ", ".join(name(c.name) for c in one.plain.columns if not text.virtual(c))
+        aside = name(_ASIDE)
+        for sql in (
+            f"CREATE TEMP TABLE {aside} AS SELECT {theirs} FROM {plain}",
+            f"DELETE FROM {plain}",
+            f"INSERT INTO {plain} ({theirs}) SELECT {ours} FROM {table} WHERE {condition}",
+            f"DELETE FROM {table} WHERE {condition}",
+            f"INSERT INTO {table} ({ours}) SELECT {theirs} FROM temp.{aside}",
+            f"DROP TABLE temp.{aside}",
+        ):
+            self._db.execute(sql)
+
+    def _forget_old(self) -> None:
+        horizon = max(0, (self._ddl.commit_ts >> 18) - self._keep_ms) << 18
+        sql = f"SELECT table_id, hidden FROM {name(DROPPED)} WHERE commit_ts < ? LIMIT 100"
+        for table_id, hidden in self._db.execute(sql, (horizon,)).fetchall():
+            self._db.execute(f"DROP TABLE IF EXISTS {name(str(hidden))}")
+            self._db.execute(f"DELETE FROM {name(DROPPED)} WHERE table_id = ?", (table_id,))
+
+
+def _at(db: str, table: TableStructure) -> str:
+    return name(place(db, table.name))
+
+
+def _numeric_names(table: TableStructure) -> text.QuoteName:
+    """Names in a partition's condition; numbers kept as text compare as numbers."""
+    wide = {c.name for c in table.columns if storage(c) == TEXT and is_number(c)}
+
+    def quoted(column: str) -> str:
+        return f"CAST({name(column)} AS NUMERIC)" if column in wide else name(column)
+
+    return quoted
+
+
+def _needs_copy(change: TableDiff) -> bool:
+    """Whatever SQLite's ALTER TABLE has no form for, or would not convert."""
+    if change.dropped_columns or any(key.primary for key in change.dropped_keys):
+        return True
+    if any(key.primary for key in change.added_keys):
+        return True
+    for one in change.columns:
+        if one.before is None:
+            if text.virtual(one.after):
+                return True
+        elif one.before.name != one.after.name or _is_converted(one.before, one.after):
+            return True
+    return False
+
+
+def _is_converted(before: ColumnStructure, after: ColumnStructure) -> bool:
+    if storage(before) != storage(after) or before.generated != after.generated:
+        return True
+    if before.collation != after.collation or before.elems != after.elems:
+        return True
+    wider = before.base == after.base and after.base in ("varchar", "char", "varbinary")
+    return before.type != after.type and not wider

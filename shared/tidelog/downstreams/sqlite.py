@@ -1,0 +1,193 @@
+"""SQLite as downstream: one file, each table named `db.table`, one writer (design section 9).
+
+Rows, DDL and the checkpoint go in one transaction. All calls run in a thread, one at a time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from tidelog.actor import off_loop
+from tidelog.changes import DdlMessage
+from tidelog.downstream import Checkpoint, Lane, Opened, TableRule, Work
+from tidelog.downstreams import checkpoint_table
+from tidelog.downstreams.collations import CASE_INSENSITIVE
+from tidelog.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
+from tidelog.downstreams.sqlite_rows import SqliteTable
+from tidelog.downstreams.table_sqlite import name, place
+from tidelog.downstreams.target import Target
+from tidelog.downstreams.writing import writing
+from tidelog.errors import ConfigError, InvariantBroken, Stopped, TidelogError, Unavailable
+from tidelog.schema.structure import TableStructure
+
+CHECKPOINT = name("tidb_binlog.checkpoint")
+BUSY_S = 10.0
+CACHED_TABLES = 4096
+
+
+class SqliteLane:
+    """The one writer: it shares the file's connection with checkpoint and DDL."""
+
+    def __init__(self, apply: Callable[[Work], None]) -> None:
+        self._apply = apply
+
+    async def apply(self, work: Work) -> None:
+        await off_loop(self._apply, work)
+
+    async def close(self) -> None:
+        """The connection is the downstream's."""
+
+
+class SqliteDownstream:
+    """Opened again after an error; the file is locked only while a group is written."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._db: sqlite3.Connection | None = None
+        self._feed = ""
+        self._tables: dict[tuple[str, str, int], SqliteTable] = {}
+        self._newest: dict[tuple[str, str], TableStructure] = {}
+
+    async def open(self, feed: str) -> Opened:
+        await self.close()
+        self._feed = feed
+        rows = await off_loop(self._connect)
+        return Opened(checkpoint_table.load(rows, feed), atomic=True)
+
+    def _connect(self) -> list[tuple[int, str]]:
+        try:
+            self._db = db = sqlite3.connect(
+                self._target.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA foreign_keys = OFF")
+            for collation, compare in CASE_INSENSITIVE.items():
+                db.create_collation(collation, compare)
+            db.execute(
+                f"CREATE TABLE IF NOT EXISTS {CHECKPOINT}"
+                " (clusterID INTEGER PRIMARY KEY, checkPoint TEXT)"
+            )
+            db.execute(CREATE_DROPPED)
+            return db.execute(f"SELECT clusterID, checkPoint FROM {CHECKPOINT}").fetchall()
+        except sqlite3.Error as error:
+            raise self._typed(error) from error
+
+    async def rule(self, db: str, structure: TableStructure) -> TableRule:
+        return await off_loop(self._rule, db, structure)
+
+    def _rule(self, schema: str, structure: TableStructure) -> TableRule:
+        try:
+            return self._table(self._living(), schema, structure).rule
+        except sqlite3.Error as error:
+            raise self._typed(error) from error
+
+    async def lane(self, number: int) -> Lane:
+        return SqliteLane(self._apply)
+
+    async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
+        return await off_loop(self._apply_ddl, ddl, checkpoint)
+
+    async def ddl_progress(self) -> str:
+        return ""
+
+    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        await off_loop(self._apply, Work([], checkpoint=checkpoint))
+
+    async def close(self) -> None:
+        db, self._db = self._db, None
+        self._tables.clear()
+        if db is not None:
+            await off_loop(db.close)
+
+    def _living(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise InvariantBroken("the downstream is used before it is opened")
+        return self._db
+
+    def _apply(self, work: Work) -> None:
+        db = self._living()
+        try:
+            if not db.in_transaction:
+                db.execute("BEGIN IMMEDIATE")
+            for one in work.shares:
+                self._table(db, one.db, one.structure).write(db, one)
+            if work.checkpoint is not None:
+                self._save(db, work.checkpoint)
+            if work.ends:
+                db.execute("COMMIT")
+        except BaseException as error:
+            self._give_up(db, error)
+            raise
+
+    def _apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
+        db = self._living()
+        self._tables.clear()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            notes = SqliteDdl(db, ddl, self._target.keep_dropped_s * 1000).run()
+            self._save(db, checkpoint)
+            db.execute("COMMIT")
+        except BaseException as error:
+            self._give_up(db, error)
+            raise
+        for one in ddl.tables:
+            if one.before is not None:
+                self._newest.pop((one.db_before, one.before.name), None)
+            if one.after is not None:
+                if len(self._newest) >= CACHED_TABLES:
+                    self._newest.pop(next(iter(self._newest)))
+                self._newest[one.db_after, one.after.name] = one.after
+        return notes
+
+    def _save(self, db: sqlite3.Connection, checkpoint: Checkpoint) -> None:
+        row = (checkpoint_table.CLUSTER_ID, checkpoint_table.dump(self._feed, checkpoint))
+        db.execute(f"REPLACE INTO {CHECKPOINT} VALUES (?, ?)", row)
+
+    def _give_up(self, db: sqlite3.Connection, error: BaseException) -> None:
+        """Undo, and raise SQLite's errors as ours."""
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise self._typed(error) from error
+
+    def _typed(self, error: sqlite3.Error) -> TidelogError:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if code is not None else 0
+        where = self._target.shown
+        if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PERM):
+            hint = "name a file in a writable directory, new or written by an Applier"
+            return ConfigError(f"{where} can't be opened: {error}", hint=hint)
+        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Unavailable(f"{where} is locked by another writer", hint="end the other writer")
+        if primary == sqlite3.SQLITE_READONLY:
+            return Unavailable(f"{where} is read-only", hint="make the file writable")
+        if primary == sqlite3.SQLITE_FULL:
+            hint = "it goes on by itself when there is room: free space on the file's disk"
+            return Unavailable(f"{where}: {error}", hint=hint)
+        if primary == sqlite3.SQLITE_IOERR:
+            return Stopped(f"{where}: {error}", hint="check the disk that holds the file")
+        return Stopped(f"{where} can't hold a change: {error}", hint="mend the table, then restart")
+
+    def _table(self, db: sqlite3.Connection, schema: str, structure: TableStructure) -> SqliteTable:
+        key = (schema, structure.name, structure.version)
+        found = self._tables.get(key)
+        if found is None:
+            called = place(schema, structure.name)
+            rows: Sequence[tuple[object, ...]] = db.execute(
+                f"PRAGMA table_xinfo({name(called)})"
+            ).fetchall()
+            if not rows:
+                raise Stopped(
+                    f"table {called} does not exist in {self._target.shown}",
+                    hint="backfill it, or filter it out of the feed",
+                )
+            present = {str(n): hidden in (2, 3) for n, hidden in map(itemgetter(1, 6), rows)}
+            newest = self._newest.get((schema, structure.name))
+            found = SqliteTable(called, structure, writing(structure, present, newest))
+            if len(self._tables) >= CACHED_TABLES:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[key] = found
+        return found
