@@ -11,7 +11,7 @@ STATES ?= 10000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled wheel bench proto planted sim full mariadb compiler nodejs unit models crash simulation fixtures integration
+.PHONY: help demo test check compiled wheel bench proto planted sim full mariadb compiler nodejs unit models crash simulation fixtures integration spark java
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,19 +25,22 @@ $(VENV)/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . $(LOUD_IF_FAILED)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
-	@echo "Setting up: development packages"
-	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
+	@echo "Setting up: development packages, and PySpark"
+	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt -r requirements/backfill.txt
 	@touch $@
 
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb compiler nodejs check unit compiled models crash simulation fixtures integration ## everything CI runs
+test: $(VENV)/.dev mariadb compiler nodejs java check unit compiled models crash simulation fixtures integration spark ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
 	@tests/need.sh openssl openssl
+
+java: ## a JDK 17 for Spark (the same)
+	@tests/need.sh java openjdk-17-jre-headless
 
 compiler: ## a C compiler for the compiled codecs (the same)
 	@tests/need.sh cc gcc libc6-dev python3-dev
@@ -81,6 +84,9 @@ simulation: $(VENV)/.dev ## seeded histories of whole clusters, and the planted 
 
 fixtures: $(VENV)/.dev mariadb ## what a real TiDB wrote, codec to downstream
 	@$(PYTEST) tests/fixtures
+
+spark: $(VENV)/.dev mariadb java ## the bulk pipeline, on a local Spark
+	@$(PYTEST) tests/spark
 
 integration: $(VENV)/.dev mariadb nodejs ## real servers, real processes, kills
 	@$(PYTEST) -n 2 --dist loadfile tests/integration tests/acceptance

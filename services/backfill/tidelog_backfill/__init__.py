@@ -1,0 +1,1 @@
+"""Bulk work on Spark: the data source, replay of logs, first copies."""

@@ -1,0 +1,78 @@
+"""Parts of files that tasks read, and what is told of them. All of it travels as msgpack."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["segment", "relay", "pb"]
+"""A Pump's value log (ours or the original's), an Applier's relay log, or `pb_binlog` files."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """The records of `path` that begin at an offset in [begin, end). `end` of a file's last chunk
+    is the file's size. A transaction of a Pump belongs to the chunk of its Prewrite, wherever its
+    Commit is."""
+
+    kind: Kind
+    path: str
+    begin: int
+    end: int
+
+
+class Body(msgspec.Struct, frozen=True):
+    """Row changes of one table as the stream has them: `body` is the JSON of a RowMessage, its
+    events in order. All events of a table, of whatever chunk, are in upstream order by (commit_ts,
+    `seq` + place among the events of the body). Events with commit_ts <= `after` are left out."""
+
+    body: bytes
+    seq: int
+    after: int = 0
+
+
+class FoundDdl(msgspec.Struct, frozen=True):
+    """A DDL in the log. `payload`: of a relay the JSON of the DdlMessage, else the Binlog."""
+
+    commit_ts: int
+    start_ts: int
+    payload: bytes
+
+
+class FoundVersion(msgspec.Struct, frozen=True):
+    """Rows of a table at a schema version: `table_id` in Pumps' logs, else `db` and `table`."""
+
+    version: int
+    first_ts: int
+    last_ts: int
+    rows: int
+    table_id: int = 0
+    db: str = ""
+    table: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What one chunk holds, without its rows. Small: it is collected from every chunk.
+
+    `begin` and `end`: offsets of its first record and behind its last; between two chunks of a file
+    there is no gap, or the file is damaged there. `first_ts`, `last_ts`: commit_ts of its
+    transactions, 0 where there is none. `size`: bytes of its rows. `structures`: JSON of (db,
+    TableStructure) a relay's records carry. `whole`: (begin, end, after) of the offsets of pieces
+    whose batch came whole, for relays. `open`: Prewrites without a Commit or Rollback. `skipped`:
+    bytes of damaged records, passed by on request.
+    """
+
+    chunk: Chunk
+    begin: int
+    end: int
+    records: int = 0
+    rows: int = 0
+    size: int = 0
+    first_ts: int = 0
+    last_ts: int = 0
+    ddls: list[FoundDdl] = []
+    versions: list[FoundVersion] = []
+    structures: list[tuple[str, bytes]] = []
+    whole: list[tuple[int, int, int]] = []
+    open: int = 0
+    skipped: int = 0

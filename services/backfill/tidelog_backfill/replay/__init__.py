@@ -1,0 +1,1 @@
+"""Logs into a database, or into Parquet: last write per key between DDLs, all keys at once."""

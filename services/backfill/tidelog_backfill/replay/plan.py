@@ -1,0 +1,37 @@
+"""What a replay does, step by step: decided from the chunks' facts, before anything is written."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.changes import DdlMessage
+from tidelog.schema.structure import TableStructure
+from tidelog_backfill.files.chunk import Chunk
+from tidelog_backfill.files.view import View
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """DDLs, one after the other, then all row changes of `view`'s one span at once. After it the
+    downstream holds everything up to `commit_ts`. `chunks`: where those rows may be; `rows` and
+    `size` (bytes): about how much they are. `structures`: by `structure_key`, of every table at
+    every version that they name."""
+
+    number: int
+    commit_ts: int
+    ddls: list[DdlMessage]
+    view: View
+    chunks: list[Chunk]
+    structures: dict[str, TableStructure]
+    rows: int = 0
+    size: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`begins`: what was committed up to there stands elsewhere, or is applied. `left_out`: what is
+    not replayed, by reason, as the Drainer counts it. `warnings`: for whoever reads."""
+
+    begins: int
+    until: int
+    segments: list[Segment]
+    left_out: dict[str, int] = {}
+    warnings: list[str] = []
