@@ -51,6 +51,20 @@ class FoundVersion(msgspec.Struct, frozen=True):
     table: str = ""
 
 
+class Run(msgspec.Struct, frozen=True):
+    """Transactions with rows that follow one another by commit_ts in a chunk, with no DDL of the
+    chunk among them, some MiB at most (or one transaction). [begin, end): the offsets between which
+    their records begin (of segments: the Prewrites; of a large batch of a relay: its pieces too).
+    `size`: bytes of the rows."""
+
+    first_ts: int
+    last_ts: int
+    rows: int
+    size: int
+    begin: int
+    end: int
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What one chunk holds, without its rows. Small: it is collected from every chunk.
 
@@ -58,8 +72,10 @@ class Facts(msgspec.Struct, frozen=True):
     there is no gap, or the file is damaged there. `first_ts`, `last_ts`: commit_ts of its
     transactions, 0 where there is none. `size`: bytes of its rows. `structures`: JSON of (db,
     TableStructure) a relay's records carry. `whole`: (begin, end, after) of the offsets of pieces
-    whose batch came whole, for relays. `open`: Prewrites without a Commit or Rollback. `skipped`:
-    bytes of damaged records, passed by on request.
+    whose batch came whole, for relays. `after`: what stands before the first batch of a relay's
+    chunk (of a file's first chunk: its header's prev_commit_ts); `gaps`: (above, up to) what is
+    missing between two of its batches. `open`: Prewrites without a Commit or Rollback. `skipped`:
+    bytes of damaged records, passed by on request. `runs`: rising by first_ts, not overlapping.
     """
 
     chunk: Chunk
@@ -74,5 +90,8 @@ class Facts(msgspec.Struct, frozen=True):
     versions: list[FoundVersion] = []
     structures: list[tuple[str, bytes]] = []
     whole: list[tuple[int, int, int]] = []
+    after: int = 0
+    gaps: list[tuple[int, int]] = []
     open: int = 0
     skipped: int = 0
+    runs: list[Run] = []

@@ -7,8 +7,9 @@ import msgspec
 
 class TableView(msgspec.Struct, frozen=True):
     """How rows of one table id at one schema version are decoded, and under which names they are
-    told. `info`: JSON of the TableInfo (TiDB's own); `version`: the schema version that readers
-    know the table by; `ignored`: mutation types that an event filter leaves out."""
+    told. `version`: what their PrewriteValue says; `known_version`: that of the table as readers
+    know it (a RowMessage's `schema_version`); `info`: JSON of the TableInfo (TiDB's own) then;
+    `ignored`: mutation types that an event filter leaves out."""
 
     table_id: int
     version: int
@@ -28,10 +29,17 @@ class Span(msgspec.Struct, frozen=True):
     until_ts: int
     tables: list[TableView] = []
     dropped: dict[int, str] = {}
+    marks: list[TableView] = []
+    """Tables that mark transactions: one with a mark of `View.channel_id` is left out whole."""
 
 
 class View(msgspec.Struct, frozen=True):
-    """Spans in order, none overlapping. `whole`: path -> Facts.whole of a relay's file."""
+    """Spans in order, none overlapping. `whole`: path -> Facts.whole of a relay's file. `only`:
+    `db.table` patterns (`files.names`) of the tables that are wanted of relays and pb files; empty:
+    all. `ignored_txns`: commit_ts of transactions that are left out."""
 
     spans: list[Span]
     whole: dict[str, list[tuple[int, int, int]]] = {}
+    only: tuple[str, ...] = ()
+    channel_id: int = 0
+    ignored_txns: frozenset[int] = frozenset()
