@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ("unit", "models", "crash", "simulation", "fixtures", "integration")
+TARGETS = ("unit", "models", "crash", "simulation", "fixtures", "integration", "spark")
 """Of `make test`, but for those that run some tests again in another way: check, compiled."""
 
 

@@ -1,0 +1,81 @@
+"""What a bulk job tells while it runs, a JSON line each; the last one is its Report or Failed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from tidelog.errors import TidelogError, UnparsablePayload, error_class, exit_code
+
+
+class Progress(msgspec.Struct, frozen=True, tag_field="is", tag="progress"):
+    """`stage`: a word for people, as "reading", "planning", "replaying". `done` of `total` in
+    `unit`s (bytes, chunks, rows, …) of that stage; total 0 = not known. Of the whole job so far:
+    `rows` taken, up to which `commit_ts` the target holds everything, of how many `segments` how
+    many are done. `note`: whatever else, for people."""
+
+    stage: str
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    rows: int = 0
+    commit_ts: int = 0
+    segment: int = 0
+    segments: int = 0
+    note: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, tag_field="is", tag="report"):
+    """It is done. The target holds everything with commit_ts <= `commit_ts`, and the stream goes on
+    from there. `rows` were read and `written` of them remained after folding. `skipped_bytes` of
+    damaged records were passed by, on request. `left_out`: what is not in the target, by reason.
+    `guarantee`: of a backfill, what the copy is worth."""
+
+    commit_ts: int
+    began_ts: int = 0
+    rows: int = 0
+    written: int = 0
+    tables: int = 0
+    ddls: int = 0
+    segments: int = 0
+    seconds: float = 0.0
+    skipped_bytes: int = 0
+    left_out: dict[str, int] = {}
+    guarantee: str = ""
+    warnings: list[str] = []
+
+
+class Failed(msgspec.Struct, frozen=True, tag_field="is", tag="failed"):
+    """It ended by an error: its class by name, and the process's exit code."""
+
+    code: str
+    message: str
+    hint: str = ""
+    exit_code: int = 1
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failed:
+        if isinstance(error, TidelogError):
+            name, message, hint = type(error).__name__, error.message, error.hint
+        else:
+            name, message, hint = "TidelogError", f"{type(error).__name__}: {error}", ""
+        return cls(name, message, hint, exit_code(error))
+
+    def error(self) -> TidelogError:
+        return error_class(self.code)(self.message, hint=self.hint)
+
+
+Line = Progress | Report | Failed
+
+
+def encode_line(line: Line) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
+
+
+def decode_line(data: bytes) -> Line:
+    """Raises UnparsablePayload."""
+    try:
+        return cast(Line, msgspec.json.decode(data, type=Line))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnparsablePayload(f"a job's line that can't be read: {error}") from error
