@@ -1,0 +1,233 @@
+"""A MySQL-speaking server as source. TiDB is read as it was at a timestamp; MySQL and MariaDB know
+none, so each chunk is one consistent read of its own moment (see `GUARANTEE`)."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pymysql
+from pymysql.cursors import SSCursor
+
+from tidelog.downstreams.literals import Kind, name, quote, table_name
+from tidelog.downstreams.mysql_session import StatementRefused, typed
+from tidelog.downstreams.mysql_tls import context
+from tidelog.downstreams.row_text import number_literal, text_literal
+from tidelog.downstreams.target import Target
+from tidelog.downstreams.writing import kind_of
+from tidelog.errors import Stopped
+from tidelog.schema.structure import ColumnStructure
+from tidelog.schema.tracker import SYSTEM_SCHEMAS
+from tidelog_backfill.snapshot import structures
+from tidelog_backfill.snapshot.key_range import Bound, KeyRange, condition, consecutive
+from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan, cut_key
+from tidelog_backfill.snapshot.source import BATCH_ROWS, Found, Rows
+from tidelog_backfill.snapshot.values import DECODERS, selected, stored
+
+READ_TIMEOUT_S = 600
+EXACT = "every row is as it was at the snapshot's timestamp"
+GUARANTEE = (
+    "each row is as it was at some moment between the snapshot's timestamp and the copy's end; once"
+    " the stream is applied up to that end, all are as upstream. That takes a source whose"
+    " transactions are committed there before their Commit is sent to a Pump"
+)
+_ROW_ID = "`_tidb_rowid`"
+
+
+class MysqlSource:
+    """Connects anew for each call."""
+
+    def __init__(self, url: str, password: str) -> None:
+        self._target = Target.parse(url, password)
+        self._product = ""
+
+    @property
+    def shown(self) -> str:
+        return self._target.shown
+
+    @property
+    def is_exact(self) -> bool:
+        return self._is("tidb")
+
+    @property
+    def guarantee(self) -> str:
+        return EXACT if self.is_exact else GUARANTEE
+
+    def timestamp(self) -> int:
+        if not self.is_exact:
+            return 0
+        with self._session() as ask:
+            ask("BEGIN")
+            ((ts,),) = ask("SELECT @@tidb_current_ts")
+        return int(ts)
+
+    def found(self, tables: Sequence[str], ts: int) -> Found:
+        with self._session(self._at(ts)) as ask:
+            rows = ask(
+                "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION, TABLE_COMMENT,"
+                " CREATE_OPTIONS FROM information_schema.TABLES ORDER BY 1, 2"
+            )
+            wanted = [row for row in rows if _is_wanted(str(row[0]), str(row[1]), tables)]
+            plain = [row for row in wanted if row[2] == "BASE TABLE"]
+            found = [self._table(ask, *row[:2], *row[3:5]) for row in plain]
+        warnings = [
+            f"{row[0]}.{row[1]} is no table: not copied" for row in wanted if row[2] != "BASE TABLE"
+        ]
+        warnings += [
+            f"{row[0]}.{row[1]}: the copy is not partitioned"
+            for row in plain
+            if "partitioned" in str(row[5] or "")
+        ]
+        return Found(found, warnings)
+
+    def _table(self, ask: Any, db: str, table: str, collation: Any, comment: Any) -> CopiedTable:
+        names = {"db": quote(db), "table": quote(table)}
+        where = f"TABLE_SCHEMA = {names['db']} AND TABLE_NAME = {names['table']}"
+        is_mariadb = self._is("mariadb")
+        documents = set()
+        if is_mariadb:
+            documents = {row[0] for row in ask(structures.JSON_CHECKS.format(**names))}
+        columns = [
+            structures.column(row, is_mariadb=is_mariadb, is_json=row[0] in documents)
+            for row in ask(structures.COLUMNS.format(where=where))
+        ]
+        found = structures.table(
+            table,
+            columns,
+            ask(structures.KEYS.format(where=where)),
+            ask(structures.FOREIGN_KEYS.format(**names)),
+            collation=str(collation or ""),
+            comment=str(comment or ""),
+        )
+        return CopiedTable(db, found)
+
+    def chunks(self, tables: Sequence[CopiedTable], rows: int, ts: int) -> list[Chunk]:
+        found: list[Chunk] = []
+        with self._session(self._at(ts)) as ask:
+            for number, table in enumerate(tables):
+                for within in consecutive(_bounds(ask, table, rows)):
+                    found.append(Chunk(len(found), number, within))
+        return found
+
+    @contextmanager
+    def read(self, table: CopiedTable, chunk: Chunk, plan: SnapshotPlan) -> Iterator[Rows]:
+        structure = table.structure
+        columns = ", ".join(selected(column) for column in stored(structure))
+        sql = f"SELECT {columns} FROM {table_name(table.db, structure.name)}"
+        key = [name(column) for column in cut_key(structure)]
+        where = condition(key, chunk.within)
+        if where:
+            sql += f" WHERE {where}"
+        order = key or ([_ROW_ID] if self.is_exact and not structure.key_columns else [])
+        if order:
+            sql += f" ORDER BY {', '.join(order)}"
+        with (
+            self._connected(self._at(plan.ts)) as connection,
+            connection.cursor(SSCursor) as cursor,
+        ):
+            with self._errors(sql):
+                cursor.execute(sql)
+            yield self._batches(cursor, sql)
+
+    def _batches(self, cursor: SSCursor, sql: str) -> Rows:
+        with self._errors(sql):
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                yield rows
+
+    def _at(self, ts: int) -> list[str]:
+        """What a session begins with that sees the source at `ts`."""
+        return [f"SET SESSION tidb_snapshot = '{ts}'"] if self.is_exact and ts else []
+
+    def _is(self, product: str) -> bool:
+        if not self._product:
+            with self._session() as ask:
+                version = str(ask("SELECT VERSION()")[0][0]).lower()
+            self._product = next((p for p in ("tidb", "mariadb") if p in version), "mysql")
+        return self._product == product
+
+    @contextmanager
+    def _session(self, begin: Sequence[str] = ()) -> Iterator[Any]:
+        """A function that asks: SQL -> rows."""
+        with self._connected(begin) as connection, connection.cursor() as cursor:
+
+            def ask(sql: str) -> Sequence[Sequence[Any]]:
+                with self._errors(sql):
+                    cursor.execute(sql)
+                    found: Sequence[Sequence[Any]] = cursor.fetchall()
+                    return found
+
+            yield ask
+
+    @contextmanager
+    def _connected(self, begin: Sequence[str]) -> Iterator[pymysql.Connection]:
+        target = self._target
+        with self._errors("connect"):
+            connection = pymysql.connect(
+                host=target.host,
+                port=target.port,
+                unix_socket=target.unix_socket or None,
+                user=target.user,
+                password=target.password.encode().decode("latin1"),
+                charset="utf8mb4",
+                autocommit=True,
+                conv=DECODERS,
+                connect_timeout=target.connect_timeout_s,
+                read_timeout=READ_TIMEOUT_S,
+                program_name="tidelog",
+                ssl=context(target.tls) if target.tls is not None else None,
+                init_command="SET SESSION time_zone = '+00:00'",
+            )
+        with closing(connection):
+            for sql in begin:
+                with self._errors(sql), connection.cursor() as cursor:
+                    cursor.execute(sql)
+            yield connection
+
+    @contextmanager
+    def _errors(self, sql: str) -> Iterator[None]:
+        try:
+            yield
+        except (pymysql.err.MySQLError, OSError) as error:
+            found = typed(error, self.shown, sql)
+            if isinstance(found, StatementRefused):
+                raise Stopped(f"{self.shown} can't be read: {found.message}") from error
+            raise found from error
+
+
+def _is_wanted(db: str, table: str, patterns: Sequence[str]) -> bool:
+    if db.lower() in SYSTEM_SCHEMAS:
+        return False
+    return not patterns or any(fnmatch.fnmatchcase(f"{db}.{table}", one) for one in patterns)
+
+
+def _bounds(ask: Any, table: CopiedTable, rows: int) -> Iterator[Bound]:
+    """The key of each `rows`-th row: one walk through the key's index."""
+    structure = table.structure
+    key = cut_key(structure)
+    if not key:
+        return
+    names = [name(column) for column in key]
+    kinds = {column.name: column for column in structure.columns}
+    listed = ", ".join(names)
+    last: Bound = ()
+    while True:
+        where = condition(names, KeyRange(last))
+        found = ask(
+            f"SELECT {listed} FROM {table_name(table.db, structure.name)}"
+            f"{f' WHERE {where}' if where else ''} ORDER BY {listed} LIMIT {rows - 1}, 1"
+        )
+        if not found:
+            return
+        last = tuple(_literal(kinds[n], value) for n, value in zip(key, found[0], strict=True))
+        yield last
+
+
+def _literal(column: ColumnStructure, value: Any) -> str:
+    match kind_of(column):
+        case Kind.NUMBER:
+            return number_literal(value)
+        case Kind.BINARY:
+            return f"x'{value.hex()}'"
+    return text_literal(value)

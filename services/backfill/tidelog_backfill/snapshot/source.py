@@ -1,0 +1,73 @@
+"""Where a backfill reads: what every source can do, and which one a job means.
+
+Sources are blocking: the driver asks them before Spark runs, tasks read them in processes of their
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from tidelog.errors import ConfigError
+from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
+
+BATCH_ROWS = 2000
+"""Rows that a reader hands over at once: they are in memory as objects."""
+Rows = Iterator[Sequence[Sequence[Any]]]
+"""Batches of rows, each in the order of `values.stored`, as the driver of `values.DECODERS` gives
+them."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Tables to copy, and what of the source is not copied, a sentence each."""
+
+    tables: list[CopiedTable]
+    warnings: list[str] = []
+
+
+class Source(Protocol):
+    """Errors are typed: Unavailable, ConfigError, Stopped."""
+
+    @property
+    def shown(self) -> str:
+        """For logs and errors, without a password."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Can it be read as it was at a timestamp?"""
+
+    @property
+    def guarantee(self) -> str:
+        """What a copy of it is worth, one sentence."""
+
+    def timestamp(self) -> int:
+        """The moment it gives by itself; 0 = it knows no timestamps of the upstream."""
+
+    def found(self, tables: Sequence[str], ts: int) -> Found:
+        """Those of `db.table` that match a wildcard; none = all."""
+
+    def chunks(self, tables: Sequence[CopiedTable], rows: int, ts: int) -> list[Chunk]:
+        """Of about so many rows each."""
+
+    def read(
+        self, table: CopiedTable, chunk: Chunk, plan: SnapshotPlan
+    ) -> AbstractContextManager[Rows]:
+        """The chunk's rows, in the key's order where it has one."""
+
+
+def open_source(url: str, password: str) -> Source:
+    """Nothing is connected yet. Raises ConfigError."""
+    scheme, is_url, _ = url.partition(":")
+    if not is_url:
+        raise ConfigError(
+            "dump files as a source are not built yet", hint="mysql://USER@HOST:PORT/"
+        )
+    if scheme.lower() in ("mysql", "mariadb", "tidb"):
+        from tidelog_backfill.snapshot.mysql_source import MysqlSource
+
+        return MysqlSource(url, password)
+    raise ConfigError(f"no source speaks {scheme}", hint="mysql://USER@HOST:PORT/, or a directory")
