@@ -12,7 +12,8 @@ from tidelog_backfill.files.view import View
 
 class Segment(msgspec.Struct, frozen=True):
     """DDLs, one after the other, then all row changes of `view`'s one span at once. After it the
-    downstream holds everything up to `commit_ts`. `chunks`: where those rows may be; `rows` and
+    downstream holds everything up to `commit_ts`. `number`: the same for the same logs, whatever
+    of them is done already. `chunks`: where those rows may be; `rows` and
     `size` (bytes): about how much they are. `structures`: by `structure_key`, of every table at
     every version that they name."""
 
@@ -27,7 +28,8 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`begins`: what was committed up to there stands elsewhere, or is applied. `left_out`: what is
+    """`begins`: what was committed up to there stands elsewhere, or is applied. Behind the last
+    segment, or at once where there is none, everything up to `until` is. `left_out`: what is
     not replayed, by reason, as the Drainer counts it. `warnings`: for whoever reads."""
 
     begins: int

@@ -1,0 +1,130 @@
+"""From what chunks hold to what a replay does, step by step (see plan.py). Pure.
+
+    facts = [survey(chunk) for chunk in found(directory).chunks()]
+    made = plan(facts, Wanted(after_ts=checkpoint.commit_ts, early=checkpoint.early))
+
+The same logs are always cut into the same segments with the same numbers, whatever of them is done:
+a replay that was interrupted plans again from its checkpoint, and finds its own marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from tidelog.changes import DdlMessage
+from tidelog.decode.config import DecodeConfig
+from tidelog_backfill.files.chunk import Facts
+from tidelog_backfill.files.names import Names
+from tidelog_backfill.files.view import Span, View
+from tidelog_backfill.replay import plan_relays
+from tidelog_backfill.replay.outline import Outline, Stretch
+from tidelog_backfill.replay.plan import Plan, Segment
+from tidelog_backfill.replay.timeline import Timeline
+from tidelog_backfill.replay.wanted import Wanted, is_wanted
+
+DEFAULT = DecodeConfig()
+
+
+def plan(facts: Sequence[Facts], wanted: Wanted, *, config: DecodeConfig = DEFAULT) -> Plan:
+    """Raises RelayGap, Corrupt, BadInput."""
+    outline = _outline(facts, wanted)
+    after = outline.begins if wanted.after_ts is None else wanted.after_ts
+    until = max(after, min(wanted.until_ts, outline.ends))
+    if wanted.on_corrupt == "stop":
+        plan_relays.check_gaps(facts, after, until)
+    timeline = Timeline(facts)
+    steps = enumerate(_steps(outline, timeline, until, wanted.segment_bytes))
+    left = ((number, _left(step, after, wanted)) for number, step in steps)
+    making = _Making(facts, timeline, wanted, config)
+    segments = [
+        making.segment(number, step)
+        for number, step in left
+        if step.ddls or not timeline.empty(step.after_ts, step.until_ts)
+    ]
+    if segments:
+        segments[-1] = msgspec.structs.replace(segments[-1], commit_ts=until)
+    warnings = [*outline.warnings, *_warnings(facts)]
+    return Plan(outline.begins, until, segments, outline.left_out, warnings)
+
+
+def _outline(facts: Sequence[Facts], wanted: Wanted) -> Outline:
+    return plan_relays.outline(facts, skips=wanted.on_corrupt == "skip")
+
+
+def _steps(
+    outline: Outline, timeline: Timeline, until: int, segment_bytes: int
+) -> Iterator[Stretch]:
+    """Stretches without rows give their DDLs to the next one, large ones are cut."""
+    waiting: list[DdlMessage] = []
+    for stretch in outline.stretches:
+        waiting += (ddl for ddl in stretch.ddls if ddl.commit_ts <= until)
+        end = min(stretch.until_ts, until)
+        if stretch.after_ts >= end or timeline.empty(stretch.after_ts, end):
+            continue
+        for after, upto in timeline.cut(stretch.after_ts, end, segment_bytes):
+            yield msgspec.structs.replace(stretch, after_ts=after, until_ts=upto, ddls=waiting)
+            waiting = []
+    if waiting:
+        yield Stretch(until, until, waiting)
+
+
+def _left(step: Stretch, after: int, wanted: Wanted) -> Stretch:
+    """What is not done of it, and wanted."""
+    names = Names(wanted.tables)
+    ddls = [
+        ddl
+        for ddl in step.ddls
+        if ddl.commit_ts > after
+        and ddl.schema_version not in wanted.early
+        and is_wanted(ddl, names)
+    ]
+    begin = max(after, step.after_ts)
+    return msgspec.structs.replace(
+        step, after_ts=begin, until_ts=max(begin, step.until_ts), ddls=ddls
+    )
+
+
+class _Making:
+    """Segments of steps."""
+
+    def __init__(
+        self, facts: Sequence[Facts], timeline: Timeline, wanted: Wanted, config: DecodeConfig
+    ) -> None:
+        self._timeline = timeline
+        self._view = View(
+            [],
+            only=wanted.tables,
+            channel_id=config.channel_id,
+            ignored_txns=frozenset(config.ignore_txn_commit_ts),
+        )
+        self._whole: dict[str, list[tuple[int, int, int]]] = {}
+        for one in facts:
+            self._whole.setdefault(one.chunk.path, []).extend(one.whole)
+
+    def segment(self, number: int, step: Stretch) -> Segment:
+        share = self._timeline.share(step.after_ts, step.until_ts)
+        span = Span(step.after_ts, step.until_ts, step.tables, step.dropped, step.marks)
+        whole = {path: self._whole[path] for path in {chunk.path for chunk in share.chunks}}
+        return Segment(
+            number,
+            step.until_ts,
+            step.ddls,
+            msgspec.structs.replace(self._view, spans=[span], whole=whole),
+            share.chunks,
+            step.structures,
+            share.rows,
+            share.size,
+        )
+
+
+def _warnings(facts: Iterable[Facts]) -> Iterator[str]:
+    """What the logs lack."""
+    facts = list(facts)
+    open_ = sum(one.open for one in facts)
+    skipped = sum(one.skipped for one in facts)
+    if open_:
+        yield f"{open_} Prewrites have neither Commit nor Rollback in these logs: they are left out"
+    if skipped:
+        yield f"{skipped} damaged bytes were skipped, and the changes in them"

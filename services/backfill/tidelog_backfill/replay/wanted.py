@@ -1,0 +1,55 @@
+"""What of the logs is replayed. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tidelog.changes import DdlMessage, DdlTable
+from tidelog.errors import BadInput
+from tidelog.timestamps import TS_MAX
+from tidelog_backfill.files.names import Names
+
+SEGMENT_BYTES = 1 << 30
+_RENAMES = frozenset(("rename_table", "rename_tables", "exchange_partition"))
+"""Kinds that need all their tables to be there, or move rows between them."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """(after_ts, until_ts], of the tables that match a `db.table` pattern; without patterns of all.
+
+    `after_ts`: the downstream's checkpoint; None: it has none, and holds what the upstream held
+    where the logs begin. `early`: the checkpoint's own. A segment has about `segment_bytes` of
+    rows at most, so that no job grows without bound. `on_corrupt`: whether changes that no file
+    holds stop the replay.
+    """
+
+    after_ts: int | None = None
+    until_ts: int = TS_MAX
+    tables: tuple[str, ...] = ()
+    early: tuple[int, ...] = ()
+    segment_bytes: int = SEGMENT_BYTES
+    on_corrupt: Literal["stop", "skip"] = "stop"
+
+
+def is_wanted(ddl: DdlMessage, names: Names) -> bool:
+    """Whether a DDL is for the tables that are wanted. Raises BadInput for one that is for some of
+    its tables only, and can't be run for these alone."""
+    if not ddl.tables or ddl.kind in ("create_schema", "drop_schema", "modify_schema_charset"):
+        return names.wants_db(ddl.db)
+    sides = [_sides(one, names) for one in ddl.tables]
+    some, every = any(map(any, sides)), all(map(all, sides))
+    if some and not every and ddl.kind in _RENAMES:
+        raise BadInput(
+            f"the DDL at {ddl.commit_ts} is for tables that are wanted and others that are not:"
+            f" {ddl.query[:200]}",
+            hint="name them all, under their old names and their new ones",
+        )
+    return some
+
+
+def _sides(one: DdlTable, names: Names) -> list[bool]:
+    before = [names.wants(one.db_before, one.before.name)] if one.before is not None else []
+    after = [names.wants(one.db_after, one.after.name)] if one.after is not None else []
+    return before + after
