@@ -14,7 +14,7 @@ import msgspec
 from tidelog.changes import DdlMessage, Event
 from tidelog.config import Secret
 from tidelog.ddl_pending import DdlPending
-from tidelog.errors import Stopped, TidelogError
+from tidelog.errors import BadInput, Stopped, TidelogError
 from tidelog.schema.structure import KeyPart, TableStructure
 
 Row = dict[str, Any]
@@ -135,6 +135,14 @@ class TableShare(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
+class PartDone(msgspec.Struct, frozen=True):
+    """Part number `part` of a bulk job's step is written. `step`: what the step does, as a digest
+    (32 characters), so that another step's parts are never taken for its."""
+
+    step: str
+    part: int
+
+
 class Work(msgspec.Struct, frozen=True):
     """One downstream transaction. `safe`: it may have been applied before, so how many rows it
     matches says nothing. With a `checkpoint` (an atomic downstream) both commit together. Without
@@ -146,6 +154,8 @@ class Work(msgspec.Struct, frozen=True):
     ends: bool = True
     up_to: int = 0
     """The last commit_ts among its rows, for those who read the log."""
+    done: PartDone | None = None
+    """Remembered with the rows, for `parts_done`."""
 
 
 class Lane(Protocol):
@@ -168,6 +178,18 @@ class Downstream(Protocol):
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
         """Raises Stopped if there is no such table, Unavailable."""
 
+    async def join(
+        self, feed: str, epoch: int, newest: Sequence[tuple[str, TableStructure]] = ()
+    ) -> None:
+        """Instead of `open`, in another process than the one that opened it with this `epoch`:
+        lanes of that opening may be made here, and nothing else. `newest`: databases and tables as
+        they are after the last DDL, where rows of before it may come. Raises BadInput where only
+        one process can write, Unavailable."""
+
+    async def parts_done(self, step: str) -> frozenset[int]:
+        """Parts of a bulk job's step that lanes said are done; those of other steps of the feed are
+        forgotten. Raises Unavailable."""
+
     async def lane(self, number: int) -> Lane:
         """Connect writer `number`, 0 <= number < `Opened.lanes`. Raises Unavailable."""
 
@@ -184,3 +206,19 @@ class Downstream(Protocol):
         """Raises TakenOver if another writer has taken over."""
 
     async def close(self) -> None: ...
+
+
+class OneProcess:
+    """The part of a Downstream that only the process can write that opened it."""
+
+    async def join(
+        self, feed: str, epoch: int, newest: Sequence[tuple[str, TableStructure]] = ()
+    ) -> None:
+        raise BadInput(
+            f"{type(self).__name__} can't be written by several processes at once",
+            hint="bulk jobs write mysql://, mariadb:// and tidb:// downstreams",
+        )
+
+    async def parts_done(self, step: str) -> frozenset[int]:
+        """None: no part is ever written."""
+        return frozenset()

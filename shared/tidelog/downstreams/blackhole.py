@@ -5,6 +5,8 @@ The checkpoint is in memory only, so each start begins at `start-ts` again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.changes import DdlMessage
 from tidelog.downstream import (
     Checkpoint,
@@ -74,6 +76,14 @@ class Blackhole:
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
         return rule_of(structure)
+
+    async def join(
+        self, feed: str, epoch: int, newest: Sequence[tuple[str, TableStructure]] = ()
+    ) -> None:
+        """Any process may forget rows."""
+
+    async def parts_done(self, step: str) -> frozenset[int]:
+        return frozenset()
 
     async def lane(self, number: int) -> Lane:
         return BlackholeLane()

@@ -11,7 +11,15 @@ from collections.abc import Awaitable, Callable, Iterator
 import structlog
 
 from tidelog.changes import DdlMessage, Event
-from tidelog.downstream import Checkpoint, Lane, Opened, TableRule, TableShare, Work
+from tidelog.downstream import (
+    Checkpoint,
+    Lane,
+    OneProcess,
+    Opened,
+    TableRule,
+    TableShare,
+    Work,
+)
 from tidelog.downstreams import pb_rows
 from tidelog.downstreams.file_log import FileLog, Place
 from tidelog.downstreams.pb_rows import RowEncoder
@@ -56,7 +64,7 @@ class FilesLane:
         """The files are the downstream's."""
 
 
-class FilesDownstream:
+class FilesDownstream(OneProcess):
     """`open_disk` makes the directory when missing. Opened again after an error."""
 
     def __init__(

@@ -8,6 +8,7 @@ the checkpoint before it begins.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from tidelog.changes import DdlMessage
 from tidelog.downstream import (
@@ -55,6 +56,7 @@ class MysqlDownstream:
             MarkTable(options.mark_schema, options.channel_id) if options.loopback else None
         )
         self._session: MysqlSession | None = None
+        self._joined = False
         self._flavor = Flavor("mysql", frozenset())
         self._table = CheckpointTable("")
         self._saved: Checkpoint | None = None
@@ -112,6 +114,30 @@ class MysqlDownstream:
             await session.run(table.adopt())
         return found
 
+    async def join(
+        self, feed: str, epoch: int, newest: Sequence[tuple[str, TableStructure]] = ()
+    ) -> None:
+        session = await MysqlSession.connect(self._target)
+        try:
+            self._flavor = await _flavor(session)
+        finally:
+            await session.close()
+        self._tables = MysqlTables(self._flavor, self._target.shown)
+        for db, structure in newest:
+            self._tables.know(db, structure)
+        options = self._options
+        self._table = CheckpointTable(feed, options.checkpoint_table, options.cluster_id, epoch)
+        self._joined = True
+
+    async def parts_done(self, step: str) -> frozenset[int]:
+        feed = self._table.feed
+        async with self._turn:
+            session = self._living()
+            await _guarded(session, state_tables.CREATE_REPLAY)
+            await session.run(state_tables.forget_parts(feed, step))
+            rows = await session.rows(state_tables.parts_done(feed, step))
+        return frozenset(int(part) for (part,) in rows)
+
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
         async with self._turn:
             return await self._tables.rule(self._living(), db, structure)
@@ -119,7 +145,7 @@ class MysqlDownstream:
     async def lane(self, number: int) -> Lane:
         """Also while the control connection is lost: that one is opened anew only when the lanes
         are through with what they have."""
-        if self._session is None:
+        if self._session is None and not self._joined:
             raise InvariantBroken("the downstream is used before it is opened")
         earlier = self._writers.pop(number, None)
         if earlier is not None:

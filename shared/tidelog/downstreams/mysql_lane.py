@@ -120,6 +120,9 @@ class MysqlLane:
             await self._share(packets, share, statements, safe=work.safe)
         if work.checkpoint is not None:
             await packets.add(self._writer.table.replace(work.checkpoint))
+        if work.done is not None:
+            done = work.done
+            await packets.add(state_tables.part_done(self._writer.feed, done.step, done.part))
         failpoints.hit("applier.lane.commit")
         await packets.end(commit=work.ends)
         self._in_transaction = not work.ends

@@ -94,7 +94,11 @@ class MysqlTables:
             if table.before is not None:
                 self._newest.pop((table.db_before, table.before.name), None)
             if table.after is not None:
-                _keep(self._newest, (table.db_after, table.after.name), table.after)
+                self.know(table.db_after, table.after)
+
+    def know(self, db: str, structure: TableStructure) -> None:
+        """As the table is after its last DDL, which ran elsewhere."""
+        _keep(self._newest, (db, structure.name), structure)
 
     def forget(self) -> None:
         """What the server has may be different now."""

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from tidelog.actor import off_loop
 from tidelog.changes import DdlMessage
-from tidelog.downstream import Checkpoint, Lane, Opened, TableRule, Work
+from tidelog.downstream import Checkpoint, Lane, OneProcess, Opened, TableRule, Work
 from tidelog.downstreams import checkpoint_table
 from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
@@ -40,7 +40,7 @@ class SqliteLane:
         """The connection is the downstream's."""
 
 
-class SqliteDownstream:
+class SqliteDownstream(OneProcess):
     """Opened again after an error; the file is locked only while a group is written."""
 
     def __init__(self, target: Target) -> None:

@@ -4,6 +4,7 @@
 its row, if that row still has the writer's epoch. Worker CONTROL is the control connection.
 `progress(feed, db, table, commit_ts, rows)` says how far an ordered table is applied: that many
 rows of the transaction of commit_ts, and all before.
+`replay(feed, step, part)` holds the parts of a bulk job's step that are done.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ CREATE = (
         " commit_ts BIGINT UNSIGNED NOT NULL, `rows` BIGINT UNSIGNED NOT NULL,"
         f" PRIMARY KEY (feed, db, `table`)) ENGINE=InnoDB {_TEXT}"
     ),
+)
+_REPLAY = "`tidb_binlog`.`replay`"
+CREATE_REPLAY = (
+    f"CREATE TABLE IF NOT EXISTS {_REPLAY} (feed VARCHAR(128) NOT NULL, step CHAR(32) NOT NULL,"
+    f" part INT NOT NULL, PRIMARY KEY (feed, step, part)) ENGINE=InnoDB {_TEXT}"
 )
 _LOCK_CHARS = 64
 
@@ -91,6 +97,19 @@ def set_progress(feed: str, db: str, table: str, commit_ts: int, rows: int) -> s
 
 def forget_progress(feed: str) -> str:
     return f"DELETE FROM {_PROGRESS} WHERE feed = {quote(feed)}"
+
+
+def parts_done(feed: str, step: str) -> str:
+    return f"SELECT part FROM {_REPLAY} WHERE feed = {quote(feed)} AND step = {quote(step)}"
+
+
+def part_done(feed: str, step: str, part: int) -> str:
+    return f"REPLACE INTO {_REPLAY} VALUES ({quote(feed)},{quote(step)},{part})"
+
+
+def forget_parts(feed: str, step: str) -> str:
+    """Those of other steps."""
+    return f"DELETE FROM {_REPLAY} WHERE feed = {quote(feed)} AND step <> {quote(step)}"
 
 
 class MarkTable:

@@ -16,6 +16,7 @@ from tidelog.downstream import (
     Checkpoint,
     DownstreamOptions,
     Lane,
+    OneProcess,
     Opened,
     TableRule,
     TableShare,
@@ -215,7 +216,7 @@ class SimLane:
         self._works = []
 
 
-class SimDownstream:
+class SimDownstream(OneProcess):
     """The Downstream port of one Applier process."""
 
     def __init__(self, database: SimDatabase, options: DownstreamOptions, life: Life) -> None:
