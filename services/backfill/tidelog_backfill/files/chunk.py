@@ -11,14 +11,15 @@ Kind = Literal["segment", "relay", "pb"]
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """The records of `path` that begin at an offset in [begin, end). `end` of a file's last chunk
-    is the file's size. A transaction of a Pump belongs to the chunk of its Prewrite, wherever its
-    Commit is."""
+    """The records of `path` that begin at an offset in [begin, end). `limit`: where the file's
+    records end (a footer, or what a crash left half written, lies behind); 0 = at `end`. A
+    transaction of a Pump belongs to the chunk of its Prewrite, wherever its Commit is."""
 
     kind: Kind
     path: str
     begin: int
     end: int
+    limit: int = 0
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -73,9 +74,10 @@ class Facts(msgspec.Struct, frozen=True):
     transactions, 0 where there is none. `size`: bytes of its rows. `structures`: JSON of (db,
     TableStructure) a relay's records carry. `whole`: (begin, end, after) of the offsets of pieces
     whose batch came whole, for relays. `after`: what stands before the first batch of a relay's
-    chunk (of a file's first chunk: its header's prev_commit_ts); `gaps`: (above, up to) what is
-    missing between two of its batches. `open`: Prewrites without a Commit or Rollback. `skipped`:
-    bytes of damaged records, passed by on request. `runs`: rising by first_ts, not overlapping.
+    chunk (of a file's first chunk: its header's prev_commit_ts; of pieces: what their batch says);
+    `gaps`: (above, up to) what is missing between two of its batches. `open`: Prewrites with
+    neither Commit nor Rollback behind them in the log. `skipped`: bytes of damaged records, passed
+    by on request. `runs`: rising by first_ts, not overlapping.
     """
 
     chunk: Chunk

@@ -1,0 +1,26 @@
+"""A chunk's row changes as the stream tells them, whatever kind of log it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog_backfill.files.chunk import Body, Chunk
+from tidelog_backfill.files.records import LogFile, OnCorrupt
+from tidelog_backfill.files.relay_bodies import relay_bodies
+from tidelog_backfill.files.relays import Relay
+from tidelog_backfill.files.segment_bodies import SegmentBodies
+from tidelog_backfill.files.segments import Transactions
+from tidelog_backfill.files.spans import Spans
+from tidelog_backfill.files.view import View
+
+
+def bodies(chunk: Chunk, view: View, *, on_corrupt: OnCorrupt = "stop") -> Iterator[Body]:
+    """What the view shows of it. Raises Corrupt; of segments Undecodable for rows that their
+    structure does not fit, InvariantBroken for a table that the view does not know."""
+    spans = Spans(view)
+    with LogFile(chunk.path) as file:
+        if chunk.kind == "relay":
+            yield from relay_bodies(Relay(file, chunk, on_corrupt), spans)
+        else:
+            made = SegmentBodies(spans, view.channel_id)
+            yield from made.of(chunk.path, Transactions(file, chunk, on_corrupt))

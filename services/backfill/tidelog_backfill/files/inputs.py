@@ -1,0 +1,100 @@
+"""What logs lie in a directory, and their chunks.
+
+A Pump's data directory (ours or the original's) or its `value`, an Applier's relay directory.
+Nothing there is changed, and it may be in use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from tidelog import record
+from tidelog.errors import BadInput, NotFound, UnparsablePayload
+from tidelog.relay import records
+from tidelog_backfill.files.chunk import Chunk, Kind
+from tidelog_backfill.files.parts import RELAY, SEGMENT, Part, numbered, parts
+from tidelog_backfill.files.records import LogFile, corrupt
+from tidelog_proto.relay_pb2 import RelayHeader
+
+CHUNK_BYTES = 64 << 20
+HEADER_READ = 4 << 10
+HINT = (
+    "name a Pump's data directory (with value/000000.vlog) or an Applier's relay directory (with"
+    " relay-000000)"
+)
+
+
+class Input(msgspec.Struct, frozen=True):
+    """`logs`: the files of each directory, oldest first. `feed` and `cluster_id`: whose a relay
+    is; "" and 0 where nothing says it."""
+
+    kind: Kind
+    logs: list[list[Part]]
+    feed: str = ""
+    cluster_id: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(part.end for log in self.logs for part in log)
+
+    def chunks(self, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+        """All records, each in one of them, in the order of each log."""
+        return [
+            Chunk(self.kind, part.path, begin, min(begin + chunk_bytes, part.end), part.end)
+            for log in self.logs
+            for part in log
+            for begin in range(0, part.end, chunk_bytes)
+        ]
+
+
+def found(*directories: str | Path) -> Input:
+    """What they hold; several are those of several Pumps. Raises NotFound, Corrupt, and BadInput
+    for what does not belong together."""
+    inputs = [_one(Path(directory).resolve()) for directory in directories]
+    if not inputs:
+        raise BadInput("no directory is named", hint=HINT)
+    if len(inputs) > 1 and {one.kind for one in inputs} != {"segment"}:
+        told = ", ".join(
+            f"{path}: {one.kind}" for path, one in zip(directories, inputs, strict=True)
+        )
+        raise BadInput(
+            f"these logs can't be read together ({told})",
+            hint="several directories must be those of one cluster's Pumps",
+        )
+    first = inputs[0]
+    logs = [log for one in inputs for log in one.logs]
+    return Input(first.kind, logs, first.feed, first.cluster_id)
+
+
+def _one(directory: Path) -> Input:
+    if not directory.is_dir():
+        raise NotFound(f"there is no directory {directory}", hint=HINT)
+    value = directory if numbered(directory, SEGMENT) else directory / "value"
+    segments, relay = numbered(value, SEGMENT), numbered(directory, RELAY)
+    if segments and relay:
+        raise BadInput(f"{directory} holds segments and relay files", hint=HINT)
+    if segments:
+        return Input("segment", [parts(value, SEGMENT)])
+    if not relay:
+        raise NotFound(f"neither segments nor relay files are in {directory}", hint=HINT)
+    log = parts(directory, RELAY)
+    header = _header(log[0])
+    return Input("relay", [log], header.feed, header.cluster_id)
+
+
+def _header(part: Part) -> RelayHeader:
+    """Of a relay's first file; empty where that was just made. Raises Corrupt."""
+    if not part.end:
+        return RelayHeader()
+    with LogFile(part.path) as file:
+        found = record.split(file.read(0, HEADER_READ)).records
+    try:
+        one = records.parsed(found[0][1]) if found else None
+    except UnparsablePayload as error:
+        raise corrupt(part.path, 0, error.message) from error
+    if one is None or one.WhichOneof("content") != "header":
+        raise corrupt(part.path, 0, "a relay's file begins with a header, this one doesn't")
+    return one.header

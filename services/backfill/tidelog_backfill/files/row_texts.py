@@ -1,0 +1,55 @@
+"""RowMessages whose rows stay the JSON that they are: what they are of, and cut. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class _At(msgspec.Struct, gc=False):
+    commit_ts: int
+
+
+class Placed(msgspec.Struct, gc=False):
+    """A RowMessage; of its events only when they were committed."""
+
+    db: str
+    table: str
+    schema_version: int
+    events: list[_At]
+
+
+class _Cut(msgspec.Struct, gc=False):
+    db: str
+    table: str
+    schema_version: int
+    events: list[msgspec.Raw]
+
+
+_PLACED = msgspec.json.Decoder(Placed)
+_CUT = msgspec.json.Decoder(_Cut)
+_AT = msgspec.json.Decoder(_At)
+_json = msgspec.json.Encoder().encode
+
+
+def placed(body: bytes) -> Placed:
+    """Raises msgspec.DecodeError."""
+    return _PLACED.decode(body)
+
+
+def commit_ts_of(body: bytes) -> int:
+    """Of a DDL's body. Raises msgspec.DecodeError."""
+    return _AT.decode(body).commit_ts
+
+
+def cut(body: bytes, message: Placed, wanted: Callable[[int], bool]) -> bytes:
+    """The body without events of other commit_ts; `message` is what it is. Empty if none stays."""
+    stays = [wanted(one.commit_ts) for one in message.events]
+    if all(stays):
+        return body
+    if not any(stays):
+        return b""
+    whole = _CUT.decode(body)
+    whole.events = [event for event, one in zip(whole.events, stays, strict=True) if one]
+    return _json(whole)

@@ -1,0 +1,43 @@
+"""Which transactions a view shows. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from tidelog_backfill.files.names import Names
+from tidelog_backfill.files.view import Span, View
+
+
+class Spans:
+    """Of a view: by commit_ts, and by the names that tables tell themselves."""
+
+    def __init__(self, view: View) -> None:
+        self.names = Names(view.only)
+        self._spans = view.spans
+        self._untils = [span.until_ts for span in view.spans]
+        self._ignored = view.ignored_txns
+        self._ranges: list[tuple[int, int]] = []
+        for span in view.spans:
+            if self._ranges and self._ranges[-1][1] == span.after_ts:
+                self._ranges[-1] = self._ranges[-1][0], span.until_ts
+            else:
+                self._ranges.append((span.after_ts, span.until_ts))
+        self._all_names = not view.only
+
+    def of(self, commit_ts: int) -> Span | None:
+        """The one a transaction is shown in."""
+        at = bisect_left(self._untils, commit_ts)
+        if at == len(self._spans) or commit_ts in self._ignored:
+            return None
+        span = self._spans[at]
+        return span if commit_ts > span.after_ts else None
+
+    def cover(self, after: int, until: int) -> bool:
+        """Whether all of (after, until] is shown, whatever table it is of."""
+        if self._ignored or not self._all_names:
+            return False
+        return any(begin <= after and until <= end for begin, end in self._ranges)
+
+    def touch(self, after: int, until: int) -> bool:
+        """Whether anything of (after, until] may be shown."""
+        return any(begin < until and after < end for begin, end in self._ranges)

@@ -1,0 +1,168 @@
+"""What a chunk holds: counted and named, without decoding a row."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.changes import Marker
+from tidelog.relay.batches import above
+from tidelog.rows.errors import Malformed
+from tidelog.rows.payload import read_payload
+from tidelog_backfill.files import row_texts
+from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion, Run
+from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
+from tidelog_backfill.files.relays import Entry, Relay
+from tidelog_backfill.files.runs import runs
+from tidelog_backfill.files.segments import Transactions
+from tidelog_proto.relay_pb2 import RelayBatch, RelayHeader
+
+_MARKER = msgspec.json.Decoder(Marker)
+_Key = tuple[int, str, str, int]
+"""Table id, database, table, schema version."""
+
+
+def survey(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop") -> Facts:
+    """The `chunk` of the facts begins where its first record does. Raises Corrupt."""
+    with LogFile(chunk.path) as file:
+        if chunk.kind == "relay":
+            return _relay(Relay(file, chunk, on_corrupt), chunk)
+        return _segment(Transactions(file, chunk, on_corrupt), chunk)
+
+
+class _Found:
+    """Facts in the making."""
+
+    def __init__(self) -> None:
+        self.rows = self.size = self.first_ts = self.last_ts = 0
+        self.ddls: list[FoundDdl] = []
+        self._runs: list[Run] = []
+        self._versions: dict[_Key, tuple[int, int, int]] = {}
+
+    def seen(self, first_ts: int, last_ts: int) -> None:
+        self.first_ts = min(self.first_ts or first_ts, first_ts)
+        self.last_ts = max(self.last_ts, last_ts)
+
+    def run(self, one: Run) -> None:
+        if one.rows:
+            self.rows += one.rows
+            self.size += one.size
+            self._runs.append(one)
+
+    def count(self, key: _Key, first_ts: int, last_ts: int, rows: int) -> None:
+        first, last, before = self._versions.get(key, (first_ts, last_ts, 0))
+        self._versions[key] = min(first, first_ts), max(last, last_ts), before + rows
+
+    def facts(self, chunk: Chunk, records: Records) -> Facts:
+        """What all kinds have in common."""
+        return Facts(
+            chunk=msgspec.structs.replace(chunk, begin=records.begin),
+            begin=records.begin,
+            end=records.end,
+            records=records.count,
+            rows=self.rows,
+            size=self.size,
+            first_ts=self.first_ts,
+            last_ts=self.last_ts,
+            ddls=self.ddls,
+            versions=[
+                FoundVersion(version, first, last, rows, table_id, db, table)
+                for (table_id, db, table, version), (first, last, rows) in self._versions.items()
+            ],
+            skipped=records.skipped,
+            runs=runs(self._runs, (ddl.commit_ts for ddl in self.ddls)),
+        )
+
+
+def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
+    found = _Found()
+    for commit_ts, prewrite in transactions:
+        found.seen(commit_ts, commit_ts)
+        payload = prewrite.committed(commit_ts)
+        try:
+            value = read_payload(payload)
+        except Malformed as error:
+            raise corrupt(chunk.path, prewrite.offset, f"it is no Binlog: {error}") from error
+        if value.is_ddl:
+            found.ddls.append(FoundDdl(commit_ts, prewrite.start_ts, payload))
+            continue
+        rows = 0
+        for mutation in value.mutations:
+            key = mutation.table_id, "", "", value.schema_version
+            found.count(key, commit_ts, commit_ts, len(mutation.sequence))
+            rows += len(mutation.sequence)
+        begin = prewrite.offset
+        found.run(Run(commit_ts, commit_ts, rows, len(payload), begin, begin + 1))
+    facts = found.facts(chunk, transactions.records)
+    return msgspec.structs.replace(facts, open=transactions.open)
+
+
+def _relay(relay: Relay, chunk: Chunk) -> Facts:
+    found = _RelayFound()
+    for entry in relay:
+        try:
+            found.add(entry)
+        except msgspec.DecodeError as error:
+            raise corrupt(chunk.path, entry.offset, f"a body of the stream: {error}") from error
+    facts = found.facts(chunk, relay.records)
+    return msgspec.structs.replace(
+        facts,
+        structures=list(found.structures.values()),
+        after=found.after,
+        gaps=found.gaps,
+    )
+
+
+class _RelayFound(_Found):
+    def __init__(self) -> None:
+        super().__init__()
+        self.structures: dict[bytes, tuple[str, bytes]] = {}
+        self.after = 0
+        self.gaps: list[tuple[int, int]] = []
+        self._reached = -1
+        """commit_ts of the batch before; -1: there was none, nor a header."""
+
+    def add(self, entry: Entry) -> None:
+        """Raises msgspec.DecodeError."""
+        content = entry.content
+        if isinstance(content, RelayHeader):
+            self._follows(content.prev_commit_ts, content.prev_commit_ts)
+            return
+        for table in content.tables:
+            self.structures[table.db.encode() + table.structure] = table.db, table.structure
+        if isinstance(content, RelayBatch):
+            self._follows(content.after, content.commit_ts)
+            self._batch(content)
+        elif entry.rows:
+            self._follows(entry.after, entry.after)
+        self._rows(entry)
+
+    def _follows(self, after: int, reached: int) -> None:
+        if self._reached < 0:
+            self.after = after
+        elif after > self._reached:
+            self.gaps.append((self._reached, after))
+        self._reached = max(self._reached, reached)
+
+    def _batch(self, batch: RelayBatch) -> None:
+        txns = above(_MARKER.decode(batch.marker).txns, batch.after)
+        self.seen(txns[0].commit_ts, batch.commit_ts)
+        started = {txn.commit_ts: txn.start_ts for txn in txns}
+        for body in batch.ddls:
+            commit_ts = row_texts.commit_ts_of(body)
+            if commit_ts > batch.after:
+                self.ddls.append(FoundDdl(commit_ts, started.get(commit_ts, 0), body))
+
+    def _rows(self, entry: Entry) -> None:
+        first_ts, last_ts, rows, size = entry.commit_ts, 0, 0, 0
+        for body in entry.rows:
+            message = row_texts.placed(body)
+            times = [one.commit_ts for one in message.events if one.commit_ts > entry.after]
+            if times:
+                key = 0, message.db, message.table, message.schema_version
+                self.count(key, times[0], times[-1], len(times))
+                first_ts, last_ts = min(first_ts, times[0]), max(last_ts, times[-1])
+                rows += len(times)
+                size += len(body)
+        if rows:
+            self.seen(first_ts, last_ts)
+        self.run(Run(first_ts, last_ts, rows, size, entry.offset, entry.offset + 1))

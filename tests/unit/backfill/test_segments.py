@@ -1,0 +1,198 @@
+"""Pumps' logs: transactions, paired wherever a chunk ends, whole or damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
+
+from tests.unit.backfill.pump_logs import commit, ddl, inserts, prewrite, rollback, view, write
+from tidelog import payload, record
+from tidelog.changes import RowMessage
+from tidelog.decode.errors import Undecodable
+from tidelog.errors import Corrupt, InvariantBroken
+from tidelog_backfill.files.bodies import bodies
+from tidelog_backfill.files.chunk import Facts, FoundDdl, FoundVersion, Run
+from tidelog_backfill.files.inputs import found
+from tidelog_backfill.files.records import OnCorrupt
+from tidelog_backfill.files.segment_bodies import SLICE_ROWS
+from tidelog_backfill.files.survey import survey
+
+ALL = view(0, 1 << 60)
+
+
+def rows_of(
+    directory: Path, chunk_bytes: int, on_corrupt: OnCorrupt = "stop"
+) -> list[tuple[int, int, int]]:
+    """commit_ts, place, id of each row."""
+    rows = []
+    for chunk in found(directory).chunks(chunk_bytes):
+        for body in bodies(chunk, ALL, on_corrupt=on_corrupt):
+            message = msgspec.json.decode(body.body, type=RowMessage)
+            for at, event in enumerate(message.events, body.seq):
+                assert event.after is not None
+                rows.append((event.commit_ts, at, event.after["id"]))
+    return sorted(rows)
+
+
+def facts_of(directory: Path, chunk_bytes: int, on_corrupt: OnCorrupt = "stop") -> list[Facts]:
+    chunks = found(directory).chunks(chunk_bytes)
+    return [survey(chunk, on_corrupt=on_corrupt) for chunk in chunks]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[list[bytes]], list[tuple[int, int, int]], int]:
+    """Segments, the rows in them, and how many Prewrites have no verdict."""
+    fates = draw(st.lists(st.sampled_from(["commit", "rollback", "open", "twice"]), max_size=12))
+    records, rows, left_open = list[tuple[float, bytes]](), [], 0
+    for number, fate in enumerate(fates):
+        start_ts, commit_ts = 1 + number, 1000 - number
+        at = draw(st.floats(0, 100))
+        later = draw(st.floats(at, 200))
+        size = draw(st.integers(0, 40))
+        begin = prewrite(start_ts, inserts([number, number + 100], text="x" * size))
+        records.append((at, begin))
+        if fate == "twice":
+            records.append((draw(st.floats(at, later)), begin))
+        if fate == "rollback":
+            records.append((later, rollback(start_ts)))
+        elif fate == "open":
+            left_open += 1
+        else:
+            records.append((later, commit(start_ts, commit_ts)))
+            rows += [(commit_ts, 0, number), (commit_ts, 1, number + 100)]
+        if draw(st.booleans()):
+            records.append((at, payload.fake(start_ts)))
+    ordered = [one for _, one in sorted(records, key=lambda one: one[0])]
+    cuts = sorted(draw(st.lists(st.integers(0, len(ordered)), max_size=2)))
+    files = [ordered[a:b] for a, b in zip([0, *cuts], [*cuts, len(ordered)], strict=True)]
+    return files, sorted(rows), left_open
+
+
+@given(log=logs(), chunk_bytes=st.integers(1, 400))
+@settings(deadline=None, max_examples=150)
+def test_each_transaction_is_in_one_chunk_with_its_verdict(
+    log: tuple[list[list[bytes]], list[tuple[int, int, int]], int], chunk_bytes: int
+) -> None:
+    files, rows, left_open = log
+    with TemporaryDirectory() as directory:
+        write(Path(directory), files)
+        facts = facts_of(Path(directory), chunk_bytes)
+        # A Prewrite written twice stands in two chunks at most: later stages drop the double.
+        assert sorted(set(rows_of(Path(directory), chunk_bytes))) == rows
+        assert sum(one.records for one in facts) == sum(map(len, files))
+        assert sum(one.open for one in facts) == left_open
+        assert {(one.first_ts, one.last_ts) for f in facts for one in f.runs} or not rows
+
+
+@given(data=st.data(), chunk_bytes=st.integers(1, 400))
+@settings(deadline=None, max_examples=150)
+def test_damage_is_named_or_skipped_and_the_rest_is_there(
+    data: DataObject, chunk_bytes: int
+) -> None:
+    payloads = [
+        one for ts in range(2, 40, 2) for one in (prewrite(ts, inserts([ts])), commit(ts, ts + 1))
+    ]
+    frames = [record.frame(one) for one in payloads]
+    bounds = [sum(map(len, frames[:at])) for at in range(len(frames) + 1)]
+    hit = data.draw(st.integers(0, bounds[-1] - 1))
+    damaged = max(at for at, bound in enumerate(bounds) if bound <= hit)
+    with TemporaryDirectory() as directory:
+        write(Path(directory), [payloads, [commit(90, 91)]])
+        file = Path(directory) / "value" / "000000.vlog"
+        content = bytearray(file.read_bytes())
+        content[hit] ^= data.draw(st.integers(1, 255))
+        file.write_bytes(content)
+        with pytest.raises(Corrupt) as stopped:
+            facts_of(Path(directory), chunk_bytes)
+        assert f"000000.vlog at offset {bounds[damaged]}: " in stopped.value.message
+        with pytest.raises(Corrupt):
+            rows_of(Path(directory), chunk_bytes)
+        facts = facts_of(Path(directory), chunk_bytes, "skip")
+        assert sum(one.skipped for one in facts) == len(frames[damaged])
+        lost = 2 + 2 * (damaged // 2)
+        found_rows = rows_of(Path(directory), chunk_bytes, "skip")
+        assert found_rows == [(ts + 1, 0, ts) for ts in range(2, 40, 2) if ts != lost]
+        assert sum(one.open for one in facts) == damaged % 2
+
+
+def test_facts_tell_ddls_versions_and_runs_by_commit_ts(tmp_path: Path) -> None:
+    payloads = [
+        prewrite(10, inserts([1, 2])),
+        prewrite(11, inserts([3]), inserts([4], table_id=8), version=6),
+        commit(11, 12),
+        ddl(20, 77),
+        commit(20, 25),
+        commit(10, 30),
+    ]
+    write(tmp_path, [payloads])
+    (facts,) = facts_of(tmp_path, 1 << 20)
+    at = [sum(len(record.frame(one)) for one in payloads[:n]) for n in range(2)]
+    sizes = [len(payloads[n]) + 2 for n in range(2)]  # commit_ts takes two bytes
+    assert facts.ddls == [FoundDdl(25, 20, payload.commit_head(20, 25) + payloads[3][4:])]
+    assert facts.versions == [
+        FoundVersion(5, 30, 30, 2, 7),
+        FoundVersion(6, 12, 12, 1, 7),
+        FoundVersion(6, 12, 12, 1, 8),
+    ]
+    assert facts.runs == [
+        Run(12, 12, 2, sizes[1], at[1], at[1] + 1),
+        Run(30, 30, 2, sizes[0], at[0], at[0] + 1),
+    ]
+    assert (facts.first_ts, facts.last_ts, facts.rows, facts.size) == (12, 30, 4, sum(sizes))
+
+
+def commits(ts: int, *mutations: object) -> list[bytes]:
+    return [prewrite(ts, *mutations), commit(ts, ts + 1)]  # type: ignore[arg-type]
+
+
+def test_a_large_mutation_is_told_in_slices(tmp_path: Path) -> None:
+    ids = range(2 * SLICE_ROWS + 3)
+    write(tmp_path, [commits(4, inserts([9]), inserts(ids))])
+    (chunk,) = found(tmp_path).chunks()
+    assert [one.seq for one in bodies(chunk, ALL)] == [0, 1, 1 + SLICE_ROWS, 1 + 2 * SLICE_ROWS]
+    assert rows_of(tmp_path, 1 << 20) == [(5, 0, 9), *((5, 1 + one, one) for one in ids)]
+
+
+def test_a_view_shows_its_spans_and_its_tables(tmp_path: Path) -> None:
+    payloads = [one for ts in (10, 20, 30) for one in commits(ts, inserts([ts], 8), inserts([ts]))]
+    write(tmp_path, [payloads])
+    (chunk,) = found(tmp_path).chunks()
+    shown = msgspec.structs.replace(view(11, 21).spans[0], dropped={8: "filtered"})
+    (body,) = bodies(chunk, msgspec.structs.replace(ALL, spans=[shown]))
+    message = msgspec.json.decode(body.body, type=RowMessage)
+    assert (message.table, message.schema_version, body.seq) == ("t7", 5, 1)
+    assert [event.after for event in message.events] == [{"id": 20, "v": "x"}]
+    with pytest.raises(InvariantBroken, match="table id 8 at version 5"):
+        list(bodies(chunk, ALL))
+    ignored = msgspec.structs.replace(
+        view(0, 99, table_ids=(7, 8)), ignored_txns=frozenset((11, 31))
+    )
+    assert len(list(bodies(chunk, ignored))) == 2
+
+
+def test_rows_that_their_structure_does_not_fit_name_file_and_offset(tmp_path: Path) -> None:
+    bad = inserts([1])
+    bad.inserted_rows[0] = b"\x08\x02\x08"
+    write(tmp_path, [[commit(8, 9), *commits(10, bad)]])
+    (chunk,) = found(tmp_path).chunks()
+    with pytest.raises(
+        Undecodable, match=f"000000.vlog at offset {len(record.frame(commit(8, 9)))}: "
+    ):
+        list(bodies(chunk, ALL))
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [0, 2, 1]])
+def test_two_different_commits_of_one_transaction_are_refused(
+    tmp_path: Path, order: Sequence[int]
+) -> None:
+    payloads = [prewrite(10, inserts([1])), commit(10, 11), commit(10, 12)]
+    write(tmp_path, [[payloads[at] for at in order]])
+    with pytest.raises(Corrupt, match="transaction 10 is committed at"):
+        facts_of(tmp_path, 1 << 20)
