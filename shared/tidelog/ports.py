@@ -260,8 +260,16 @@ class Process(Protocol):
 
 class Processes(Protocol):
     async def start(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log_path: str = ""
-    ) -> Process: ...
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        log_path: str = "",
+        out_path: str = "",
+    ) -> Process:
+        """`env` is added to ours. Output is appended to `log_path`, else dropped; with `out_path`
+        only standard error is, and standard output is that file, made anew. Raises ConfigError
+        when the program can't be started."""
 
 
 class Oracle(Protocol):

@@ -62,6 +62,11 @@ def applier(cluster: str, node: str, verb: str) -> str:
     return f"tidelog.{cluster}.applier.{escape(node)}.{verb}"
 
 
+def backfill(cluster: str, node: str, verb: str) -> str:
+    """Of its events the verb is `event.<job>`."""
+    return f"tidelog.{cluster}.backfill.{escape(node)}.{verb}"
+
+
 def txnstatus(cluster: str) -> str:
     return f"tidelog.{cluster}.txnstatus"
 

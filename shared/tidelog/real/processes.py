@@ -14,6 +14,7 @@ from tidelog.errors import ConfigError
 from tidelog.ports import Process
 
 PR_SET_PDEATHSIG = 1
+WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 # Loaded before any fork: between fork and exec only async-signal-safe calls are allowed.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -57,21 +58,21 @@ class RealProcesses:
     are killed by the kernel when our process is gone."""
 
     async def start(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log_path: str = ""
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        log_path: str = "",
+        out_path: str = "",
     ) -> Process:
-        """`env` is added to ours; output is appended to `log_path`, else dropped. Raises
-        ConfigError when the program can't be started."""
-        log = os.open(
-            Path(log_path or os.devnull),
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
-            0o600,
-        )
+        log = os.open(Path(log_path or os.devnull), WRITTEN | os.O_APPEND, 0o600)
+        out = os.open(Path(out_path), WRITTEN | os.O_TRUNC, 0o600) if out_path else os.dup(log)
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 env=os.environ | dict(env or {}),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
+                stdout=out,
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
@@ -80,4 +81,5 @@ class RealProcesses:
             raise ConfigError(f"{argv[0]} can't be started: {error}") from error
         finally:
             os.close(log)
+            os.close(out)
         return RealProcess(process)

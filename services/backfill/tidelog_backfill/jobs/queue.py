@@ -1,0 +1,193 @@
+"""The jobs of a node and what becomes of them. Pure; what it keeps is one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tidelog.bulk.control import (
+    CANCELLED,
+    DONE,
+    ENDED,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    JobStatus,
+    State,
+)
+from tidelog.bulk.jobs import Job, shown_job
+from tidelog.bulk.told import Failed, Progress, Report
+from tidelog.config import redacted_url
+from tidelog.errors import BadInput, Conflict, Corrupt, NotFound, Overloaded, Unavailable
+
+MOST = 2000
+"""Jobs, of whatever state."""
+
+
+class Kept(msgspec.Struct):
+    """One job. `vain`: its last tries that got no further. `reached`: the highest
+    commit_ts that it told of. `released`: the Pumps keep nothing for it any more."""
+
+    id: str
+    job: Job
+    state: State = QUEUED
+    submitted: int = 0
+    started: int = 0
+    ended: int = 0
+    tries: int = 0
+    vain: int = 0
+    error: str = ""
+    progress: Progress | None = None
+    report: Report | None = None
+    failed: Failed | None = None
+    reached: int = 0
+    released: bool = False
+
+    @property
+    def consumer(self) -> str:
+        """Its name among those whom the safe point waits for."""
+        return f"job-{self.id}"
+
+    @property
+    def position(self) -> int:
+        """What was committed above it, the job or who goes on after it still needs."""
+        return self.report.commit_ts if self.report is not None else self.reached
+
+    def status(self) -> JobStatus:
+        return JobStatus(
+            self.id,
+            type(self.job).__struct_config__.tag,  # type: ignore[arg-type]
+            self.state,
+            shown_job(self.job),
+            self.submitted,
+            self.started,
+            self.ended,
+            self.tries,
+            self.error,
+            self.progress,
+            self.report,
+            self.failed,
+        )
+
+
+class Queue:
+    """At most one job runs, `waiting` wait, `kept` that have ended are remembered."""
+
+    def __init__(self, jobs: Iterable[Kept], *, waiting: int, kept: int, tries: int) -> None:
+        self._jobs = {job.id: job for job in jobs}
+        self._waiting = waiting
+        self._kept = kept
+        self._tries = tries
+        for job in self._jobs.values():
+            if job.state == RUNNING:  # its process died with ours
+                job.state = QUEUED
+
+    @property
+    def all(self) -> list[Kept]:
+        return list(self._jobs.values())
+
+    def find(self, job_id: str) -> Kept:
+        """Raises NotFound."""
+        if job_id not in self._jobs:
+            raise NotFound(f"no job {job_id!r} is known here", hint="ask for all of them")
+        return self._jobs[job_id]
+
+    def submit(self, job_id: str, job: Job, now_ms: int) -> Kept:
+        """Raises Conflict (another job has that id), Overloaded, BadInput (a password in it)."""
+        known = self._jobs.get(job_id)
+        if known is not None:
+            if known.job != job:
+                raise Conflict(f"another job has the id {job_id!r}")
+            return known
+        _refuse_passwords(job)
+        if sum(one.state == QUEUED for one in self._jobs.values()) >= self._waiting:
+            raise Overloaded(
+                f"{self._waiting} jobs are waiting already", hint="cancel one, or wait"
+            )
+        if len(self._jobs) >= MOST:
+            raise Overloaded(
+                f"{MOST} jobs have ended that the registry could not be told of",
+                hint="see why it does not answer",
+            )
+        kept = Kept(job_id, job, submitted=now_ms)
+        self._jobs[job_id] = kept
+        return kept
+
+    @property
+    def running(self) -> Kept | None:
+        return next((job for job in self._jobs.values() if job.state == RUNNING), None)
+
+    def begin(self, now_ms: int) -> Kept | None:
+        """The next job to run, or None: one runs, or none waits."""
+        waiting = (job for job in self._jobs.values() if job.state == QUEUED)
+        if self.running is not None or (job := next(waiting, None)) is None:
+            return None
+        job.state, job.tries, job.vain = RUNNING, job.tries + 1, job.vain + 1
+        job.started = job.started or now_ms
+        return job
+
+    def told(self, job: Kept, progress: Progress) -> None:
+        """Further than ever: what it fails by from now on is another trouble."""
+        if progress.commit_ts > job.reached:
+            job.reached, job.vain = progress.commit_ts, 0
+        job.progress = progress
+
+    def end(self, job: Kept, outcome: Report | Exception, now_ms: int) -> bool:
+        """True: it failed by what may pass, and waits to be tried again."""
+        if isinstance(outcome, Report):
+            job.state, job.report, job.error = DONE, outcome, ""
+        elif isinstance(outcome, Unavailable) and job.vain < self._tries:
+            job.state, job.error = QUEUED, str(outcome)
+            return True
+        else:
+            job.state, job.failed = FAILED, Failed.of(outcome)
+            job.error = str(outcome)
+        job.ended = now_ms
+        return False
+
+    def cancel(self, job_id: str, now_ms: int) -> Kept:
+        """Raises NotFound, Conflict (it has ended)."""
+        job = self.find(job_id)
+        if job.state == CANCELLED:
+            return job
+        if job.state in ENDED:
+            raise Conflict(f"job {job_id} is {job.state} already")
+        job.state, job.ended = CANCELLED, now_ms
+        return job
+
+    def forget(self) -> list[Kept]:
+        """The oldest that have ended, beyond how many are kept; none that still holds something."""
+        over = [job for job in self._jobs.values() if job.state in ENDED]
+        gone = [job for job in over[: max(0, len(over) - self._kept)] if job.released]
+        for job in gone:
+            del self._jobs[job.id]
+        return gone
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self.all)
+
+    @staticmethod
+    def decode(data: bytes) -> list[Kept]:
+        """Raises Corrupt."""
+        try:
+            return msgspec.json.decode(data, type=list[Kept])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Corrupt(
+                f"the list of jobs can't be read: {error}",
+                hint="delete it: what jobs have written stays, submitted again they go on there",
+            ) from error
+
+
+def _refuse_passwords(job: Job) -> None:
+    urls = {"downstream": job.downstream, "source": getattr(job, "source", "")}
+    for key, url in urls.items():
+        scheme, _, rest = url.partition("://")
+        user, _, place = rest.rpartition("@")
+        bare = f"{scheme}://{place}"
+        if ":" in user or redacted_url(bare) != bare:
+            raise BadInput(
+                f"{key} holds a password, and a submitted job is shown and kept",
+                hint="name a file of the service's machine by `password_file=` in the URL, or give"
+                f" the service {key}-password-file",
+            )

@@ -1,0 +1,79 @@
+"""The process of one job: `python -m tidelog_backfill run JOB.json`. Its lines
+(`tidelog.bulk.told`) go to standard output and nothing else does: what Spark prints goes to
+standard error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog import logs
+from tidelog.bulk.jobs import Job, ReplayJob, read_job
+from tidelog.bulk.told import Failed, Line, Progress, Report, encode_line
+from tidelog.errors import EXIT_OK, BadInput, ConfigError, TidelogError
+from tidelog_backfill.task_errors import carried
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Told = Callable[[Progress], None]
+
+
+def run_job(argv: Sequence[str]) -> int:
+    """Returns the exit code; the last line says why."""
+    logs.configure(service="backfill")
+    tell = _own_output()
+    try:
+        if len(argv) != 1:
+            raise BadInput("one job file is needed", hint="python -m tidelog_backfill run JOB.json")
+        job = read_job(Path(argv[0]))
+        tell(Progress("starting", note="Spark"))
+        tell(carry_out(job, tell))
+    except Exception as error:
+        typed = error if isinstance(error, TidelogError) else carried(error)
+        failed = Failed.of(typed or error)
+        tell(failed)
+        if typed is None:
+            raise
+        return failed.exit_code
+    return EXIT_OK
+
+
+def carry_out(job: Job, told: Told) -> Report:
+    """With a session of its own. Raises what the job fails by."""
+    try:
+        from tidelog_backfill.session import spark
+    except ImportError as error:
+        raise ConfigError(
+            f"{error.name} is not installed", hint="pip install 'tidelog[backfill]'"
+        ) from error
+    session = spark(job.spark, name=f"tidelog-{job.feed}")
+    try:
+        return _work(session, job, told)
+    finally:
+        session.stop()
+
+
+def _work(session: SparkSession, job: Job, told: Told) -> Report:
+    name = "replay.run" if isinstance(job, ReplayJob) else "snapshot.run"
+    work = import_module(f"tidelog_backfill.{name}")
+    report: Report = (work.replay if isinstance(job, ReplayJob) else work.backfill)(
+        session, job, told
+    )
+    return report
+
+
+def _own_output() -> Callable[[Line], None]:
+    """Standard output for us alone: the JVM and everything that prints inherit standard error."""
+    ours = os.dup(1)
+    os.dup2(2, 1)
+
+    def tell(line: Line) -> None:
+        data = encode_line(line)
+        while data:
+            data = data[os.write(ours, data) :]
+
+    return tell

@@ -1,0 +1,47 @@
+"""Typed errors on their way from a task to the driver: Spark carries a traceback's text only.
+
+with errors_carried():          # in the task
+    ...                         # raises Corrupt
+...
+except Exception as error:      # in the driver
+    raise carried(error) or error
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from tidelog.bulk.told import Failed
+from tidelog.errors import TidelogError
+
+_CARRIED = re.compile(r"<tidelog-error ([A-Za-z0-9+/=]+)>")
+
+
+class TaskFailed(Exception):
+    """Its text holds a typed error, whole, among whatever Spark puts around it."""
+
+    def __init__(self, error: TidelogError) -> None:
+        packed = base64.b64encode(msgspec.json.encode(Failed.of(error))).decode()
+        super().__init__(f"{error} <tidelog-error {packed}>")
+
+
+@contextmanager
+def errors_carried() -> Iterator[None]:
+    """Around what a task does. It is no function's decorator: that of a generator ends too soon."""
+    try:
+        yield
+    except TidelogError as error:
+        raise TaskFailed(error) from error
+
+
+def carried(error: BaseException) -> TidelogError | None:
+    """The typed error that a task ended by, if this one came of it."""
+    found = _CARRIED.search(str(error))
+    if found is None:
+        return None
+    return msgspec.json.decode(base64.b64decode(found[1]), type=Failed).error()

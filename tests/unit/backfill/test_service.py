@@ -1,0 +1,196 @@
+"""Jobs over NATS: kept before they are answered, one at a time, over crashes of the service."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.unit.backfill.service_rig import CONFIG, END_TS, JOB, Client, started
+from tests.unit.registry.nodes import CLUSTER, nodes
+from tidelog import subjects
+from tidelog.bulk.control import JobStatus
+from tidelog.bulk.jobs import BackfillJob
+from tidelog.bulk.process import JobProcessEnded
+from tidelog.errors import BadInput, Conflict, NotFound, Overloaded, Stopped
+from tidelog.messages import Consumer
+from tidelog.ports import Request
+from tidelog.sim.world import World, run
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.service import build as build_registry
+
+
+def test_a_job_is_done_and_told_of() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        heard: list[JobStatus] = []
+
+        async def hear(request: Request) -> None:
+            heard.append(msgspec.json.decode(request.data, type=JobStatus))
+
+        await world.ports().bus.serve(subjects.backfill(CLUSTER, "backfill", "event.*"), hear)
+        assert (await client.submit("a")).kind == "replay"
+        done = await client.until(world, "a", "done")
+        assert done.report is not None
+        assert done.report.commit_ts == END_TS
+        assert 0 < done.submitted <= done.started < done.ended
+        states = [status.state for status in heard]
+        assert states[0] in ("queued", "running")
+        assert states.count("running") >= 9
+        assert states[-1] == "done"
+        placed = clockwork.jobs[0]
+        assert (placed.cluster, placed.nats_url) == (CLUSTER, "nats://here")
+
+    run(main, 1)
+
+
+def test_one_runs_and_the_others_wait_their_turn() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        await client.submit("a")
+        await world.sleep(1)
+        for job_id in ("b", "c"):
+            assert (await client.submit(job_id)).state == "queued"
+        with pytest.raises(Overloaded, match="2 jobs are waiting"):
+            await client.submit("d")
+        assert (await client.submit("b")).id == "b"
+        with pytest.raises(Conflict):
+            await client.submit("b", msgspec.structs.replace(JOB, part_rows=1))
+        await client.until(world, "c", "done")
+        assert clockwork.began == ["a", "b", "c"]
+        assert [job.id for job in await client.all()] == ["a", "b", "c"]
+
+    run(main, 2)
+
+
+def test_a_job_that_is_cancelled_ends_before_the_next_begins() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        await client.submit("a")
+        await client.submit("b")
+        await world.sleep(2)
+        assert clockwork.running == ["a"]
+        assert (await client.cancel("a")).state == "cancelled"
+        assert (await client.cancel("a")).state == "cancelled"
+        await client.until(world, "b", "done")
+        assert (await client.one("a")).state == "cancelled"
+        with pytest.raises(Conflict, match="is done already"):
+            await client.cancel("b")
+        await client.submit("c")
+        await client.submit("d")
+        assert (await client.cancel("d")).state == "cancelled"
+        await client.until(world, "c", "done")
+        assert "d" not in clockwork.began
+        with pytest.raises(NotFound):
+            await client.cancel("e")
+
+    run(main, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_answered_outlives_every_crash(seed: int) -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        await client.submit("a")
+        await client.submit("b")
+        rng = world.random("chaos")
+        for _ in range(4):
+            await world.sleep(6 * rng.random())
+            world.node("backfill").kill()
+            clockwork.running.clear()
+            world.node("backfill").restart()
+            await world.sleep(1)
+        await client.until(world, "b", "done")
+        assert [job.state for job in await client.all()] == ["done", "done"]
+
+    run(main, seed)
+
+
+def test_an_orderly_stop_ends_the_job_which_goes_on_after() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        await client.submit("a")
+        await world.sleep(3)
+        await world.node("backfill").stop()
+        assert clockwork.running == []
+        world.node("backfill").restart()
+        await world.sleep(1)
+        await client.until(world, "a", "done")
+        assert clockwork.began == ["a", "a"]
+
+    run(main, 4)
+
+
+def test_what_may_pass_is_tried_again_and_what_may_not_is_not() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        clockwork.fails = [JobProcessEnded("killed")] * 2
+        await client.submit("a")
+        assert (await client.until(world, "a", "done")).tries == 3
+        clockwork.fails = [Stopped("a foreign checkpoint", hint="use another table")]
+        await client.submit("b")
+        failed = await client.until(world, "b", "failed")
+        assert failed.failed is not None
+        assert (failed.failed.code, failed.failed.hint) == ("Stopped", "use another table")
+
+    run(main, 5)
+
+
+def test_a_job_that_gets_no_further_is_given_up() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        clockwork.fails = [JobProcessEnded("killed") for _ in range(9)]
+        await client.submit("a")
+        failed = await client.until(world, "a", "failed")
+        assert failed.error == "killed"
+        assert len(clockwork.began) == CONFIG.tries + 1
+
+    run(main, 6)
+
+
+def test_passwords_are_neither_kept_nor_shown() -> None:
+    async def main(world: World) -> None:
+        client, _ = await started(world)
+        with pytest.raises(BadInput, match="downstream holds a password"):
+            await client.submit("a", msgspec.structs.replace(JOB, downstream="mysql://a:pw@db/"))
+        assert await client.all() == []
+
+    run(main, 7)
+
+
+async def consumers(world: World) -> list[Consumer]:
+    found = await nodes(world.ports().bus)
+    return [one for one in found.consumers if one.name.startswith("job-")]
+
+
+async def done(world: World, client: Client, job_id: str) -> None:
+    await client.until(world, job_id, "done")
+    await world.sleep(5)
+
+
+def test_the_pumps_keep_what_a_job_still_needs() -> None:
+    """A replay while it runs; a copy for as long as configured, as the stream begins there."""
+
+    async def main(world: World) -> None:
+        config = RegistryConfig(cluster=CLUSTER, oracle="embedded")
+        world.node("registry").start(build_registry, config)
+        await world.sleep(8)
+        client, clockwork = await started(world, msgspec.structs.replace(CONFIG, hold_s=60.0))
+        clockwork.step_s = 2.0
+        await client.submit("a")
+        await world.sleep(9)
+        (held,) = await consumers(world)
+        assert (held.name, held.feed) == ("job-a", "main")
+        assert 100 <= held.commit_ts <= 104
+        await done(world, client, "a")
+        assert await consumers(world) == []
+        await client.submit("b", BackfillJob(source="mysql://db/", downstream="mysql://copy@db/"))
+        await done(world, client, "b")
+        assert await consumers(world) == [Consumer("job-b", "main", END_TS)]
+        await world.sleep(60)
+        assert await consumers(world) == []
+        for job_id in ("c", "d"):
+            await client.submit(job_id)
+            await done(world, client, job_id)
+        assert clockwork.forgotten == ["a", "b"]
+
+    run(main, 8)

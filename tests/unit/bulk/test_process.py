@@ -1,0 +1,99 @@
+"""A job's process, as who started it sees it. Stand-ins: real processes without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.bulk.jobs import ReplayJob, decode_job
+from tidelog.bulk.process import JobProcessEnded, JobProcesses
+from tidelog.bulk.told import Failed, Line, Progress, Report, encode_line
+from tidelog.errors import Corrupt
+from tidelog.real.clock import RealClock
+from tidelog.real.disk import RealDisk
+from tidelog.real.processes import RealProcesses
+
+JOB = ReplayJob(inputs=("relay",), parquet="out")
+PROGRESS = Progress("reading", 1, 2, "chunks")
+
+
+class Told(list[Progress]):
+    def __call__(self, progress: Progress) -> None:
+        self.append(progress)
+
+
+def processes(home: Path, script: str) -> JobProcesses:
+    program = (sys.executable, "-c", script)
+    return JobProcesses(
+        RealProcesses(), RealDisk(home), RealClock(), home, env={"X": "y"}, program=program
+    )
+
+
+def telling(*lines: Line, then: str = "") -> str:
+    text = b"".join(map(encode_line, lines)).decode()
+    return f"import os, sys, time\nsys.stdout.write({text!r})\nsys.stdout.flush()\n{then}"
+
+
+def test_its_lines_are_told_and_the_last_one_is_the_outcome(tmp_path: Path) -> None:
+    told = Told()
+    script = telling(PROGRESS, PROGRESS, Report(7, rows=3), then="print('noise', file=sys.stderr)")
+    assert asyncio.run(processes(tmp_path, script).run("a", JOB, told)) == Report(7, rows=3)
+    assert told == [PROGRESS, PROGRESS]
+    assert decode_job((tmp_path / "a.json").read_bytes()) == JOB
+    assert (tmp_path / "a.log").read_text() == "noise\n"
+
+
+def test_its_error_comes_typed(tmp_path: Path) -> None:
+    script = telling(Failed.of(Corrupt("000001.vlog at 77")), then="sys.exit(70)")
+    with pytest.raises(Corrupt, match="at 77"):
+        asyncio.run(processes(tmp_path, script).run("a", JOB, Told()))
+
+
+def test_one_that_says_nothing_at_its_end_is_no_success(tmp_path: Path) -> None:
+    script = telling(PROGRESS, then="os.kill(os.getpid(), 9)")
+    with pytest.raises(JobProcessEnded, match=r"ended by signal 9 .*a\.log"):
+        asyncio.run(processes(tmp_path, script).run("a", JOB, Told()))
+
+
+def test_a_second_run_reads_its_own_lines_only(tmp_path: Path) -> None:
+    asyncio.run(processes(tmp_path, telling(Report(7))).run("a", JOB, Told()))
+    with pytest.raises(JobProcessEnded):
+        asyncio.run(processes(tmp_path, "").run("a", JOB, Told()))
+
+
+def test_cancelled_it_is_ended_first(tmp_path: Path) -> None:
+    script = telling(Progress("at", note="x"), then="time.sleep(600)")
+
+    async def cancelled() -> Told:
+        told, begun = Told(), asyncio.Event()
+
+        def tell(progress: Progress) -> None:
+            told(progress)
+            begun.set()
+
+        work = processes(tmp_path, f"{script}").run("a", JOB, tell)
+        task = asyncio.create_task(work)
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        return told
+
+    assert asyncio.run(cancelled()) == [Progress("at", note="x")]
+    children = Path(f"/proc/self/task/{__import__('os').getpid()}/children").read_text().split()
+    assert not [pid for pid in children if b"time.sleep(600)" in _command(pid)]
+
+
+def _command(pid: str) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_its_files_go_when_it_is_forgotten(tmp_path: Path) -> None:
+    job = processes(tmp_path, telling(Report(7)))
+    asyncio.run(job.run("a", JOB, Told()))
+    asyncio.run(job.forget("a"))
+    assert list(tmp_path.iterdir()) == []
+    asyncio.run(job.forget("a"))
