@@ -1,0 +1,95 @@
+"""Which part of a step writes which rows. Pure.
+
+A part is a partition of the job, and a lane of the downstream: it writes in order, and between
+parts there is no order at all. Rows of a table that is *spread* go by their key: why the net effect
+of a whole segment may then be written in any order stands in `tidelog.plan.window`, of which a
+segment is one. A table for which that does not hold has a part for itself, where its changes are
+planned in upstream order, as on a single lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from zlib import crc32
+
+import msgspec
+
+from tidelog.downstream import TableRule
+from tidelog.plan.causality import lane_of
+from tidelog.plan.keys import TableKeys
+from tidelog.schema.structure import TableStructure
+
+Place = tuple[str, str]
+"""Database and table."""
+BLOCK_BITS = 12
+"""Integer keys that are alike but for so many bits are one part's: a database writes neighbours
+faster, as they share pages."""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A table at one version, and how it may be written; `table`: its number in the Routing."""
+
+    table: int
+    db: str
+    structure: TableStructure
+    rule: TableRule
+
+    @property
+    def place(self) -> Place:
+        return self.db, self.structure.name
+
+
+class Routing(msgspec.Struct, frozen=True):
+    """`spread`: by table, whether its rows go by their key. Travels to executors."""
+
+    parts: int
+    forms: list[Form]
+    spread: list[bool]
+
+    def first_form(self, table: int) -> Form:
+        return next(form for form in self.forms if form.table == table)
+
+    def home(self, table: int) -> int:
+        """Where all rows of a table go that is not spread."""
+        return _place_part(self.first_form(table).place, self.parts)
+
+
+def routing(
+    tables: Iterable[tuple[str, TableStructure, TableRule]],
+    parts: int,
+    pinned: Collection[Place] = (),
+) -> Routing:
+    """Of all tables at all versions that rows may come in. `pinned`: tables with a value of which
+    nobody can tell what it equals."""
+    numbers: dict[Place, int] = {}
+    forms: list[Form] = []
+    for db, structure, rule in tables:
+        number = numbers.setdefault((db, structure.name), len(numbers))
+        forms.append(Form(number, db, structure, rule))
+    spread = [
+        place not in pinned and _can_spread([form for form in forms if form.table == number])
+        for place, number in numbers.items()
+    ]
+    return Routing(parts, forms, spread)
+
+
+def _can_spread(forms: list[Form]) -> bool:
+    """The keys of its rows can be told, are the same at all versions, and nothing notices a row
+    that is deleted and put again."""
+    if not all(form.rule.replaceable and not form.rule.ordered for form in forms):
+        return False
+    keys = [TableKeys(form.structure, form.rule) for form in forms]
+    if any(one.unsure for one in keys):
+        return False
+    first = forms[0].structure.key_columns
+    same_columns = all(form.structure.key_columns == first for form in forms)
+    return same_columns and all(one.signature == keys[0].signature for one in keys)
+
+
+def part_of(key: Hashable, parts: int) -> int:
+    """Of a row's normalised key."""
+    return lane_of(key >> BLOCK_BITS if isinstance(key, int) else key, parts)
+
+
+def _place_part(place: Place, parts: int) -> int:
+    return crc32(repr(place).encode()) % parts
