@@ -65,11 +65,9 @@ class Decoder:
         try:
             found = read_payload(payload)
             if found.is_ddl:
-                binlog = Binlog.FromString(payload)
-                if binlog.ddl_job_id or binlog.ddl_query:
-                    ddl = self.ddls.decode(commit_ts, start_ts, binlog)
-                    self.schema_changed()
-                    return ddl
+                ddl = self.ddls.decode(commit_ts, start_ts, Binlog.FromString(payload))
+                self.schema_changed()
+                return ddl
             skipped = from_key(found.key)
         except msgspec.DecodeError as error:
             raise Undecodable(commit_ts, "its record of what was skipped is none") from error

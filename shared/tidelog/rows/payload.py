@@ -45,7 +45,7 @@ class MutationRows:
 
 
 class Payload:
-    """What makes a transaction. `is_ddl`: it has fields of a DDL; they are not read here."""
+    """What makes a transaction. `is_ddl`: it names a DDL's job or text, which aren't kept here."""
 
     __slots__ = ("is_ddl", "key", "mutations", "schema_version")
 
@@ -70,11 +70,13 @@ def read_payload(buf: bytes) -> Payload:
 def _binlog(buf: bytes) -> Payload:
     found = Payload()
     p, end = 0, len(buf)
-    value_at = value_end = 0
+    value_at = value_end = job = query = 0
     while p < end:
         tag = buf[p]
+        if tag == _DDL_JOB:
+            job, p = _varint(buf, p + 1)
+            continue
         if tag not in (_VALUE, _KEY, _DDL_QUERY):
-            found.is_ddl = found.is_ddl or tag == _DDL_JOB
             p = _skip(buf, p)
             continue
         size = buf[p + 1]
@@ -88,9 +90,10 @@ def _binlog(buf: bytes) -> Payload:
         elif tag == _KEY:
             found.key = buf[at:p]
         else:
-            found.is_ddl = True
+            query = size
     if p > end:
         raise Malformed("a field is longer than the payload")
+    found.is_ddl = job != 0 or query != 0  # TiDB writes a job of 0 with rows
     _value(buf, value_at, value_end, found)
     return found
 
