@@ -6,13 +6,16 @@ from __future__ import annotations
 import typer
 
 from tidelog_cli.commands import (
+    backfill,
     capture,
     ddl,
     demo,
     feed,
     inspect,
+    jobs,
     nodes,
     operate,
+    replay,
     resolve,
     status,
     tail,
@@ -43,7 +46,10 @@ app.command("wait")(wait.wait_command)
 app.command("verify")(verify.verify_command)
 app.command("resolve")(resolve.resolve_command)
 app.command("inspect")(inspect.inspect_command)
+app.command("replay")(replay.replay_command)
+app.command("backfill")(backfill.backfill_command)
 app.command("demo")(demo.demo_command)
 app.add_typer(ddl.app, name="ddl")
 app.add_typer(feed.app, name="feed")
 app.add_typer(capture.app, name="capture")
+app.add_typer(jobs.app, name="jobs")

@@ -15,7 +15,7 @@ import structlog
 
 from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.applier_control import ApplierRequest, DecidedStep
+from tidelog.applier_control import BEGIN_ANEW, ApplierRequest, DecidedStep
 from tidelog.ddl_pending import AGAIN, DONE
 from tidelog.downstream import TakenOver
 from tidelog.errors import (
@@ -235,6 +235,9 @@ class Applier(Actor[Mail]):
     async def _decide(self, asked: Asked) -> None:
         """Recorded first; then all of this starts anew, from the checkpoint on, and obeys it."""
         commit_ts = asked.request.ts
+        if asked.request.verb == BEGIN_ANEW:
+            self._begin_anew(asked.reply)
+            return
         try:
             word = self._word(asked.request.verb)
             await self._pipeline.open()
@@ -246,6 +249,16 @@ class Applier(Actor[Mail]):
         asked.reply.set(DecidedStep(config.feed, config.node, commit_ts, pending.step, word))
         self._position.error = ""
         raise Conflict(f"an operator decided about the DDL at {commit_ts}: {word}")
+
+    def _begin_anew(self, reply: Reply[DecidedStep]) -> None:
+        """The downstream is further than this instance knows: the next one reads how far."""
+        if not self._position.held:
+            reply.fail(Refused("this Applier is at work", hint="`tidelog pause` it first"))
+            return
+        config = self._config
+        stood = self._pipeline.control.saved_ts
+        reply.set(DecidedStep(config.feed, config.node, stood, 0, BEGIN_ANEW))
+        raise Conflict(f"its downstream, which stood at {stood}, was written by somebody else")
 
     def _word(self, verb: str) -> str:
         if verb not in DDL_WORDS:

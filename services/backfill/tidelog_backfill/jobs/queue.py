@@ -90,7 +90,7 @@ class Queue:
     def find(self, job_id: str) -> Kept:
         """Raises NotFound."""
         if job_id not in self._jobs:
-            raise NotFound(f"no job {job_id!r} is known here", hint="ask for all of them")
+            raise NotFound(f"no job {job_id!r} is known here", hint="`tidelog jobs` lists them")
         return self._jobs[job_id]
 
     def submit(self, job_id: str, job: Job, now_ms: int) -> Kept:
@@ -103,7 +103,7 @@ class Queue:
         _refuse_passwords(job)
         if sum(one.state == QUEUED for one in self._jobs.values()) >= self._waiting:
             raise Overloaded(
-                f"{self._waiting} jobs are waiting already", hint="cancel one, or wait"
+                f"{self._waiting} jobs are waiting already", hint="`tidelog jobs cancel ID`"
             )
         if len(self._jobs) >= MOST:
             raise Overloaded(

@@ -1,0 +1,127 @@
+"""An Applier's backlog, replayed at once: the Applier is paused, its relay log is written into its
+downstream by a job, and it begins anew from the checkpoint that the job left."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidelog import subjects
+from tidelog.applier_control import BEGIN_ANEW, ApplierRequest, DecidedStep
+from tidelog.bulk.jobs import ReplayJob
+from tidelog.bulk.told import Progress, Report
+from tidelog.errors import BadInput, ConfigError, NotFound
+from tidelog.messages import APPLIER, decode_reply, encode
+from tidelog.ports import Bus
+from tidelog_cli import bulk, operate
+from tidelog_cli.connect import TIMEOUT_S, connected
+from tidelog_cli.operate import Wish
+from tidelog_cli.state_file import TopologyState
+
+QUIET_S = 120.0
+SHARED = (
+    "feed",
+    "downstream",
+    "start_ts",
+    "cluster",
+    "nats_url",
+    "cluster_id",
+    "checkpoint_table",
+    "sync_mode",
+    "loopback_control",
+    "channel_id",
+    "mark_schema",
+    "ddl_timeout_s",
+)
+"""Settings that an Applier and a job call the same."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What an Applier's configuration says of its relay and its downstream."""
+
+    relay: str
+    shared: dict[str, Any]
+    password: str = ""
+
+    def job(self, chosen: Mapping[str, Any]) -> ReplayJob:
+        """Raises ConfigError."""
+        try:
+            return msgspec.convert(
+                {"kind": "replay", "inputs": [self.relay]}
+                | {key.replace("_", "-"): value for key, value in self.shared.items()}
+                | {k.replace("_", "-"): msgspec.to_builtins(v) for k, v in chosen.items()},
+                type=ReplayJob,
+            )
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"the Applier's configuration: {error}") from error
+
+
+def settings(node: str, config: Path | None, directory: Path | None) -> Given:
+    """From its configuration file, that of `tidelog up` unless one is named; what that leaves out
+    has the variables' values or the defaults. Raises ConfigError, NotFound."""
+    path = config or (directory or Path("tidelog-data")) / node / "applier.toml"
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        hint = "name its configuration by --applier-config"
+        raise NotFound(f"{path} does not exist", hint=hint) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} can't be read: {error}") from error
+    plain = {key.replace("-", "_"): value for key, value in document.items()}
+    for key in ("downstream", "downstream_password", "downstream_password_file"):
+        plain.setdefault(key, os.environ.get(f"TIDELOG_APPLIER_{key.upper()}", ""))
+    relay_log = {k.replace("-", "_"): v for k, v in plain.get("relay", {}).items()}
+    name = relay_log.get("log_dir", "relay")
+    if not name:
+        raise BadInput(f"{node} keeps no relay log", hint="replay the Pumps' logs instead")
+    relay = Path(plain.get("data_dir") or "data/applier") / name
+    if not relay.is_dir():
+        raise NotFound(
+            f"{relay} is no directory of this machine", hint="run this beside its Applier"
+        )
+    shared = {key: plain[key] for key in SHARED if key in plain}
+    return Given(str(relay.resolve()), shared, _password(plain))
+
+
+def _password(plain: Mapping[str, Any]) -> str:
+    path = plain["downstream_password_file"]
+    if not path:
+        return str(plain["downstream_password"])
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} can't be read: {error}") from error
+
+
+async def hand_over(
+    state: TopologyState, node: str, job: ReplayJob, env: Mapping[str, str], told: bulk.Told
+) -> Report:
+    """However the job ends, the Applier goes on from the checkpoint that is there then. Raises
+    what the job fails by, and what an operator's pause is refused with."""
+    async with connected(state) as bus:
+        await _order(bus, state.cluster, node, operate.PAUSE, told)
+        try:
+            return await bulk.do_here(job, told, env=env)
+        finally:
+            told(Progress("resuming", note=node))
+            await _begin_anew(bus, state.cluster, node)
+            await _order(bus, state.cluster, node, operate.RESUME, told)
+
+
+async def _order(bus: Bus, cluster: str, node: str, action: str, told: bulk.Told) -> None:
+    wish = Wish(node, action, APPLIER)
+    answer = await operate.ask(bus, cluster, wish, lambda _lost, _question: None)
+    await operate.come_true(
+        bus, cluster, wish, answer, QUIET_S, lambda why: told(Progress(action, note=why))
+    )
+
+
+async def _begin_anew(bus: Bus, cluster: str, node: str) -> None:
+    subject = subjects.applier(cluster, node, "control")
+    answer = await bus.request(subject, encode(ApplierRequest(BEGIN_ANEW)), timeout_s=TIMEOUT_S)
+    decode_reply(answer.data, DecidedStep)
