@@ -22,8 +22,8 @@ from tidelog.schema.structure import ColumnStructure
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_backfill.snapshot import structures
 from tidelog_backfill.snapshot.key_range import Bound, KeyRange, condition, consecutive
-from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan, cut_key
-from tidelog_backfill.snapshot.source import BATCH_ROWS, Found, Rows
+from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, cut_key
+from tidelog_backfill.snapshot.source import Found, Rows
 from tidelog_backfill.snapshot.values import DECODERS, selected, stored
 
 READ_TIMEOUT_S = 600
@@ -112,7 +112,7 @@ class MysqlSource:
         return found
 
     @contextmanager
-    def read(self, table: CopiedTable, chunk: Chunk, plan: SnapshotPlan) -> Iterator[Rows]:
+    def read(self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int) -> Iterator[Rows]:
         structure = table.structure
         columns = ", ".join(selected(column) for column in stored(structure))
         sql = f"SELECT {columns} FROM {table_name(table.db, structure.name)}"
@@ -124,16 +124,16 @@ class MysqlSource:
         if order:
             sql += f" ORDER BY {', '.join(order)}"
         with (
-            self._connected(self._at(plan.ts)) as connection,
+            self._connected(self._at(ts)) as connection,
             connection.cursor(SSCursor) as cursor,
         ):
             with self._errors(sql):
                 cursor.execute(sql)
-            yield self._batches(cursor, sql)
+            yield self._batches(cursor, sql, batch_rows)
 
-    def _batches(self, cursor: SSCursor, sql: str) -> Rows:
+    def _batches(self, cursor: SSCursor, sql: str, batch_rows: int) -> Rows:
         with self._errors(sql):
-            while rows := cursor.fetchmany(BATCH_ROWS):
+            while rows := cursor.fetchmany(batch_rows):
                 yield rows
 
     def _at(self, ts: int) -> list[str]:
@@ -206,7 +206,7 @@ def _bounds(ask: Any, table: CopiedTable, rows: int) -> Iterator[Bound]:
     """The key of each `rows`-th row: one walk through the key's index."""
     structure = table.structure
     key = cut_key(structure)
-    if not key:
+    if not key or table.ordered:
         return
     names = [name(column) for column in key]
     kinds = {column.name: column for column in structure.columns}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 import msgspec
 
@@ -21,11 +22,13 @@ as text; a FLOAT equals no literal.)"""
 
 
 class CopiedTable(msgspec.Struct, frozen=True):
-    """`files`: of a dump, in order; none = it is read from a server."""
+    """`files`: of a dump, in order; none = a server has it. `ordered`: its rows are written
+    one after the other, each once (`TableRule.ordered`), so it is one chunk."""
 
     db: str
     structure: TableStructure
     files: tuple[str, ...] = ()
+    ordered: bool = False
 
     @property
     def shown(self) -> str:
@@ -53,6 +56,11 @@ class SnapshotPlan(msgspec.Struct, frozen=True):
     tables: list[CopiedTable]
     chunks: list[Chunk]
     warnings: list[str] = []
+
+    @property
+    def digest(self) -> str:
+        """32 characters that no other plan has."""
+        return sha256(msgspec.json.encode(self)).hexdigest()[:32]
 
 
 def cut_key(structure: TableStructure) -> tuple[str, ...]:

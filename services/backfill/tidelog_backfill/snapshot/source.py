@@ -13,10 +13,8 @@ from typing import Any, Protocol
 import msgspec
 
 from tidelog.errors import ConfigError
-from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
+from tidelog_backfill.snapshot.plan import Chunk, CopiedTable
 
-BATCH_ROWS = 2000
-"""Rows that a reader hands over at once: they are in memory as objects."""
 Rows = Iterator[Sequence[Sequence[Any]]]
 """Batches of rows, each in the order of `values.stored`, as the driver of `values.DECODERS` gives
 them."""
@@ -54,9 +52,9 @@ class Source(Protocol):
         """Of about so many rows each."""
 
     def read(
-        self, table: CopiedTable, chunk: Chunk, plan: SnapshotPlan
+        self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int
     ) -> AbstractContextManager[Rows]:
-        """The chunk's rows, in the key's order where it has one."""
+        """The chunk's rows, in the key's order where it has one, so many at once."""
 
 
 def open_source(url: str, password: str) -> Source:

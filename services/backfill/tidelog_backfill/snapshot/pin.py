@@ -1,0 +1,125 @@
+"""The snapshot's timestamp, and that nobody deletes what the stream needs behind it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from tidelog import ask_registry
+from tidelog.bulk.jobs import BackfillJob
+from tidelog.errors import ConfigError, NotFound, Refused, StreamMissing, Unavailable
+from tidelog.feed_reader import newest_mark
+from tidelog.feeds import Feeds
+from tidelog.messages import Consumer, SafePoint, SafePointRequest
+from tidelog.oracle import RegistryOracle
+from tidelog.ports import Bus, Clock
+from tidelog.real.bus import NatsBus
+from tidelog.timestamps import compose
+
+log = structlog.get_logger()
+
+ASK_S = 5.0
+SETTLE_S = 120.0
+"""How long the feed may take to get to a timestamp of now."""
+LOOK_S = 0.1
+SKEW_MS = 60_000
+"""How far clocks may differ, where no oracle is asked."""
+
+
+class Pin:
+    """The feed's cluster, if the job names its NATS server; else the job says all timestamps."""
+
+    def __init__(self, job: BackfillJob, clock: Clock) -> None:
+        self._job = job
+        self._clock = clock
+        self._consumer = f"backfill-{job.feed}"
+
+    async def timestamp(self, by_source: int) -> int:
+        """A fresh one; what is committed up to it has been committed at the source, too: the feed
+        was published that far. `by_source`: the source's own, 0 = it has none."""
+        job = self._job
+        ts = job.snapshot_ts or by_source
+        if not job.nats_url:
+            if not ts:
+                raise ConfigError(
+                    "nobody says at which timestamp to copy",
+                    hint="nats-url, whose registry is asked, or snapshot-ts",
+                )
+            return ts
+        async with self._bus() as bus:
+            ts = ts or await RegistryOracle(bus, job.cluster).fresh()
+            await self._check_feed(bus, ts)
+            await self._hold(bus, ts)
+            await self._published(bus, ts)
+        return ts
+
+    async def hold(self, ts: int) -> None:
+        """Again, for a job that goes on."""
+        if self._job.nats_url:
+            async with self._bus() as bus:
+                await self._hold(bus, ts)
+
+    async def reach(self, by_source: int) -> int:
+        """Above all that is committed by now."""
+        if not self._job.nats_url:
+            return max(by_source, compose(self._clock.wall_ms() + SKEW_MS))
+        async with self._bus() as bus:
+            return max(by_source, await RegistryOracle(bus, self._job.cluster).fresh())
+
+    async def let_go(self, ts: int) -> None:
+        """The copy is whole. A downstream's Applier still needs all that is behind it, and is
+        registered in its name until it comes itself."""
+        if not self._job.nats_url:
+            return
+        async with self._bus() as bus:
+            if self._job.downstream:
+                applier = Consumer(f"applier-{self._job.feed}", self._job.feed, ts)
+                try:
+                    await self._ask(bus, SafePointRequest(applier))
+                except Refused as error:
+                    log.info("the Applier is registered", reason=error.message)
+            own = Consumer(self._consumer, self._job.feed, 0)
+            await self._ask(bus, SafePointRequest(own, remove=True))
+
+    async def _hold(self, bus: Bus, ts: int) -> None:
+        consumer = Consumer(self._consumer, self._job.feed, ts)
+        await self._ask(bus, SafePointRequest(consumer))
+
+    async def _check_feed(self, bus: Bus, ts: int) -> None:
+        feed = await Feeds(bus, self._job.cluster).get(self._job.feed)
+        if feed is None or feed.initial_commit_ts > ts:
+            raise NotFound(
+                f"no feed {self._job.feed!r} begins before {ts}",
+                hint=f"`tidelog feed create {self._job.feed}` comes first: the copy ends where the"
+                " stream goes on",
+            )
+
+    async def _published(self, bus: Bus, ts: int) -> None:
+        deadline = self._clock.monotonic() + SETTLE_S
+        while (await self._newest(bus)) < ts:
+            if self._clock.monotonic() > deadline:
+                raise Unavailable(
+                    f"the feed {self._job.feed} has not been published up to {ts} yet",
+                    hint="does its Drainer run? See `tidelog status`",
+                )
+            await self._clock.sleep(LOOK_S)
+
+    async def _newest(self, bus: Bus) -> int:
+        try:
+            return await newest_mark(bus, self._job.feed) or 0
+        except StreamMissing:
+            return 0
+
+    async def _ask(self, bus: Bus, request: SafePointRequest) -> None:
+        cluster = self._job.cluster
+        await ask_registry.ask(bus, cluster, "safepoint", request, SafePoint, timeout_s=ASK_S)
+
+    @asynccontextmanager
+    async def _bus(self) -> AsyncIterator[Bus]:
+        bus = await NatsBus.connect(self._job.nats_url, name="backfill", timeout_s=ASK_S)
+        try:
+            yield bus
+        finally:
+            await bus.close()

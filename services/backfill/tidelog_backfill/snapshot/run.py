@@ -1,0 +1,152 @@
+"""A backfill, from its job to its report: the driver's side."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+
+import structlog
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidelog.bulk.jobs import BackfillJob
+from tidelog.bulk.told import Progress, Report
+from tidelog.config import Secret
+from tidelog.errors import NotFound, Refused, Unavailable
+from tidelog.ports import Clock
+from tidelog.real.clock import RealClock
+from tidelog_backfill.jobs.spec import SOURCE_PASSWORD, downstream_options
+from tidelog_backfill.snapshot.database import DatabaseTarget
+from tidelog_backfill.snapshot.pin import Pin
+from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan, waves
+from tidelog_backfill.snapshot.source import Source, open_source
+from tidelog_backfill.snapshot.target import CopyTarget
+from tidelog_backfill.snapshot.task import Copied, CopyTask
+
+log = structlog.get_logger()
+
+Told = Callable[[Progress], None]
+
+
+def backfill(spark: SparkSession, job: BackfillJob, told: Told) -> Report:
+    """Whole tables as of one timestamp into the job's target. A job that was ended goes on behind
+    its last chunk. Raises the typed errors of source, target and registry."""
+    with asyncio.Runner() as loop:
+        copy = Backfill(spark, job, told, loop)
+        try:
+            return copy.run()
+        finally:
+            loop.run(copy.target.close())
+
+
+class Backfill:
+    """One job. The loop is for what is asked of target and registry between Spark's jobs."""
+
+    def __init__(
+        self, spark: SparkSession, job: BackfillJob, told: Told, loop: asyncio.Runner
+    ) -> None:
+        self._spark = spark
+        self._job = job
+        self._told = told
+        self._loop = loop
+        self._password = os.environ.get(SOURCE_PASSWORD, "")
+        self._source: Source = open_source(job.source, self._password)
+        self._lanes = job.parts or 2 * spark.sparkContext.defaultParallelism
+        self.target: CopyTarget = open_target(job, self._lanes)
+        self._clock: Clock = RealClock()
+        self._pin = Pin(job, self._clock)
+        self._rows = 0
+
+    def run(self) -> Report:
+        began = self._clock.monotonic()
+        wait = self._loop.run
+        self._told(Progress("planning"))
+        plan = wait(self.target.kept())
+        if plan is None:
+            plan = self._planned()
+            wait(self.target.keep(plan))
+        else:
+            wait(self._pin.hold(plan.ts))
+        self._copy(plan)
+        reach = plan.ts if plan.exact else wait(self._pin.reach(self._source.timestamp()))
+        wait(self.target.finish(plan, reach))
+        wait(self._pin.let_go(plan.ts))
+        return Report(
+            plan.ts,
+            rows=self._rows,
+            written=self._rows,
+            tables=len(plan.tables),
+            seconds=round(self._clock.monotonic() - began, 3),
+            guarantee=plan.guarantee,
+            warnings=plan.warnings,
+        )
+
+    def _planned(self) -> SnapshotPlan:
+        source = self._source
+        ts = self._loop.run(self._pin.timestamp(source.timestamp()))
+        found = source.found(self._job.tables, ts)
+        if not found.tables:
+            wanted = ", ".join(self._job.tables) or "any"
+            raise NotFound(f"{source.shown} has no table to copy: {wanted}", hint="db.table")
+        if not source.is_exact and self._job.downstream:
+            _refuse_keyless(found.tables)
+        prepared = self._loop.run(self.target.prepare(found.tables, ts))
+        chunks = source.chunks(prepared.tables, self._job.chunk_rows, ts)
+        warnings = [*found.warnings, *prepared.warnings]
+        return SnapshotPlan(
+            ts, source.is_exact, source.guarantee, prepared.tables, chunks, warnings
+        )
+
+    def _copy(self, plan: SnapshotPlan) -> None:
+        done = self._loop.run(self.target.done(plan))
+        count = len(done)
+        task = self._task(plan)
+        for wave in waves(plan.chunks, done, self._lanes):
+            copied = self._wave(task, wave)
+            failed = next((one.failed for one in copied if one.failed is not None), None)
+            if failed is not None:
+                raise failed.error()
+            count += len(copied)
+            self._rows += sum(one.rows for one in copied)
+            note = plan.tables[wave[-1].table].shown
+            self._told(
+                Progress("copying", count, len(plan.chunks), "chunks", self._rows, note=note)
+            )
+
+    def _task(self, plan: SnapshotPlan) -> CopyTask:
+        job = self._job
+        at_once = min(self._lanes, self._spark.sparkContext.defaultParallelism)
+        return CopyTask(
+            job.source,
+            Secret(self._password),
+            plan.tables,
+            plan.ts,
+            self.target.way(),
+            job.part_rows,
+            job.rows_per_s / at_once,
+        )
+
+    def _wave(self, task: CopyTask, chunks: Sequence[Chunk]) -> list[Copied]:
+        """A chunk a task: its number among them is its lane's."""
+        context = self._spark.sparkContext
+        try:
+            return context.parallelize(chunks, len(chunks)).mapPartitionsWithIndex(task).collect()
+        except PySparkException as error:
+            raise Unavailable(f"Spark could not copy chunks: {error}") from error
+
+
+def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
+    """Nothing is connected yet. Raises ConfigError."""
+    return DatabaseTarget(downstream_options(job, os.environ, lanes=lanes), job.feed)
+
+
+def _refuse_keyless(tables: Sequence[CopiedTable]) -> None:
+    """Rows that are ahead of the checkpoint would be there twice."""
+    keyless = [table.shown for table in tables if not table.structure.key_columns]
+    if keyless:
+        raise Refused(
+            f"without a primary or NOT NULL unique key: {', '.join(keyless)}",
+            hint="only a source that is read at a timestamp (TiDB, a dump) can tell which of their"
+            " rows the stream brings again; leave them out by `tables`",
+        )

@@ -1,0 +1,295 @@
+"""A table that changes while it is copied, and the stream after it:
+`python -m tests.spark.backfill_rig --rows 2000000`.
+
+Real processes: nats-server, registry, a Pump, Drainer, two MariaDBs. An application changes the
+source's rows without a pause; what it commits gets to the Pump by the binary log, as a TiDB's
+binlogs would. Meanwhile Spark copies the table. Then the Applier goes on from the copy's
+checkpoint, and in the end both sides are equal, row by row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import pymysql
+from pymysql.constants import ER
+
+import tidelog
+from tests.acceptance.upstream.binlog import OPTIONS
+from tests.acceptance.upstream.bridge import Bridge
+from tests.acceptance.upstream.contents import ask, cursor, differences
+from tests.integration.pump_client.cluster import Cluster, Service, cluster
+from tests.processes import until
+from tests.servers import MariaDb, mariadb_server
+from tidelog.bulk.jobs import BackfillJob, SparkSettings
+from tidelog.bulk.told import Progress, Report
+from tidelog.downstream import Checkpoint
+from tidelog.feeds import Feed, Feeds
+from tidelog.real.bus import NatsBus
+from tidelog_backfill.session import spark
+from tidelog_backfill.snapshot.run import backfill
+
+FEED = "main"
+TABLE = (
+    "create table shop.item (id bigint primary key, name varchar(40) not null, n int,"
+    " price decimal(10, 2), at datetime, note blob, unique key (name))"
+)
+WORDS = "create table shop.word (a varchar(20), b int, c varchar(20) not null, primary key (a, b))"
+APPLIED_S = 300
+AHEAD = 40
+"""Transactions of the application before the bridge reads on; that ends when there is no more."""
+LOOK_S = 0.1
+"""Between two looks into the binary log: each is a connection of its own."""
+CHANGES = 20
+"""Transactions that the Pump gets at the least between two waves of chunks: of rows that are
+copied already, and of some that are not yet."""
+
+
+class Application:
+    """Changes rows of the source until it is stopped, in a thread of its own. `turn`: is set when
+    the bridge has read on."""
+
+    def __init__(self, source: MariaDb, rows: int, seed: int, turn: threading.Event) -> None:
+        self.transactions = 0
+        self._turn = turn
+        self._source = source
+        self._rows = rows
+        self._random = random.Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="application")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        with cursor(self._source) as at:
+            while not self._stop.is_set():
+                at.execute("begin")
+                try:
+                    for _ in range(self._random.randrange(1, 6)):
+                        at.execute(*self._change())
+                except pymysql.err.IntegrityError as error:
+                    if error.args[0] != ER.DUP_ENTRY:
+                        raise
+                    at.execute("rollback")
+                    continue
+                at.execute("commit")
+                self.transactions += 1
+                if self.transactions % AHEAD == 0:
+                    self._turn.clear()
+                    self._turn.wait(60)
+
+    def _change(self) -> tuple[str, tuple[object, ...]]:
+        """Of rows anywhere in the table: some are copied already, some are not yet."""
+        key = self._random.randrange(1, self._rows + self._rows // 10)
+        n = self._random.randrange(1000)
+        word = f"w{key % 997}", key
+        return self._random.choice(
+            (
+                ("update shop.item set n = %s, price = n / 7 where id = %s", (n, key)),
+                ("delete from shop.item where id = %s", (key,)),
+                ("insert into shop.item (id, name, n) values (%s, %s, 1)", (key, f"new {key}")),
+                ("update shop.item set id = id + %s where id = %s", (10 * self._rows, key)),
+                ("update shop.item set name = %s where id = %s", (f"item {key + 1}", key)),
+                ("update shop.word set c = %s where a = %s and b = %s", (str(n), *word)),
+                ("replace into shop.word values (%s, %s, 'new')", word),
+            )
+        )
+
+
+class Rig:
+    """`copy` runs the job; `follow` the Applier, until both sides are equal."""
+
+    def __init__(
+        self, made: Cluster, source: MariaDb, target: MariaDb, directory: Path, rows: int
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.rows = rows
+        self.progress: list[Progress] = []
+        self._made = made
+        self._directory = directory
+        common = ["--nats-url", made.nats.url, "--feed", FEED]
+        self._drainer = Service(
+            "tidelog_drainer", directory / "drainer", [*common, "--ddl-history", "embedded"]
+        )
+        self._applier = Service(
+            "tidelog_applier", directory / "applier", [*common, "--downstream", url(target)]
+        )
+
+    def job(self, **more: object) -> BackfillJob:
+        settings: dict[str, object] = {
+            "source": url(self.source),
+            "downstream": url(self.target),
+            "feed": FEED,
+            "nats_url": self._made.nats.url,
+            "chunk_rows": max(1000, self.rows // 20),
+            "parts": 4,
+        }
+        return BackfillJob(**settings | more)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        asyncio.run(_create_feed(self._made.nats.url))
+        self._drainer.start()
+        self._drainer.wait()
+
+    def load(self) -> None:
+        """Rows that are there before anybody hears of them."""
+        with cursor(self.source) as at:
+            at.execute("set sql_log_bin = 0")
+            numbers = f"shop.seq_1_to_{self.rows}"
+            at.execute(
+                "insert into shop.item select seq, concat('item ', seq), seq % 100, seq / 3,"
+                " '2026-01-01' + interval seq second, unhex(sha1(seq))"
+                f" from {numbers}"
+            )
+            at.execute(
+                "insert into shop.word select concat('w', seq % 997), seq, 'old'"
+                f" from {numbers} where seq % 4 = 0"
+            )
+
+    def follow(self, last: int) -> None:
+        self._applier.start()
+        self._applier.wait()
+        until(lambda: self._applied() >= last, self._applier.log, APPLIED_S)
+        unequal = differences(self.source, self.target, "shop")
+        assert not unequal, "\n".join(unequal)
+
+    def _applied(self) -> int:
+        ((text,),) = ask(self.target, "select checkPoint from tidb_binlog.checkpoint")
+        return msgspec.json.decode(text, type=Checkpoint).commit_ts
+
+    def stop(self) -> None:
+        self._applier.kill()
+        self._drainer.kill()
+
+
+async def _create_feed(nats_url: str) -> None:
+    bus = await NatsBus.connect(nats_url)
+    try:
+        await Feeds(bus, "default").create(Feed(FEED))
+    finally:
+        await bus.close()
+
+
+def url(server: MariaDb) -> str:
+    return f"mysql://root@{server.host}:{server.port}/"
+
+
+@contextmanager
+def rig(directory: Path, rows: int) -> Iterator[Rig]:
+    with ExitStack() as life:
+        source = life.enter_context(mariadb_server(directory / "source", *OPTIONS))
+        target = life.enter_context(mariadb_server(directory / "target"))
+        made = life.enter_context(cluster(directory / "cluster", pumps=1))
+        found = Rig(made, source, target, directory, rows)
+        life.callback(found.stop)
+        found.start()
+        yield found
+
+
+class Following:
+    """The bridge in a thread and loop of its own, while Spark has the main thread."""
+
+    def __init__(self, on: Rig, directory: Path) -> None:
+        self._rig = on
+        self._directory = directory
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="bridge")
+        self.turn = threading.Event()
+        self.last = 0
+        self.commits = 0
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self.turn.wait(60), self.error
+
+    def stop(self) -> None:
+        """When all is handed over."""
+        self._stop.set()
+        self._thread.join(300)
+        if self.error is not None:
+            raise self.error
+
+    def wait(self, commits: int) -> None:
+        """For so many more."""
+        wanted = self.commits + commits
+        until(
+            lambda: self.commits >= wanted or self.error is not None,
+            lambda: f"{wanted} commits, {self.commits} so far",
+        )
+
+    async def _run(self) -> None:
+        try:
+            async with tidelog.connect(self._rig._made.nats.url, state_dir=self._directory) as one:
+                bridge = Bridge(self._rig.source, one)
+                while True:
+                    ends = self._stop.is_set()
+                    count = await bridge.catch_up()
+                    self.last, self.commits = bridge.last, bridge.commits
+                    self.turn.set()
+                    if ends and not count:
+                        return
+                    await asyncio.sleep(LOOK_S)
+        except BaseException as error:  # noqa: BLE001 (told by `stop`)
+            self.error = error
+            self.turn.set()
+
+
+def play(on: Rig, directory: Path, seed: int) -> Report:
+    """The copy while rows change, then the stream."""
+    session = spark(SparkSettings(master="local[2]"))
+    with cursor(on.source) as at:
+        for statement in ("create database shop", TABLE, WORDS):
+            at.execute(statement)
+    following = Following(on, directory / "state")
+    following.start()
+    on.load()
+    application = Application(on.source, on.rows, seed, following.turn)
+    application.start()
+
+    def told(progress: Progress) -> None:
+        on.progress.append(progress)
+        following.wait(CHANGES)
+
+    try:
+        report = backfill(session, on.job(), told)
+    finally:
+        application.stop()
+        following.stop()
+        session.stop()
+    assert application.transactions
+    assert following.commits
+    on.follow(following.last)
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place, rig(Path(place), given.rows) as on:
+        began = time.monotonic()
+        report = play(on, Path(place), given.seed)
+        rate = report.rows / report.seconds
+        print(f"{report.rows} rows copied in {report.seconds:.1f} s ({rate:,.0f}/s); equal after")
+        print(f"{time.monotonic() - began:.1f} s in all; {report.guarantee}")
+
+
+if __name__ == "__main__":
+    main()
