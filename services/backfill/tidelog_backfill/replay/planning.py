@@ -15,24 +15,38 @@ import msgspec
 
 from tidelog.changes import DdlMessage
 from tidelog.decode.config import DecodeConfig
+from tidelog.errors import BadInput
+from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.files.view import Span, View
-from tidelog_backfill.replay import plan_relays
-from tidelog_backfill.replay.outline import Outline, Stretch
+from tidelog_backfill.replay import plan_relays, plan_segments
+from tidelog_backfill.replay.outline import Outline, Stretch, joined
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.timeline import Timeline
 from tidelog_backfill.replay.wanted import Wanted, is_wanted
 
 DEFAULT = DecodeConfig()
+HISTORY_HINT = "name it as ddl-history: file:PATH, or http://HOST:PORT of a TiDB"
 
 
-def plan(facts: Sequence[Facts], wanted: Wanted, *, config: DecodeConfig = DEFAULT) -> Plan:
-    """Raises RelayGap, Corrupt, BadInput."""
-    outline = _outline(facts, wanted)
+def plan(
+    facts: Sequence[Facts],
+    wanted: Wanted,
+    *,
+    history: SchemaTracker | None = None,
+    config: DecodeConfig = DEFAULT,
+) -> Plan:
+    """`history` (all of it, see history.py) and `config` (the feed's, its Drainer's) are for Pumps'
+    logs only.
+
+    Raises RelayGap, Corrupt, Conflict; UnknownJob and UnknownTable for a history that is too
+    short; DdlNotDecided, Undecodable; BadInput.
+    """
+    outline = _outline(facts, wanted, history, config)
     after = outline.begins if wanted.after_ts is None else wanted.after_ts
     until = max(after, min(wanted.until_ts, outline.ends))
-    if wanted.on_corrupt == "stop":
+    if wanted.on_corrupt == "stop" and any(one.chunk.kind == "relay" for one in facts):
         plan_relays.check_gaps(facts, after, until)
     timeline = Timeline(facts)
     steps = enumerate(_steps(outline, timeline, until, wanted.segment_bytes))
@@ -49,8 +63,24 @@ def plan(facts: Sequence[Facts], wanted: Wanted, *, config: DecodeConfig = DEFAU
     return Plan(outline.begins, until, segments, outline.left_out, warnings)
 
 
-def _outline(facts: Sequence[Facts], wanted: Wanted) -> Outline:
-    return plan_relays.outline(facts, skips=wanted.on_corrupt == "skip")
+def _outline(
+    facts: Sequence[Facts], wanted: Wanted, history: SchemaTracker | None, config: DecodeConfig
+) -> Outline:
+    """With the DDLs that are wanted only."""
+    kinds = {one.chunk.kind for one in facts}
+    names = Names(wanted.tables)
+    if "segment" not in kinds:
+        made = plan_relays.outline(facts, skips=wanted.on_corrupt == "skip")
+    elif history is None:
+        raise BadInput("Pumps' logs can't be read without the DDL history", hint=HISTORY_HINT)
+    else:
+        made = plan_segments.outline(facts, history, config, names, wanted.until_ts)
+    stretches = []
+    for one in made.stretches:
+        upto = (ddl for ddl in one.ddls if ddl.commit_ts <= wanted.until_ts)
+        ddls = [ddl for ddl in upto if is_wanted(ddl, names)]
+        stretches.append(msgspec.structs.replace(one, ddls=ddls))
+    return msgspec.structs.replace(made, stretches=list(joined(stretches)))
 
 
 def _steps(
@@ -59,7 +89,7 @@ def _steps(
     """Stretches without rows give their DDLs to the next one, large ones are cut."""
     waiting: list[DdlMessage] = []
     for stretch in outline.stretches:
-        waiting += (ddl for ddl in stretch.ddls if ddl.commit_ts <= until)
+        waiting += stretch.ddls
         end = min(stretch.until_ts, until)
         if stretch.after_ts >= end or timeline.empty(stretch.after_ts, end):
             continue
@@ -71,14 +101,9 @@ def _steps(
 
 
 def _left(step: Stretch, after: int, wanted: Wanted) -> Stretch:
-    """What is not done of it, and wanted."""
-    names = Names(wanted.tables)
+    """What is not done of it."""
     ddls = [
-        ddl
-        for ddl in step.ddls
-        if ddl.commit_ts > after
-        and ddl.schema_version not in wanted.early
-        and is_wanted(ddl, names)
+        ddl for ddl in step.ddls if ddl.commit_ts > after and ddl.schema_version not in wanted.early
     ]
     begin = max(after, step.after_ts)
     return msgspec.structs.replace(
