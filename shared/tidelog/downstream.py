@@ -186,6 +186,10 @@ class Downstream(Protocol):
         they are after the last DDL, where rows of before it may come. Raises BadInput where only
         one process can write, Unavailable."""
 
+    async def renew(self) -> int:
+        """Void all lanes of this opening: a task that lives on writes nothing any more. Returns the
+        epoch under which new ones are made. Raises TakenOver, Unavailable."""
+
     async def parts_done(self, step: str) -> frozenset[int]:
         """Parts of a bulk job's step that lanes said are done; those of other steps of the feed are
         forgotten. Raises Unavailable."""
@@ -214,11 +218,16 @@ class OneProcess:
     async def join(
         self, feed: str, epoch: int, newest: Sequence[tuple[str, TableStructure]] = ()
     ) -> None:
-        raise BadInput(
+        raise self._refused()
+
+    async def renew(self) -> int:
+        raise self._refused()
+
+    async def parts_done(self, step: str) -> frozenset[int]:
+        raise self._refused()
+
+    def _refused(self) -> BadInput:
+        return BadInput(
             f"{type(self).__name__} can't be written by several processes at once",
             hint="bulk jobs write mysql://, mariadb:// and tidb:// downstreams",
         )
-
-    async def parts_done(self, step: str) -> frozenset[int]:
-        """None: no part is ever written."""
-        return frozenset()

@@ -82,6 +82,9 @@ class Blackhole:
     ) -> None:
         """Any process may forget rows."""
 
+    async def renew(self) -> int:
+        return 0
+
     async def parts_done(self, step: str) -> frozenset[int]:
         return frozenset()
 

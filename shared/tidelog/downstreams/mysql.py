@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from tidelog.changes import DdlMessage
 from tidelog.downstream import (
     Checkpoint,
@@ -128,6 +130,15 @@ class MysqlDownstream:
         options = self._options
         self._table = CheckpointTable(feed, options.checkpoint_table, options.cluster_id, epoch)
         self._joined = True
+
+    async def renew(self) -> int:
+        feed = self._table.feed
+        async with self._turn:
+            session = self._living()
+            await check_epoch(session, feed, CONTROL, self._table.epoch)
+            epoch = await raise_epoch(session, feed, self._lanes, self._saved)
+        self._table = msgspec.structs.replace(self._table, epoch=epoch)
+        return epoch
 
     async def parts_done(self, step: str) -> frozenset[int]:
         feed = self._table.feed

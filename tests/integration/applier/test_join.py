@@ -78,6 +78,25 @@ def test_who_comes_last_has_the_lane(server: MariaDb) -> None:
     assert run(server, scenario, PLAIN).sql("SELECT id FROM d.t") == [(2,)]
 
 
+def test_lanes_of_before_are_void_once_the_opening_is_renewed(server: MariaDb) -> None:
+    async def scenario(rig: LanesRig) -> None:
+        other = joiner(rig)
+        await other.join(FEED, (await rig.open()).epoch)
+        lane = await other.lane(0)
+        await lane.apply(await work(rig, 1))
+        epoch = await rig.downstream.renew()
+        with pytest.raises(TakenOver):
+            await lane.apply(await work(rig, 2))
+        with pytest.raises(TakenOver):
+            await other.lane(1)
+        await other.join(FEED, epoch)
+        await (await other.lane(0)).apply(await work(rig, 3))
+        await other.close()
+        await rig.save(12)
+
+    assert run(server, scenario, PLAIN).sql("SELECT id FROM d.t") == [(1,), (3,)]
+
+
 def test_parts_are_remembered_with_their_rows_and_by_step(server: MariaDb) -> None:
     async def scenario(rig: LanesRig) -> None:
         assert await rig.downstream.parts_done(STEP) == frozenset()

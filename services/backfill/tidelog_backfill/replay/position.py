@@ -1,0 +1,59 @@
+"""Where the downstream is, in the words of the checkpoint that the feed's Applier reads (compare
+the Applier's `Control`). Pure."""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+
+from tidelog.changes import DdlMessage
+from tidelog.downstream import Checkpoint
+
+EARLY_KEPT = 64
+"""Early DDLs that the checkpoint remembers, as the Applier's."""
+
+
+@final
+class Position:
+    """`saved`: the checkpoint that the downstream has; None: none."""
+
+    def __init__(self, feed: str, saved: Checkpoint | None) -> None:
+        self._feed = feed
+        self.saved = saved
+        self._doubtful = 0
+        """Up to there an earlier life may have applied what the checkpoint doesn't tell."""
+        if saved is not None and not saved.consistent:
+            self._doubtful = max(saved.unsure, saved.reach)
+
+    @property
+    def commit_ts(self) -> int:
+        return self.saved.commit_ts if self.saved is not None else 0
+
+    @property
+    def early(self) -> tuple[int, ...]:
+        """Schema versions of early DDLs that are done."""
+        return self.saved.early if self.saved is not None else ()
+
+    def at(self, commit_ts: int, *, reach: int = 0) -> Checkpoint:
+        """Everything up to `commit_ts` is applied, and above it at most what lies up to `reach`. It
+        is not consistent as long as an earlier life may have got further."""
+        saved = self.saved or Checkpoint(commit_ts)
+        pending = saved.ddl_pending
+        consistent = max(reach, self._doubtful) <= commit_ts
+        return Checkpoint(
+            commit_ts,
+            consistent=consistent,
+            ts_map=saved.ts_map,
+            feed=self._feed,
+            ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
+            early=saved.early,
+            reach=0 if consistent else max(reach, commit_ts),
+            unsure=self._doubtful if self._doubtful > commit_ts else 0,
+        )
+
+    def after(self, ddl: DdlMessage, commit_ts: int) -> Checkpoint:
+        """The DDL is done as well."""
+        found = self.at(commit_ts)
+        early = (*found.early, ddl.schema_version) if ddl.early else found.early
+        return msgspec.structs.replace(found, ddl_pending=None, early=early[-EARLY_KEPT:])

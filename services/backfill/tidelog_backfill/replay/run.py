@@ -1,0 +1,209 @@
+"""A replay from its beginning to its end: what the driver does.
+
+    what the logs hold ─▶ plan ─▶ per segment: its DDLs, its rows as one Spark job, the checkpoint
+
+A replay that was ended in whatever way is begun again with the same job: it goes on from the
+downstream's checkpoint, and passes by those parts of its segment that are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import msgspec
+import structlog
+from pyspark.sql import SparkSession
+
+from tidelog.bulk.jobs import ReplayJob
+from tidelog.bulk.told import Progress, Report
+from tidelog.config import redacted_url
+from tidelog.downstream import DownstreamOptions
+from tidelog.errors import BadInput
+from tidelog.real.clock import RealClock
+from tidelog.timestamps import TS_MAX
+from tidelog_backfill.files.inputs import Input, found
+from tidelog_backfill.jobs.spec import decode_config, downstream_options
+from tidelog_backfill.replay.plan import Plan, Segment
+from tidelog_backfill.replay.planning import plan
+from tidelog_backfill.replay.routing import Place, Routing, routing
+from tidelog_backfill.replay.step import carried_out, digest, parts_of, surveyed, tasks_of
+from tidelog_backfill.replay.target import Target
+from tidelog_backfill.replay.wanted import Wanted
+from tidelog_backfill.replay.write import Reading, Writing
+from tidelog_backfill.task_errors import carried
+
+Told = Callable[[Progress], None]
+log = structlog.get_logger()
+
+
+def replay(spark: SparkSession, job: ReplayJob, told: Told) -> Report:
+    """Raises NotFound, BadInput, Corrupt, RelayGap, ConfigError, Refused (an Applier writes this
+    downstream), TakenOver, Stopped, Unavailable, and what planning raises."""
+    try:
+        return asyncio.run(_Replay(spark, job, told).run())
+    except Exception as error:
+        typed = carried(error)
+        if typed is None:
+            raise
+        raise typed from error
+
+
+class _Replay:
+    """Of one job. Its Spark jobs block the loop: nothing else runs meanwhile."""
+
+    def __init__(self, spark: SparkSession, job: ReplayJob, told: Told) -> None:
+        self._spark = spark
+        self._job = job
+        self._told = told
+        self._input = _input(job)
+        self._cores = spark.sparkContext.defaultParallelism
+        self._parts = job.parts or 2 * self._cores
+        self._target = Target(_options(job, self._input, self._parts), job.feed)
+        self._places: set[Place] = set()
+        self._pinned: set[Place] = set()
+        self._notes: list[str] = []
+        self._rows = self._written = self._ddls = 0
+        self._segments = 0, 0
+        """Done, of how many."""
+
+    async def run(self) -> Report:
+        clock = RealClock()
+        began = clock.monotonic()
+        try:
+            await self._target.open()
+            begins = self._target.position.commit_ts
+            made = self._plan()
+            if self._target.position.saved is None:
+                await self._target.save(self._target.position.at(made.begins))
+            for done, segment in enumerate(made.segments):
+                self._segments = done, len(made.segments)
+                self._tell("replaying", segment.rows)
+                await self._segment(segment)
+            self._segments = len(made.segments), len(made.segments)
+            await self._end(made)
+        finally:
+            await self._target.close()
+        return self._report(made, begins, clock.monotonic() - began)
+
+    def _plan(self) -> Plan:
+        job, position = self._job, self._target.position
+        if job.until_ts and job.until_ts < position.commit_ts:
+            raise BadInput(
+                f"{redacted_url(job.downstream)} holds everything up to {position.commit_ts}:"
+                f" that is past {job.until_ts}",
+                hint="a replay doesn't go back: begin with a copy of the downstream from before",
+            )
+        self._tell("reading", self._input.size, "bytes")
+        facts = surveyed(self._spark, self._input.chunks(job.chunk_bytes), job.on_corrupt)
+        self._tell("planning")
+        wanted = Wanted(
+            after_ts=position.commit_ts if position.saved is not None else job.start_ts or None,
+            until_ts=job.until_ts or TS_MAX,
+            tables=job.tables,
+            early=position.early,
+            segment_bytes=job.segment_bytes,
+            on_corrupt=job.on_corrupt,
+        )
+        return plan(facts, wanted, config=decode_config(job))
+
+    async def _segment(self, segment: Segment) -> None:
+        target = self._target
+        for ddl in segment.ddls:
+            self._tell("ddl", note=f"{ddl.kind} at {ddl.commit_ts}")
+            self._notes += await target.ddl(ddl, lambda said: self._tell("ddl", note=said))
+            self._ddls += 1
+        if segment.chunks:
+            (span,) = segment.view.spans
+            before = max(target.position.commit_ts, span.after_ts)
+            await target.save(target.position.at(before, reach=segment.commit_ts))
+            await self._write(segment)
+        self._rows += segment.rows
+        await target.save(target.position.at(segment.commit_ts))
+
+    async def _write(self, segment: Segment) -> None:
+        """Its rows; again with those tables in one part that turn out to need it."""
+        rules = await self._target.rules(segment.structures)
+        while True:
+            route = routing(rules, parts_of(segment, self._parts), self._pinned)
+            pins = await self._step(segment, route)
+            if not pins:
+                self._places |= {form.place for form in route.forms}
+                return
+            self._pinned |= pins
+            log.info("tables whose keys can't be told go in order", tables=sorted(pins))
+
+    async def _step(self, segment: Segment, route: Routing) -> set[Place]:
+        """Returns tables that must be pinned, and then the step is another one."""
+        job, target = self._job, self._target
+        step = digest(segment, route)
+        epoch, done = await target.step(step)
+        chunks = tasks_of(segment.chunks, 2 * self._cores)
+        newest = [(db, structure) for (db, _), structure in target.newest.items()]
+        wrote = carried_out(
+            self._spark,
+            Reading(chunks, segment.view, route, done, job.on_corrupt),
+            Writing(target.options, job.feed, epoch, newest, route, step, job.part_rows),
+        )
+        self._written += sum(one.rows for one in wrote)
+        return {route.first_form(table).place for one in wrote for table in one.pins}
+
+    async def _end(self, made: Plan) -> None:
+        """The stream goes on behind `until`."""
+        position = self._target.position
+        reached = position.at(max(made.until, position.commit_ts))
+        if position.saved != reached:
+            await self._target.save(reached)
+        if not reached.consistent:
+            self._notes.append(
+                f"whoever wrote this downstream before may have got up to {reached.unsure}: its"
+                f" rows need not be those of {reached.commit_ts} until the stream has passed that"
+            )
+
+    def _tell(self, stage: str, total: int = 0, unit: str = "rows", note: str = "") -> None:
+        done, segments = self._segments
+        self._told(
+            Progress(
+                stage,
+                total=total,
+                unit=unit,
+                rows=self._rows,
+                commit_ts=self._target.position.commit_ts,
+                segment=done,
+                segments=segments,
+                note=note,
+            )
+        )
+
+    def _report(self, made: Plan, begins: int, seconds: float) -> Report:
+        return Report(
+            self._target.position.commit_ts,
+            began_ts=begins or made.begins,
+            rows=self._rows,
+            written=self._written,
+            tables=len(self._places),
+            ddls=self._ddls,
+            segments=len(made.segments),
+            seconds=seconds,
+            left_out=made.left_out,
+            warnings=[*made.warnings, *self._notes],
+        )
+
+
+def _input(job: ReplayJob) -> Input:
+    """Raises NotFound, Corrupt, BadInput, also for another feed's relay."""
+    logs = found(*job.inputs)
+    if logs.feed and logs.feed != job.feed:
+        raise BadInput(
+            f"{', '.join(job.inputs)} is the relay log of feed {logs.feed}, not of {job.feed}",
+            hint=f"name that feed: --feed {logs.feed}",
+        )
+    return logs
+
+
+def _options(job: ReplayJob, logs: Input, parts: int) -> DownstreamOptions:
+    """It takes the downstream from no Applier that lives."""
+    found = downstream_options(job, os.environ, lanes=parts)
+    cluster_id = found.cluster_id or logs.cluster_id
+    return msgspec.structs.replace(found, if_free=True, cluster_id=cluster_id)

@@ -1,0 +1,95 @@
+"""One step of a replay: a segment's rows as one Spark job.
+
+chunks ─▶ reader ─▶ (shuffle by part) ─▶ sorted ─▶ writer, a lane for each part
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelog_backfill.files.chunk import Chunk, Facts
+from tidelog_backfill.files.records import OnCorrupt
+from tidelog_backfill.files.survey import survey
+from tidelog_backfill.replay.plan import Segment
+from tidelog_backfill.replay.routing import Routing
+from tidelog_backfill.replay.write import (
+    ORDER,
+    SENT,
+    WROTE,
+    Batches,
+    Reading,
+    Writing,
+    Wrote,
+    reader,
+    writer,
+)
+from tidelog_backfill.task_errors import errors_carried
+
+TASK_BYTES = 8 << 20
+"""A chunk is cut for more tasks than this only where cores would be idle."""
+PART_BYTES = 1 << 20
+"""Of rows; a smaller segment has fewer parts."""
+
+
+def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) -> list[Facts]:
+    """What each chunk holds, in their order."""
+
+    def facts(batches: Batches) -> Batches:
+        with errors_carried():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    data = msgspec.msgpack.encode(survey(chunks[number], on_corrupt=on_corrupt))
+                    yield pa.RecordBatch.from_pydict({"number": [number], "facts": [data]})
+
+    if not chunks:
+        return []
+    rows = _numbers(spark, len(chunks)).mapInArrow(facts, "number bigint, facts binary").collect()
+    found = sorted((row.number, bytes(row.facts)) for row in rows)
+    return [msgspec.msgpack.decode(data, type=Facts) for _, data in found]
+
+
+def carried_out(spark: SparkSession, reading: Reading, writing: Writing) -> list[Wrote]:
+    """What each part came to. Raises TaskFailed's errors in Spark's own (`task_errors.carried`)."""
+    rows = (
+        _numbers(spark, len(reading.chunks))
+        .mapInArrow(reader(reading), SENT)
+        .repartitionById(reading.routing.parts, "part")
+        .sortWithinPartitions(*ORDER)
+        .mapInArrow(writer(writing), WROTE)
+        .collect()
+    )
+    return [Wrote(row.part, row.rows, row.works, list(row.pins)) for row in rows]
+
+
+def digest(segment: Segment, routing: Routing) -> str:
+    """Equal for two steps whose parts write the same."""
+    what = (segment.view.spans, segment.chunks, routing)
+    return sha256(msgspec.msgpack.encode(what)).hexdigest()[:32]
+
+
+def parts_of(segment: Segment, most: int) -> int:
+    """How many parts it is worth."""
+    return max(1, min(most, segment.size // PART_BYTES))
+
+
+def tasks_of(chunks: list[Chunk], wanted: int) -> list[Chunk]:
+    """About so many tasks, if that is worth it: chunks may be cut anywhere."""
+    size = sum(chunk.end - chunk.begin for chunk in chunks)
+    return list(_cut(chunks, max(TASK_BYTES, -(-size // wanted))))
+
+
+def _cut(chunks: list[Chunk], size: int) -> Iterator[Chunk]:
+    for chunk in chunks:
+        for begin in range(chunk.begin, chunk.end, size):
+            end = min(begin + size, chunk.end)
+            yield msgspec.structs.replace(chunk, begin=begin, end=end)
+
+
+def _numbers(spark: SparkSession, count: int) -> DataFrame:
+    """A task for each number below `count`."""
+    return spark.range(0, count, 1, count)

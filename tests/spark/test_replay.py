@@ -1,0 +1,136 @@
+"""Relay logs into MariaDB by Spark: what the Applier makes of them, also up to anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.servers import MariaDb, mariadb_server
+from tests.spark import applied, histories
+from tests.spark.relay_files import FEED, RelayFiles
+from tidelog.bulk.jobs import ReplayJob, SparkSettings
+from tidelog.bulk.told import Progress, Report
+from tidelog.downstream import Checkpoint, DownstreamOptions
+from tidelog.downstreams import open_downstream
+from tidelog.errors import BadInput, Refused
+from tidelog_backfill.replay.run import replay
+from tidelog_backfill.session import spark
+
+SETTINGS = SparkSettings(master="local[2]")
+CHANGES = 4000
+
+
+class History(NamedTuple):
+    """`commits`: of its transactions."""
+
+    data_dir: Path
+    commits: list[int]
+    end: int
+
+    def job(self, server: MariaDb, **more: object) -> ReplayJob:
+        inputs = (str(self.data_dir / "relay"),)
+        job = ReplayJob(inputs=inputs, downstream=applied.url(server), feed=FEED, spark=SETTINGS)
+        return msgspec.structs.replace(job, **more)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    found = spark(SETTINGS)
+    yield found
+    found.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    with mariadb_server(tmp_path_factory.mktemp("replay")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+    data_dir = tmp_path_factory.mktemp("applier")
+    relay = RelayFiles(data_dir / "relay")
+    commits = histories.write(relay, 8, CHANGES)
+    relay.close()
+    return History(data_dir, commits, relay.end)
+
+
+def ignored(_: Progress) -> None:
+    """Nobody looks."""
+
+
+def replayed(session: SparkSession, job: ReplayJob) -> Report:
+    return replay(session, job, ignored)
+
+
+def test_a_relay_comes_to_what_the_applier_makes(
+    session: SparkSession, server: MariaDb, history: History
+) -> None:
+    expected = applied.apply(server, history.data_dir, history.end)
+    applied.clear(server)
+    told: list[Progress] = []
+    report = replay(session, history.job(server), told.append)
+    assert applied.contents(server) == expected
+    assert report.commit_ts == history.end
+    assert (report.tables, report.segments, report.warnings) == (5, 2, [])
+    assert report.written < CHANGES <= report.rows
+    saved = msgspec.json.decode(applied.checkpoint(server), type=Checkpoint)
+    assert (saved.commit_ts, saved.consistent, saved.feed) == (history.end, True, FEED)
+    assert [one.stage for one in told if one.stage != "ddl"] == [
+        "reading",
+        "planning",
+        "replaying",
+        "replaying",
+    ]
+    again = replayed(session, history.job(server))
+    assert (again.rows, again.segments) == (0, 0)
+
+
+def test_it_ends_where_it_is_told_and_goes_on_from_there(
+    session: SparkSession, server: MariaDb, history: History
+) -> None:
+    """In small segments, as the whole in one comes to."""
+    applied.clear(server)
+    replayed(session, history.job(server))
+    expected = applied.contents(server)
+    applied.clear(server)
+    middle = Random(1).choice(history.commits[len(history.commits) // 2 :])
+    small = {"segment_bytes": 1 << 16, "chunk_bytes": 1 << 16}
+    report = replayed(session, history.job(server, until_ts=middle, **small))
+    assert report.commit_ts == middle
+    assert report.segments > 2
+    with pytest.raises(BadInput, match="holds everything up to"):
+        replayed(session, history.job(server, until_ts=middle - 1))
+    replayed(session, history.job(server))
+    assert applied.contents(server) == expected
+
+
+def test_a_living_applier_keeps_its_downstream(
+    session: SparkSession, server: MariaDb, history: History
+) -> None:
+    async def beside() -> None:
+        downstream = open_downstream(DownstreamOptions(url=applied.url(server)))
+        await downstream.open(FEED)
+        try:
+            with pytest.raises(Refused, match="another Applier"):
+                await asyncio.to_thread(replayed, session, history.job(server))
+        finally:
+            await downstream.close()
+
+    asyncio.run(beside())
+
+
+def test_what_can_not_be_replayed_is_said(
+    session: SparkSession, server: MariaDb, history: History, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match="feed shop, not of other"):
+        replayed(session, history.job(server, feed="other"))
+    with pytest.raises(BadInput, match="several processes"):
+        replayed(session, history.job(server, downstream=f"sqlite:///{tmp_path}/x.db"))
