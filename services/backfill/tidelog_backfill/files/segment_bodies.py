@@ -71,8 +71,6 @@ class SegmentBodies:
 
     def _rows(self, span: Span, commit_ts: int, prewrite: Prewrite) -> Iterator[Body]:
         value = read_payload(bytes(prewrite.payload))
-        if value.is_ddl:
-            return
         version = value.schema_version
         if span.marks and self._is_echo(span, version, value.mutations):
             return
