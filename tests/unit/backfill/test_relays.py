@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.backfill.relay_logs import body, dump, of_several, write
 from tests.unit.pump.driven import Machine, drive
 from tests.unit.relay.relay_rig import CLUSTER_ID, FEED, STRUCTURES, opened, piece, rows, whole
 from tidelog import record
-from tidelog.changes import DdlMessage, Event, MarkedTxn, Marker, RowMessage
+from tidelog.changes import DdlMessage, RowMessage
 from tidelog.errors import Corrupt
 from tidelog.relay import Piece, Whole
-from tidelog.relay.records import batch
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import FoundDdl
 from tidelog_backfill.files.inputs import found
@@ -26,12 +26,6 @@ from tidelog_proto.relay_pb2 import RelayRecord
 
 ALL = View([Span(0, 1 << 60)])
 _json = msgspec.json.encode
-
-
-def dump(machine: Machine, into: Path) -> None:
-    disk = machine.mount()
-    for name in disk.listdir("relay"):
-        (into / name).write_bytes(disk.read_file(f"relay/{name}"))
 
 
 def told(directory: Path, chunk_bytes: int, view: View = ALL) -> list[int]:
@@ -93,32 +87,6 @@ def test_a_relay_says_whose_it_is(tmp_path: Path) -> None:
     dump(machine, tmp_path)
     read = found(tmp_path)
     assert (read.kind, read.feed, read.cluster_id) == ("relay", FEED, CLUSTER_ID)
-
-
-def write(directory: Path, *batches: tuple[int, Whole]) -> None:
-    """A file of a relay: each batch, and what its writer had before it."""
-    machine = Machine()
-    drive(opened(machine, 100).append([whole(101, 100)], STRUCTURES))
-    dump(machine, directory)
-    file = directory / "relay-000000"
-    frames = [b"".join(batch(one, after, 0, one.tables, STRUCTURES)) for after, one in batches]
-    file.write_bytes(file.read_bytes() + b"".join(frames))
-    (directory / "synced").unlink()
-
-
-def body(*times: int) -> bytes:
-    events = [
-        Event("c", ts, {"id": ts}, None, {"id": ts, "v": f'"commit_ts":{ts}'}) for ts in times
-    ]
-    return _json(RowMessage("d", "t1", 1, events))
-
-
-def of_several(after: int, *times: int, ddls: tuple[DdlMessage, ...] = ()) -> Whole:
-    txns = [MarkedTxn(ts, ts - 1, 1) for ts in times]
-    marker = _json(Marker("a", 1, after, txns))
-    named = frozenset((("d", "t1", 1),))
-    texts = [_json(one) for one in ddls]
-    return Whole("a", times[-1], after, marker, txns, [body(*times)], texts, named)
 
 
 def test_a_view_cuts_within_a_body(tmp_path: Path) -> None:

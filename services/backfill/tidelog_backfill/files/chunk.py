@@ -25,11 +25,13 @@ class Chunk(msgspec.Struct, frozen=True):
 class Body(msgspec.Struct, frozen=True):
     """Row changes of one table as the stream has them: `body` is the JSON of a RowMessage, its
     events in order. All events of a table, of whatever chunk, are in upstream order by (commit_ts,
-    `seq` + place among the events of the body). Events with commit_ts <= `after` are left out."""
+    `seq` + place among the events of the body). Events with commit_ts <= `after` are left out.
+    `start_ts`: of their transaction, 0 where the log does not tell it with each row."""
 
     body: bytes
     seq: int
     after: int = 0
+    start_ts: int = 0
 
 
 class FoundDdl(msgspec.Struct, frozen=True):

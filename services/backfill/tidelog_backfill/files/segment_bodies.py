@@ -38,13 +38,15 @@ class _Table:
         self._ignored = view.ignored
         self._own_schema = view.version >= view.known_version
 
-    def bodies(self, mutation: MutationRows, commit_ts: int, seq: int) -> Iterator[Body]:
+    def bodies(
+        self, mutation: MutationRows, commit_ts: int, start_ts: int, seq: int
+    ) -> Iterator[Body]:
         """`seq`: rows of the transaction before these. Raises RowCorrupt."""
         for part in sliced(mutation):
             wanted = without(part, self._ignored)[0] if self._ignored else part
-            events, _ = self._envelope.events(wanted, self._own_schema, commit_ts, 0, 0)
+            events, _ = self._envelope.events(wanted, self._own_schema, commit_ts, start_ts, 0)
             if events:
-                yield Body(self._envelope.message(events)[0], seq)
+                yield Body(self._envelope.message(events)[0], seq, 0, start_ts)
             seq += len(part.sequence)
 
 
@@ -78,7 +80,7 @@ class SegmentBodies:
         for mutation in value.mutations:
             table = tables.get((mutation.table_id, version))
             if table is not None:
-                yield from table.bodies(mutation, commit_ts, seq)
+                yield from table.bodies(mutation, commit_ts, prewrite.start_ts, seq)
             elif mutation.table_id not in span.dropped:
                 raise InvariantBroken(
                     f"transaction {commit_ts} has rows of table id {mutation.table_id} at version"

@@ -1,0 +1,112 @@
+"""`spark.read.format("tidelog")`, on relay logs and Pumps' logs."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.fixtures.capture import DATA
+from tests.unit.backfill.relay_logs import of_several, write
+from tidelog.bulk.jobs import SparkSettings
+from tidelog_backfill.session import spark
+from tidelog_backfill.source import TidelogSource
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    found = spark(SparkSettings(master="local[2]"))
+    found.dataSource.register(TidelogSource)
+    yield found
+    found.stop()
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("relay")
+    batches = [(after, of_several(after, after + 1, after + 4)) for after in range(101, 901, 4)]
+    write(directory, *batches)
+    return directory
+
+
+def read(session: SparkSession, directory: Path, **options: str) -> DataFrame:
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    return session.read.format("tidelog").options(**named).load(str(directory))
+
+
+def test_changes_of_a_relay_are_rows(session: SparkSession, relay: Path) -> None:
+    rows = read(session, relay, chunk_bytes="5000").orderBy("commit_ts", "seq").collect()
+    times = [ts for after in range(101, 901, 4) for ts in (after + 1, after + 4)]
+    assert [row.commit_ts for row in rows] == times
+    first: dict[str, Any] = rows[0].asDict()
+    assert msgspec.json.decode(first.pop("after")) == {"id": 102, "v": '"commit_ts":102'}
+    assert msgspec.json.decode(first.pop("key")) == {"id": 102}
+    assert first.pop("seq") > 0
+    told = {"commit_ts": 102, "start_ts": 0, "db": "d", "table": "t1", "op": "c"}
+    assert first == {**told, "before": None, "b64": []}
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("commit_ts > 104 AND commit_ts <= 110", 4),
+        ("commit_ts >= 105 AND commit_ts < 110", 3),
+        ("commit_ts = 105", 1),
+        ("db = 'd' AND table = 't1'", 400),
+        ("table = 'T1'", 0),
+        ("db = 'e'", 0),
+        ("commit_ts = 105 OR db = 'e'", 1),
+    ],
+)
+def test_filters_say_what_they_say(
+    session: SparkSession, relay: Path, where: str, rows: int
+) -> None:
+    assert read(session, relay).where(where).count() == rows
+
+
+def test_a_filter_on_commit_ts_is_done_by_the_source(session: SparkSession, relay: Path) -> None:
+    plan = read(session, relay).where("commit_ts > 104 AND op = 'c'")._jdf.queryExecution()
+    text = plan.executedPlan().toString()
+    assert "op" in text.partition("Filter")[2].partition("\n")[0]
+    assert "commit_ts" not in text.partition("Filter")[2].partition("\n")[0]
+
+
+def test_options_say_from_when_to_when(session: SparkSession, relay: Path) -> None:
+    found = read(session, relay, **{"from": "105", "until": "110", "tables": "d.*"})
+    assert sorted(row.commit_ts for row in found.collect()) == [105, 106, 109, 110]
+    with pytest.raises(PySparkException, match="there is no option tabels"):
+        read(session, relay, tabels="x")
+
+
+def test_records_are_told_as_they_lie(session: SparkSession, relay: Path) -> None:
+    rows = read(session, relay, rows="raw", chunk_bytes="3000").orderBy("offset").collect()
+    assert [row.kind for row in rows] == ["header", *["batch"] * 201]
+    assert rows[-1].commit_ts == 901
+    assert all(row.file == str(relay / "relay-000000") for row in rows)
+
+
+def test_the_originals_log_is_read_raw(session: SparkSession, tmp_path: Path) -> None:
+    with tarfile.open(DATA / "set-a" / "pump_data_dir.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    counts = read(session, tmp_path / "pump", rows="raw").groupBy("kind").count().collect()
+    assert {row["kind"]: row["count"] for row in counts} == {
+        "prewrite": 2145,
+        "commit": 2101,
+        "rollback": 44,
+        "fake": 19,
+    }
+
+
+def test_damage_names_file_and_offset(session: SparkSession, relay: Path, tmp_path: Path) -> None:
+    content = bytearray((relay / "relay-000000").read_bytes())
+    content[5000] ^= 1
+    (tmp_path / "relay-000000").write_bytes(content)
+    with pytest.raises(PySparkException, match=r"relay-000000 at offset \d+: its checksum"):
+        read(session, tmp_path).count()
+    assert read(session, tmp_path, on_corrupt="skip").count() == 398
