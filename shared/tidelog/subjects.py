@@ -128,3 +128,21 @@ def changes_txn(feed: str) -> str:
 
 def changes_watermark(feed: str) -> str:
     return f"changes.{feed}.watermark"
+
+
+def snap_stream(feed: str) -> str:
+    """What a backfill copies for a feed's readers; only backfills publish there."""
+    return f"SNAP_{feed.upper()}"
+
+
+def snap(feed: str, kind: str) -> str:
+    return f"snap.{feed}.{kind}"
+
+
+def snap_row(feed: str, db: str, table: str) -> str:
+    return f"snap.{feed}.row.{escape(db)}.{escape(table)}"
+
+
+def snap_table(feed: str, db: str, table: str) -> str:
+    """The table's structure."""
+    return f"snap.{feed}.table.{escape(db)}.{escape(table)}"

@@ -13,16 +13,19 @@ from pyspark.sql import SparkSession
 from tidelog.bulk.jobs import BackfillJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.config import Secret
-from tidelog.errors import NotFound, Refused, Unavailable
+from tidelog.errors import ConfigError, NotFound, Refused, Unavailable
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog_backfill.jobs.spec import SOURCE_PASSWORD, downstream_options
 from tidelog_backfill.snapshot.database import DatabaseTarget
+from tidelog_backfill.snapshot.feed import FeedTarget
+from tidelog_backfill.snapshot.parquet import ParquetTarget
 from tidelog_backfill.snapshot.pin import Pin
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan, waves
 from tidelog_backfill.snapshot.source import Source, open_source
 from tidelog_backfill.snapshot.target import CopyTarget
 from tidelog_backfill.snapshot.task import Copied, CopyTask
+from tidelog_backfill.task_errors import carried
 
 log = structlog.get_logger()
 
@@ -104,9 +107,6 @@ class Backfill:
         task = self._task(plan)
         for wave in waves(plan.chunks, done, self._lanes):
             copied = self._wave(task, wave)
-            failed = next((one.failed for one in copied if one.failed is not None), None)
-            if failed is not None:
-                raise failed.error()
             count += len(copied)
             self._rows += sum(one.rows for one in copied)
             note = plan.tables[wave[-1].table].shown
@@ -133,12 +133,18 @@ class Backfill:
         try:
             return context.parallelize(chunks, len(chunks)).mapPartitionsWithIndex(task).collect()
         except PySparkException as error:
-            raise Unavailable(f"Spark could not copy chunks: {error}") from error
+            raise (carried(error) or Unavailable(f"Spark can't copy chunks: {error}")) from error
 
 
 def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
     """Nothing is connected yet. Raises ConfigError."""
-    return DatabaseTarget(downstream_options(job, os.environ, lanes=lanes), job.feed)
+    if job.downstream:
+        return DatabaseTarget(downstream_options(job, os.environ, lanes=lanes), job.feed)
+    if job.parquet:
+        return ParquetTarget(job.parquet)
+    if not job.nats_url:
+        raise ConfigError("a copy to the feed needs nats-url", hint="nats://HOST:4222")
+    return FeedTarget(job.nats_url, job.feed)
 
 
 def _refuse_keyless(tables: Sequence[CopiedTable]) -> None:

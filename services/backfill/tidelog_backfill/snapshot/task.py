@@ -7,22 +7,20 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tidelog.bulk.told import Failed
 from tidelog.config import Secret
-from tidelog.errors import TidelogError, Unavailable
 from tidelog.real.clock import RealClock
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable
 from tidelog_backfill.snapshot.source import open_source
 from tidelog_backfill.snapshot.target import Way
 from tidelog_backfill.snapshot.values import RowImages, stored
+from tidelog_backfill.task_errors import errors_carried
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """A chunk is written; or `failed`, and trying again would change nothing."""
+    """A chunk is written."""
 
     chunk: int
-    rows: int = 0
-    failed: Failed | None = None
+    rows: int
 
 
 class CopyTask(msgspec.Struct, frozen=True):
@@ -37,14 +35,11 @@ class CopyTask(msgspec.Struct, frozen=True):
     rows_per_s: float = 0
 
     def __call__(self, lane: int, chunks: Iterable[Chunk]) -> Iterator[Copied]:
-        """Spark tries a task again that raises."""
+        """Raises TaskFailed; Spark tries the task again then."""
         for chunk in chunks:
-            try:
-                yield Copied(chunk.number, asyncio.run(self._copy(lane, chunk)))
-            except Unavailable:
-                raise
-            except TidelogError as error:
-                yield Copied(chunk.number, failed=Failed.of(error))
+            with errors_carried():
+                rows = asyncio.run(self._copy(lane, chunk))
+            yield Copied(chunk.number, rows)
 
     async def _copy(self, lane: int, chunk: Chunk) -> int:
         table = self.tables[chunk.table]
