@@ -28,12 +28,13 @@ HTTP_S = 30.0
 REQUEST_S = 5.0
 
 
-def open_history(url: str, bus: Bus, cluster: str) -> DdlHistory:
-    """`embedded`, `file:PATH`, or `http(s)://HOST:PORT` of a TiDB's status API.
+def open_history(url: str, bus: Bus | None, cluster: str) -> DdlHistory:
+    """`embedded` (of the registry that is asked over `bus`), `file:PATH`, or `http(s)://HOST:PORT`
+    of a TiDB's status API.
 
     Raises ConfigError for anything else.
     """
-    if url == "embedded":
+    if url == "embedded" and bus is not None:
         return EmbeddedHistory(bus, cluster)
     if url.startswith("file:"):
         return FileHistory(url.removeprefix("file:"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.drainer_control import Ddl
-from tidelog.errors import Stopped
+from tidelog.errors import BadInput, Stopped
 
 
 class DdlNotDecided(Stopped):
@@ -17,3 +17,10 @@ class DdlNotDecided(Stopped):
             ' "forward"; or end the replay before it, by until-ts',
         )
         self.ddl = ddl
+
+
+def no_history() -> BadInput:
+    return BadInput(
+        "Pumps' logs can't be read without the DDL history",
+        hint="name it as ddl-history: file:PATH, http://HOST:PORT of a TiDB, or embedded",
+    )

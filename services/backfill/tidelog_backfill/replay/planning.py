@@ -15,19 +15,18 @@ import msgspec
 
 from tidelog.changes import DdlMessage
 from tidelog.decode.config import DecodeConfig
-from tidelog.errors import BadInput
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay import plan_relays, plan_segments
+from tidelog_backfill.replay.errors import no_history
 from tidelog_backfill.replay.outline import Outline, Stretch, joined
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.timeline import Timeline
 from tidelog_backfill.replay.wanted import Wanted, is_wanted
 
 DEFAULT = DecodeConfig()
-HISTORY_HINT = "name it as ddl-history: file:PATH, or http://HOST:PORT of a TiDB"
 
 
 def plan(
@@ -72,7 +71,7 @@ def _outline(
     if "segment" not in kinds:
         made = plan_relays.outline(facts, skips=wanted.on_corrupt == "skip")
     elif history is None:
-        raise BadInput("Pumps' logs can't be read without the DDL history", hint=HISTORY_HINT)
+        raise no_history()
     else:
         made = plan_segments.outline(facts, history, config, names, wanted.until_ts)
     stretches = []

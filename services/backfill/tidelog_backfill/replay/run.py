@@ -22,9 +22,11 @@ from tidelog.config import redacted_url
 from tidelog.downstream import DownstreamOptions
 from tidelog.errors import BadInput
 from tidelog.real.clock import RealClock
+from tidelog.schema.tracker import SchemaTracker
 from tidelog.timestamps import TS_MAX
 from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
+from tidelog_backfill.replay.history import schema_history
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.routing import Place, Routing, routing
@@ -74,7 +76,7 @@ class _Replay:
         try:
             await self._target.open()
             begins = self._target.position.commit_ts
-            made = self._plan()
+            made = self._plan(await self._history())
             if self._target.position.saved is None:
                 await self._target.save(self._target.position.at(made.begins))
             for done, segment in enumerate(made.segments):
@@ -87,7 +89,14 @@ class _Replay:
             await self._target.close()
         return self._report(made, begins, clock.monotonic() - began)
 
-    def _plan(self) -> Plan:
+    async def _history(self) -> SchemaTracker | None:
+        """What Pumps' logs are decoded by."""
+        job = self._job
+        if self._input.kind != "segment":
+            return None
+        return await schema_history(job.ddl_history, nats_url=job.nats_url, cluster=job.cluster)
+
+    def _plan(self, history: SchemaTracker | None) -> Plan:
         job, position = self._job, self._target.position
         if job.until_ts and job.until_ts < position.commit_ts:
             raise BadInput(
@@ -106,7 +115,7 @@ class _Replay:
             segment_bytes=job.segment_bytes,
             on_corrupt=job.on_corrupt,
         )
-        return plan(facts, wanted, config=decode_config(job))
+        return plan(facts, wanted, history=history, config=decode_config(job))
 
     async def _segment(self, segment: Segment) -> None:
         target = self._target
