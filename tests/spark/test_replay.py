@@ -24,7 +24,7 @@ from tidelog_backfill.replay.run import replay
 from tidelog_backfill.session import spark
 
 SETTINGS = SparkSettings(master="local[2]")
-CHANGES = 4000
+CHANGES = 20_000
 
 
 class History(NamedTuple):

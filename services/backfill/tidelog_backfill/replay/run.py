@@ -150,8 +150,9 @@ class _Replay:
         epoch, done = await target.step(step)
         chunks = tasks_of(segment.chunks, 2 * self._cores)
         newest = [(db, structure) for (db, _), structure in target.newest.items()]
-        wrote = carried_out(
+        wrote = await carried_out(
             self._spark,
+            segment,
             Reading(chunks, segment.view, route, done, job.on_corrupt),
             Writing(target.options, job.feed, epoch, newest, route, step, job.part_rows),
         )

@@ -26,6 +26,7 @@ from tidelog_backfill.replay.write import (
     Writing,
     Wrote,
     reader,
+    without_spark,
     writer,
 )
 from tidelog_backfill.task_errors import errors_carried
@@ -34,6 +35,8 @@ TASK_BYTES = 8 << 20
 """A chunk is cut for more tasks than this only where cores would be idle."""
 PART_BYTES = 1 << 20
 """Of rows; a smaller segment has fewer parts."""
+SMALL_BYTES = 1 << 20
+"""Of rows that the driver writes itself: a job of Spark's takes longer than they do."""
 
 
 def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) -> list[Facts]:
@@ -53,8 +56,17 @@ def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) ->
     return [msgspec.msgpack.decode(data, type=Facts) for _, data in found]
 
 
-def carried_out(spark: SparkSession, reading: Reading, writing: Writing) -> list[Wrote]:
-    """What each part came to. Raises TaskFailed's errors in Spark's own (`task_errors.carried`)."""
+async def carried_out(
+    spark: SparkSession, segment: Segment, reading: Reading, writing: Writing
+) -> list[Wrote]:
+    """What each part came to. Raises what tasks do, that of Spark's within an error of its own
+    (`task_errors.carried`)."""
+    if segment.size <= SMALL_BYTES:
+        return await without_spark(reading, writing)
+    return _by_spark(spark, reading, writing)
+
+
+def _by_spark(spark: SparkSession, reading: Reading, writing: Writing) -> list[Wrote]:
     rows = (
         _numbers(spark, len(reading.chunks))
         .mapInArrow(reader(reading), SENT)

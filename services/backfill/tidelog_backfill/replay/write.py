@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +35,7 @@ SENT = (
     " seq bigint, b64 binary, payload binary"
 )
 ORDER = ("table", "key", "exact", "commit_ts", "seq")
+_ORDER = attrgetter(*ORDER)
 WROTE = "part int, rows bigint, works bigint, pins array<int>"
 BATCH_ROWS = 10_000
 ATTEMPTS = 6
@@ -97,6 +99,20 @@ def reader(reading: Reading) -> Task:
                         yield _batch(rows)
 
     return read
+
+
+async def without_spark(reading: Reading, writing: Writing) -> list[Wrote]:
+    """All of it here and now, all parts through one lane after the other: for a few rows. Raises
+    what the two tasks do."""
+    parts: dict[int, list[Sent]] = {}
+    for chunk in reading.chunks:
+        for rows in _sent(reading, chunk):
+            for one in rows:
+                parts.setdefault(one.part, []).append(one)
+    return [
+        await _written(writing, part, iter(sorted(rows, key=_ORDER)))
+        for part, rows in sorted(parts.items())
+    ]
 
 
 def writer(writing: Writing) -> Task:
