@@ -1,5 +1,5 @@
-"""An Applier's backlog, replayed at once: the Applier is paused, its relay log is written into its
-downstream by a job, and it begins anew from the checkpoint that the job left."""
+"""An Applier's backlog, replayed at once: the Applier is paused and lets its downstream go, a job
+writes the relay log there, and the Applier begins from the checkpoint that the job left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tidelog import subjects
-from tidelog.applier_control import BEGIN_ANEW, ApplierRequest, DecidedStep
+from tidelog.applier_control import LET_GO, ApplierRequest, DecidedStep
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.errors import BadInput, ConfigError, NotFound
@@ -106,10 +106,9 @@ async def hand_over(
     async with connected(state) as bus:
         await _order(bus, state.cluster, node, operate.PAUSE, told)
         try:
+            await _let_go(bus, state.cluster, node)
             return await bulk.do_here(job, told, env=env)
         finally:
-            told(Progress("resuming", note=node))
-            await _begin_anew(bus, state.cluster, node)
             await _order(bus, state.cluster, node, operate.RESUME, told)
 
 
@@ -121,7 +120,7 @@ async def _order(bus: Bus, cluster: str, node: str, action: str, told: bulk.Told
     )
 
 
-async def _begin_anew(bus: Bus, cluster: str, node: str) -> None:
+async def _let_go(bus: Bus, cluster: str, node: str) -> None:
     subject = subjects.applier(cluster, node, "control")
-    answer = await bus.request(subject, encode(ApplierRequest(BEGIN_ANEW)), timeout_s=TIMEOUT_S)
+    answer = await bus.request(subject, encode(ApplierRequest(LET_GO)), timeout_s=TIMEOUT_S)
     decode_reply(answer.data, DecidedStep)

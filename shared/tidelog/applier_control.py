@@ -6,20 +6,20 @@ import msgspec
 
 from tidelog.pump_control import Ts
 
-BEGIN_ANEW = "begin-anew"
+LET_GO = "let-go"
 
 
 class ApplierRequest(msgspec.Struct, frozen=True):
-    """`ddl-done` and `ddl-again`, with the commit_ts of the DDL. `begin-anew`: of a paused one,
-    when somebody else has moved its downstream's checkpoint meanwhile."""
+    """`ddl-done` and `ddl-again`, with the commit_ts of the DDL. `let-go`: a paused one closes
+    its downstream, so that somebody else may write it; resumed, it begins from what it finds."""
 
     verb: str
     ts: Ts = 0
 
 
 class DecidedStep(msgspec.Struct, frozen=True):
-    """Answer: the word is in the downstream's checkpoint (of `begin-anew`: it will be obeyed, and
-    `commit_ts` is where it stood). `step` counts the DDL's statements there
+    """Answer: the word is in the downstream's checkpoint (of `let-go`: the downstream is
+    closed, and `commit_ts` is where it stood). `step` counts the DDL's statements there
     from 0: the word is about that one."""
 
     feed: str

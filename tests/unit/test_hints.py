@@ -10,13 +10,14 @@ from pathlib import Path
 import typer.main
 
 from tidelog_applier.config import ApplierConfig
+from tidelog_backfill.config import BackfillConfig
 from tidelog_cli.app import app
 from tidelog_drainer.config import DrainerConfig
 from tidelog_pump.config import PumpConfig
 from tidelog_registry.config import RegistryConfig
 
 ROOT = Path(__file__).parents[2]
-CONFIGS = (ApplierConfig, DrainerConfig, PumpConfig, RegistryConfig)
+CONFIGS = (ApplierConfig, BackfillConfig, DrainerConfig, PumpConfig, RegistryConfig)
 
 
 def texts() -> Iterator[tuple[Path, str]]:

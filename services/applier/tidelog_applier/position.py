@@ -18,3 +18,5 @@ class Position(msgspec.Struct):
     """Rows that the downstream refused and `on-refused` left out."""
     held: bool = False
     quiet: bool = False
+    away: bool = False
+    """An operator lets somebody else write the downstream, while `held`."""

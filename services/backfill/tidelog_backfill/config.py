@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from tidelog.config import Secret, ServiceConfig
-from tidelog.ranges import DAY_S, Range
+from tidelog.ranges import Range
 
 NODE = "backfill"
 
@@ -28,9 +28,6 @@ class BackfillConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     tries: Annotated[int, Range(1, 100, "tries")] = 5
     """Of a job whose process dies, or whose databases or servers can't be reached, without getting
     any further."""
-    hold_s: Annotated[float, Range(0, 30 * DAY_S, "seconds")] = DAY_S
-    """How long after a backfill the Pumps keep what follows its snapshot, until an Applier of the
-    feed waits for it itself."""
 
     @property
     def node(self) -> str:

@@ -15,7 +15,7 @@ import structlog
 
 from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.applier_control import BEGIN_ANEW, ApplierRequest, DecidedStep
+from tidelog.applier_control import LET_GO, ApplierRequest, DecidedStep
 from tidelog.ddl_pending import AGAIN, DONE
 from tidelog.downstream import TakenOver
 from tidelog.errors import (
@@ -139,6 +139,9 @@ class Applier(Actor[Mail]):
         self.spawn(self._begin(asking), "begin")
 
     async def _lead(self) -> None:
+        while self._position.held and self._position.away:
+            await self._ports.clock.sleep(HELD_S)
+        self._position.away = False
         await self._lease.ask(AskLead)
 
     async def _begin(self, leading: asyncio.Task[None]) -> None:
@@ -235,8 +238,8 @@ class Applier(Actor[Mail]):
     async def _decide(self, asked: Asked) -> None:
         """Recorded first; then all of this starts anew, from the checkpoint on, and obeys it."""
         commit_ts = asked.request.ts
-        if asked.request.verb == BEGIN_ANEW:
-            self._begin_anew(asked.reply)
+        if asked.request.verb == LET_GO:
+            await self._let_go(asked.reply)
             return
         try:
             word = self._word(asked.request.verb)
@@ -250,15 +253,19 @@ class Applier(Actor[Mail]):
         self._position.error = ""
         raise Conflict(f"an operator decided about the DDL at {commit_ts}: {word}")
 
-    def _begin_anew(self, reply: Reply[DecidedStep]) -> None:
-        """The downstream is further than this instance knows: the next one reads how far."""
-        if not self._position.held:
+    async def _let_go(self, reply: Reply[DecidedStep]) -> None:
+        """Somebody else will write the downstream: the next instance, which begins once the pause
+        is over, reads how far that got."""
+        if not (self._position.held and self._position.quiet):
             reply.fail(Refused("this Applier is at work", hint="`tidelog pause` it first"))
             return
-        config = self._config
-        stood = self._pipeline.control.saved_ts
-        reply.set(DecidedStep(config.feed, config.node, stood, 0, BEGIN_ANEW))
-        raise Conflict(f"its downstream, which stood at {stood}, was written by somebody else")
+        config, stood = self._config, self._pipeline.control.saved_ts
+        self._position.away = True
+        await self._pipeline.close()
+        reply.set(DecidedStep(config.feed, config.node, stood, 0, LET_GO))
+        raise Conflict(
+            f"the downstream, which stands at {stood}, is let go until the pause is over"
+        )
 
     def _word(self, verb: str) -> str:
         if verb not in DDL_WORDS:

@@ -1,7 +1,7 @@
 """Takes jobs over NATS, keeps them durably, and has one at a time done in a process of its own.
 
-A job is kept before it is answered; a service that is started again goes on with it. While it runs,
-and for a while after a backfill, it is a consumer that the Pumps' safe point waits for.
+A job is kept before it is answered; a service that is started again goes on with it. Until it has
+ended, it is a consumer that the Pumps' safe point waits for.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class JobKeeper(Actor[Mail]):
         await self._ports.bus.publish(subject, encode(job.status()))
 
     async def _hold(self) -> None:
-        pins = Pins(self._ports, self._config.cluster, self._config.hold_s)
+        pins = Pins(self._ports, self._config.cluster)
         while True:
             for job_id in await pins.hold(self._queue.all):
                 await self.self_ref.tell(Released(job_id))

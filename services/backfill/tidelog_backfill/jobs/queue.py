@@ -49,11 +49,6 @@ class Kept(msgspec.Struct):
         """Its name among those whom the safe point waits for."""
         return f"job-{self.id}"
 
-    @property
-    def position(self) -> int:
-        """What was committed above it, the job or who goes on after it still needs."""
-        return self.report.commit_ts if self.report is not None else self.reached
-
     def status(self) -> JobStatus:
         return JobStatus(
             self.id,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,12 +57,13 @@ def carry_out(job: Job, told: Told) -> Report:
 
 
 def _work(session: SparkSession, job: Job, told: Told) -> Report:
-    name = "replay.run" if isinstance(job, ReplayJob) else "snapshot.run"
-    work = import_module(f"tidelog_backfill.{name}")
-    report: Report = (work.replay if isinstance(job, ReplayJob) else work.backfill)(
-        session, job, told
-    )
-    return report
+    if isinstance(job, ReplayJob):
+        from tidelog_backfill.replay.run import replay
+
+        return replay(session, job, told)
+    from tidelog_backfill.snapshot.run import backfill
+
+    return backfill(session, job, told)
 
 
 def _own_output() -> Callable[[Line], None]:
