@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.fixtures.capture import DATA
+from tests.fixtures.capture import DATA, ddl_history_json, expected
+from tests.fixtures.stream import Stream, Txn
 from tests.unit.backfill.relay_logs import of_several, write
 from tidelog.bulk.jobs import SparkSettings
 from tidelog_backfill.session import spark
@@ -91,16 +93,54 @@ def test_records_are_told_as_they_lie(session: SparkSession, relay: Path) -> Non
     assert all(row.file == str(relay / "relay-000000") for row in rows)
 
 
-def test_the_originals_log_is_read_raw(session: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("original")
     with tarfile.open(DATA / "set-a" / "pump_data_dir.tar.gz") as tar:
-        tar.extractall(tmp_path, filter="data")
-    counts = read(session, tmp_path / "pump", rows="raw").groupBy("kind").count().collect()
+        tar.extractall(directory, filter="data")
+    (directory / "history.json").write_bytes(ddl_history_json("set-a"))
+    return directory
+
+
+def test_the_originals_log_is_read_raw(session: SparkSession, original: Path) -> None:
+    counts = read(session, original / "pump", rows="raw").groupBy("kind").count().collect()
     assert {row["kind"]: row["count"] for row in counts} == {
         "prewrite": 2145,
         "commit": 2101,
         "rollback": 44,
         "fake": 19,
     }
+
+
+def test_the_originals_rows_are_named_by_the_ddl_history(
+    session: SparkSession, original: Path
+) -> None:
+    history = f"file:{original / 'history.json'}"
+    changes = read(session, original / "pump", ddl_history=history, chunk_bytes="1000000")
+    counts = changes.groupBy("commit_ts", "db", "table", "op").count().collect()
+    sent = Counter(
+        (txn.commit_ts, part.table.db, part.table.name, change.op)
+        for txn in Stream("set-a")
+        if isinstance(txn, Txn)
+        for part in txn.parts
+        for change in part.changes
+    )
+    assert {tuple(row)[:4]: row["count"] for row in counts} == sent
+    with pytest.raises(PySparkException, match="DDL history"):
+        read(session, original / "pump").count()
+
+
+def test_one_table_has_the_types_of_its_columns(session: SparkSession, original: Path) -> None:
+    history = f"file:{original / 'history.json'}"
+    found = read(session, original / "pump", ddl_history=history, table="app.t1")
+    (table,) = [one for one in expected("set-a") if (one.db, one.table) == ("app", "t1")]
+    assert found.columns == ["commit_ts", "op", *table.cols]
+    last = {row["id"]: row for row in found.orderBy("commit_ts").where("commit_ts > 0").collect()}
+    living = [row for row in last.values() if row["op"] != "d"]
+    shown = sorted(
+        [None if row[name] is None else str(row[name]) for name in table.cols] for row in living
+    )
+    assert shown == sorted(table.rows)
 
 
 def test_damage_names_file_and_offset(session: SparkSession, relay: Path, tmp_path: Path) -> None:

@@ -7,14 +7,13 @@ import msgspec
 from tidelog.changes import Marker
 from tidelog.relay.batches import above
 from tidelog.rows.errors import Malformed
-from tidelog.rows.payload import Payload, read_payload
+from tidelog.rows.payload import read_payload
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion, Run
 from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
 from tidelog_backfill.files.relays import Entry, Relay
 from tidelog_backfill.files.runs import runs
 from tidelog_backfill.files.segments import Transactions
-from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_proto.relay_pb2 import RelayBatch, RelayHeader
 
 _MARKER = msgspec.json.Decoder(Marker)
@@ -83,7 +82,7 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
             value = read_payload(payload)
         except Malformed as error:
             raise corrupt(chunk.path, prewrite.offset, f"it is no Binlog: {error}") from error
-        if value.is_ddl and _is_ddl(value, payload):
+        if value.is_ddl:  # it says so only if a job or a text is named
             found.ddls.append(FoundDdl(commit_ts, prewrite.start_ts, payload))
             continue
         rows = 0
@@ -95,14 +94,6 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
         found.run(Run(commit_ts, commit_ts, rows, len(payload), begin, begin + 1))
     facts = found.facts(chunk, transactions.records)
     return msgspec.structs.replace(facts, open=transactions.open)
-
-
-def _is_ddl(value: Payload, payload: bytes) -> bool:
-    """TiDB writes a DDL's fields with rows, too: 0 and nothing."""
-    if value.mutations:
-        return False
-    binlog = Binlog.FromString(payload)
-    return bool(binlog.ddl_job_id or binlog.ddl_query)
 
 
 def _relay(relay: Relay, chunk: Chunk) -> Facts:

@@ -36,15 +36,16 @@ class Window(msgspec.Struct):
             return ()
         return (f"{self.db or '*'}.{self.table or '*'}",)
 
-    def narrow(self, filters: Iterable[Filter]) -> Iterator[Filter]:
-        """By those that it can; all others are given back, for Spark to evaluate. Names are
-        compared without case here, so that theirs are evaluated again."""
+    def narrow(self, filters: Iterable[Filter], *, names: bool) -> Iterator[Filter]:
+        """By those that it can; all others are given back, for Spark to evaluate. Those of `names`
+        too, which are compared without case here: the columns db and table, if there are any."""
         for one in filters:
-            if not self._take(one):
+            if not self._take_ts(one):
+                if names:
+                    self._take_name(one)
                 yield one
 
-    def _take(self, one: Filter) -> bool:
-        """Whether nothing of it is left to evaluate."""
+    def _take_ts(self, one: Filter) -> bool:
         match one:
             case GreaterThan(attribute=("commit_ts",), value=int(ts)):
                 self.after_ts = max(self.after_ts, ts)
@@ -56,14 +57,15 @@ class Window(msgspec.Struct):
                 self.until_ts = min(self.until_ts, ts)
             case EqualTo(attribute=("commit_ts",), value=int(ts)):
                 self.after_ts, self.until_ts = max(self.after_ts, ts - 1), min(self.until_ts, ts)
-            case EqualTo(attribute=("db",), value=str(name)) if _PLAIN.fullmatch(name):
-                self.db = name
-                return False
-            case EqualTo(attribute=("table",), value=str(name)) if _PLAIN.fullmatch(name):
-                self.table = name
-                return False
             case IsNotNull(attribute=("commit_ts",)):
                 pass  # it never is
             case _:
                 return False
         return True
+
+    def _take_name(self, one: Filter) -> None:
+        match one:
+            case EqualTo(attribute=("db",), value=str(name)) if _PLAIN.fullmatch(name):
+                self.db = name
+            case EqualTo(attribute=("table",), value=str(name)) if _PLAIN.fullmatch(name):
+                self.table = name

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import msgspec
 
-from tidelog_backfill.files.chunk import Chunk
-from tidelog_backfill.files.inputs import found
+from tidelog.errors import NotFound
+from tidelog.schema.history import unpacked
+from tidelog.schema.structure import TableStructure, structure
+from tidelog_backfill.files.chunk import Chunk, Facts
+from tidelog_backfill.files.inputs import Input, found
+from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.view import Span, View
+from tidelog_backfill.replay.history import schema_history
+from tidelog_backfill.replay.plan import Segment
+from tidelog_backfill.replay.planning import plan
+from tidelog_backfill.replay.wanted import Wanted
 from tidelog_backfill.source.options import Options
 from tidelog_backfill.source.pushdown import Window
+
+_STRUCTURE = msgspec.json.Decoder(TableStructure)
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -19,15 +32,67 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def tasks(options: Options, window: Window) -> list[Task]:
-    """Raises NotFound, BadInput, Corrupt."""
+    """Raises NotFound, BadInput, Corrupt; of Pumps' logs what `plan` does."""
     read = found(*options.paths)
     chunks = read.chunks(options.chunk_bytes)
     if options.rows == "raw":
         return [Task(chunk) for chunk in chunks]
-    return [Task(chunk, _view(options, window)) for chunk in chunks]
-
-
-def _view(options: Options, window: Window) -> View:
-    """Of logs whose rows tell their tables themselves."""
     only = options.wanted or window.names()
-    return View([Span(window.after_ts, window.until_ts)], only=only)
+    if read.kind == "segment":
+        return _planned(read, chunks, options, window, only)
+    view = View([Span(window.after_ts, window.until_ts)], only=only)
+    return [Task(chunk, view) for chunk in chunks]
+
+
+def _planned(
+    read: Input, chunks: Sequence[Chunk], options: Options, window: Window, only: tuple[str, ...]
+) -> list[Task]:
+    """The rows of a Pump's log have no names: the DDL history has them."""
+    history = asyncio.run(schema_history(options.ddl_history))
+    wanted = Wanted(
+        after_ts=window.after_ts,
+        until_ts=window.until_ts,
+        tables=only,
+        on_corrupt=options.on_corrupt,
+    )
+    made = plan(_facts(chunks, options), wanted, history=history)
+    views = ((chunk, _view(chunk, made.segments)) for chunk in chunks)
+    return [Task(chunk, view) for chunk, view in views if view.spans]
+
+
+def _facts(chunks: Sequence[Chunk], options: Options) -> list[Facts]:
+    return [survey(chunk, on_corrupt=options.on_corrupt) for chunk in chunks]
+
+
+def _view(chunk: Chunk, segments: Sequence[Segment]) -> View:
+    """The spans of those that have rows in the chunk."""
+    spans = [
+        span
+        for segment in segments
+        if any(_overlap(chunk, part) for part in segment.chunks)
+        for span in segment.view.spans
+    ]
+    return msgspec.structs.replace(segments[0].view, spans=spans) if segments else View([])
+
+
+def _overlap(chunk: Chunk, part: Chunk) -> bool:
+    return chunk.path == part.path and chunk.begin < part.end and part.begin < chunk.end
+
+
+def newest_structure(options: Options) -> TableStructure:
+    """Of the one table that is wanted. Raises NotFound, and what `tasks` does."""
+    read = found(*options.paths)
+    place = options.table.lower()
+    if read.kind == "segment":
+        history = asyncio.run(schema_history(options.ddl_history))
+        states = [one for one in history.tables() if f"{one.db}.{one.table.lower}".lower() == place]
+        shapes = [structure(unpacked(one)) for one in states]
+    else:
+        told = (one for facts in _facts(read.chunks(), options) for one in facts.structures)
+        named = [(db, _STRUCTURE.decode(data)) for db, data in told]
+        shapes = [one for db, one in named if f"{db}.{one.name}".lower() == place]
+    if not shapes:
+        raise NotFound(
+            f"no structure of {options.table} is in the log", hint="write table=DB.TABLE"
+        )
+    return max(shapes, key=lambda one: one.version)
