@@ -15,6 +15,7 @@ from tests.spark.backfill_rig import FEED, Rig, play, rig
 from tidelog import subjects
 from tidelog.bulk.jobs import SparkSettings
 from tidelog.change_bodies import rows_of
+from tidelog.downstream import Checkpoint
 from tidelog.errors import Refused
 from tidelog.ports import Message
 from tidelog.real.bus import NatsBus
@@ -23,6 +24,11 @@ from tidelog_backfill.snapshot.feed import CopyDone
 from tidelog_backfill.snapshot.run import backfill
 
 ROWS = 20_000
+COLUMNS = (
+    "\n  `id` bigint(20) NOT NULL,\n  `x` decimal(8,2) DEFAULT NULL,"
+    "\n  PRIMARY KEY (`id`) /*T![clustered_index] CLUSTERED */\n"
+)
+OPTIONS = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +87,36 @@ def test_a_copy_into_the_feed(on: Rig, session: SparkSession) -> None:
     assert events[0].key == {name: events[0].after[name] for name in "ab"}  # type: ignore[index]
     done = msgspec.json.decode(messages[-1].data, type=CopyDone)
     assert done.ts == report.commit_ts < done.reach
+
+
+def test_a_dump_into_a_database(on: Rig, session: SparkSession, tmp_path: Path) -> None:
+    """Read at the dump's timestamp, so also rows without a key are there once."""
+    ts = 470_000_000_000_000_000
+    files = {
+        "metadata": f"SHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {ts}\n\tGTID:\n",
+        "d-schema-create.sql": "CREATE DATABASE `d`;\n",
+        "d.log-schema.sql": f"CREATE TABLE `log` (`n` int(11), `b` blob) {OPTIONS};\n",
+        "d.log.000000000.sql": "INSERT INTO `log` VALUES\n(1,'a\\n'),\n(1,'a\\n'),\n(NULL,0xff);\n",
+        "d.t-schema.sql": f"/*!40101 SET NAMES x*/;\nCREATE TABLE `t` ({COLUMNS}) {OPTIONS};\n",
+        "d.t.000000000.csv": '"id","x"\n1,1.50\n2,\\N\n',
+        "d.t.000000001.csv": '"id","x"\n3,0.10\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    job = on.job(
+        source=str(tmp_path), feed="dumped", checkpoint_table="tidb_binlog.dumped", nats_url=None
+    )
+    report = backfill(session, job, on.progress.append)
+    assert (report.commit_ts, report.rows, report.tables) == (ts, 6, 2)
+    assert ask(on.target, "select id, cast(x as char) from d.t order by id") == [
+        *((1, "1.50"), (2, None), (3, "0.10"))
+    ]
+    assert sorted(ask(on.target, "select n, hex(b) from d.log"), key=repr) == [
+        *((1, "610A"), (1, "610A"), (None, "FF"))
+    ]
+    ((text,),) = ask(on.target, "select checkPoint from tidb_binlog.dumped")
+    saved = msgspec.json.decode(text, type=Checkpoint)
+    assert (saved.commit_ts, saved.consistent, saved.feed) == (ts, True, "dumped")
 
 
 async def _stream(on: Rig) -> list[Message]:

@@ -99,8 +99,8 @@ class ParquetWay(msgspec.Struct, frozen=True):
     url: str
 
     async def chunk(self, lane: int, table: CopiedTable, chunk: Chunk, ts: int) -> ParquetWriter:
-        files, root = _place(self.url)
-        path = f"{root}/{_directory(table)}/{_file(chunk.number)}"
+        files, root = place_of(self.url)
+        path = f"{root}/{directory_of(table)}/{_file(chunk.number)}"
         return ParquetWriter(files, path, table_schema(table))
 
 
@@ -109,7 +109,7 @@ class ParquetTarget:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._files, self._root = _place(url)
+        self._files, self._root = place_of(url)
 
     async def kept(self) -> SnapshotPlan | None:
         path = f"{self._root}/{PLAN}"
@@ -130,7 +130,7 @@ class ParquetTarget:
 
     async def prepare(self, tables: Sequence[CopiedTable], ts: int) -> Prepared:
         for table in tables:
-            self._files.create_dir(f"{self._root}/{_directory(table)}")
+            self._files.create_dir(f"{self._root}/{directory_of(table)}")
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
@@ -141,7 +141,7 @@ class ParquetTarget:
             chunk.number
             for chunk in plan.chunks
             if self._is_file(
-                f"{self._root}/{_directory(plan.tables[chunk.table])}/{_file(chunk.number)}"
+                f"{self._root}/{directory_of(plan.tables[chunk.table])}/{_file(chunk.number)}"
             )
         )
 
@@ -166,7 +166,7 @@ class ParquetTarget:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)
 
 
-def _place(url: str) -> tuple[fs.FileSystem, str]:
+def place_of(url: str) -> tuple[fs.FileSystem, str]:
     """A path, or any URL that pyarrow knows. Raises BadInput."""
     try:
         if "://" in url:
@@ -179,7 +179,7 @@ def _place(url: str) -> tuple[fs.FileSystem, str]:
         ) from error
 
 
-def _directory(table: CopiedTable) -> str:
+def directory_of(table: CopiedTable) -> str:
     return f"{escape(table.db)}.{escape(table.structure.name)}"
 
 

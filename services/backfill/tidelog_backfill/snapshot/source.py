@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidelog.errors import ConfigError
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable
 
 Rows = Iterator[Sequence[Sequence[Any]]]
@@ -58,14 +57,12 @@ class Source(Protocol):
 
 
 def open_source(url: str, password: str) -> Source:
-    """Nothing is connected yet. Raises ConfigError."""
-    scheme, is_url, _ = url.partition(":")
-    if not is_url:
-        raise ConfigError(
-            "dump files as a source are not built yet", hint="mysql://USER@HOST:PORT/"
-        )
-    if scheme.lower() in ("mysql", "mariadb", "tidb"):
+    """A server's URL, else dump files. Nothing is connected yet. Raises ConfigError, BadInput."""
+    scheme, is_url, _ = url.partition("://")
+    if is_url and scheme.lower() in ("mysql", "mariadb", "tidb"):
         from tidelog_backfill.snapshot.mysql_source import MysqlSource
 
         return MysqlSource(url, password)
-    raise ConfigError(f"no source speaks {scheme}", hint="mysql://USER@HOST:PORT/, or a directory")
+    from tidelog_backfill.snapshot.dump_source import DumpSource
+
+    return DumpSource(url)
