@@ -93,8 +93,10 @@ class Backfill:
             wanted = ", ".join(self._job.tables) or "any"
             raise NotFound(f"{source.shown} has no table to copy: {wanted}", hint="db.table")
         if not source.is_exact and self._job.downstream:
-            _refuse_keyless(found.tables)
+            refuse_keyless(found.tables)
         prepared = self._loop.run(self.target.prepare(found.tables, ts))
+        if not source.is_exact:
+            refuse_ordered(prepared.tables)
         chunks = source.chunks(prepared.tables, self._job.chunk_rows, ts)
         warnings = [*found.warnings, *prepared.warnings]
         return SnapshotPlan(
@@ -147,12 +149,26 @@ def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
     return FeedTarget(job.nats_url, job.feed)
 
 
-def _refuse_keyless(tables: Sequence[CopiedTable]) -> None:
-    """Rows that are ahead of the checkpoint would be there twice."""
+_AHEAD_HINT = (
+    "only a source read at a timestamp (TiDB, a dump) can tell which of their rows the stream"
+    " brings again; leave them out by `tables`"
+)
+
+
+def refuse_keyless(tables: Sequence[CopiedTable]) -> None:
+    """Rows that are ahead of the checkpoint would be there twice. Raises Refused."""
     keyless = [table.shown for table in tables if not table.structure.key_columns]
     if keyless:
+        named = ", ".join(keyless)
+        raise Refused(f"without a primary or NOT NULL unique key: {named}", hint=_AHEAD_HINT)
+
+
+def refuse_ordered(tables: Sequence[CopiedTable]) -> None:
+    """The same for tables that the downstream itself keeps from being replaced. Raises Refused."""
+    ordered = [table.shown for table in tables if table.ordered]
+    if ordered:
+        named = ", ".join(ordered)
         raise Refused(
-            f"without a primary or NOT NULL unique key: {', '.join(keyless)}",
-            hint="only a source that is read at a timestamp (TiDB, a dump) can tell which of their"
-            " rows the stream brings again; leave them out by `tables`",
+            f"triggers, foreign keys or columns of the downstream's own are in the way of {named}",
+            hint=_AHEAD_HINT,
         )
