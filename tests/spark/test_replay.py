@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from tests.servers import MariaDb, mariadb_server
@@ -110,6 +112,36 @@ def test_it_ends_where_it_is_told_and_goes_on_from_there(
         replayed(session, history.job(server, until_ts=middle - 1))
     replayed(session, history.job(server))
     assert applied.contents(server) == expected
+
+
+def test_parquet_files_hold_the_last_change_of_every_key(
+    session: SparkSession, server: MariaDb, history: History, tmp_path: Path
+) -> None:
+    """Also of a replay that ended in between."""
+    applied.clear(server)
+    replayed(session, history.job(server))
+    middle = history.commits[len(history.commits) // 3]
+    for until in (middle, 0):
+        job = history.job(server, until_ts=until, downstream="", parquet=f"{tmp_path}/out")
+        report = replayed(session, job)
+    assert report.commit_ts == history.end
+    wide = table_rows(tmp_path / "out" / "d.wide")
+    last = {row["id"]: row for row in sorted(wide, key=stamp)}
+    there = sorted((key, row["v"]) for key, row in last.items() if row["_op"] != "d")
+    assert there == sorted(applied.sql(server, "SELECT id, v FROM d.wide"))
+    left: Counter[tuple[int, str]] = Counter()
+    for row in sorted(table_rows(tmp_path / "out" / "d.loose"), key=stamp):
+        left[row["a"], row["b"]] += {"c": 1, "u": 1, "d": -1}[row["_op"]]
+    assert len(left) == 6
+    assert len(list((tmp_path / "out" / "_ddl").iterdir())) == 7
+
+
+def table_rows(directory: Path) -> list[dict[str, Any]]:
+    return [row for file in directory.iterdir() for row in parquet.read_table(file).to_pylist()]
+
+
+def stamp(row: dict[str, Any]) -> tuple[int, int]:
+    return row["_commit_ts"], row["_seq"]
 
 
 def test_a_living_applier_keeps_its_downstream(

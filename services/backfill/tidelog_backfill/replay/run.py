@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.config import redacted_url
-from tidelog.downstream import DownstreamOptions
 from tidelog.errors import BadInput
 from tidelog.real.clock import RealClock
 from tidelog.schema.tracker import SchemaTracker
@@ -27,13 +26,14 @@ from tidelog.timestamps import TS_MAX
 from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
 from tidelog_backfill.replay.history import schema_history
+from tidelog_backfill.replay.parquet import ParquetTarget
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.routing import Place, Routing, routing
-from tidelog_backfill.replay.step import carried_out, digest, parts_of, surveyed, tasks_of
-from tidelog_backfill.replay.target import Target
+from tidelog_backfill.replay.step import carried_out, parts_of, surveyed, tasks_of
+from tidelog_backfill.replay.target import DatabaseTarget, Target
 from tidelog_backfill.replay.wanted import Wanted
-from tidelog_backfill.replay.write import Reading, Writing
+from tidelog_backfill.replay.write import Reading
 from tidelog_backfill.task_errors import carried
 
 Told = Callable[[Progress], None]
@@ -62,7 +62,7 @@ class _Replay:
         self._input = _input(job)
         self._cores = spark.sparkContext.defaultParallelism
         self._parts = job.parts or 2 * self._cores
-        self._target = Target(_options(job, self._input, self._parts), job.feed)
+        self._target = _target(job, self._input, self._parts)
         self._places: set[Place] = set()
         self._pinned: set[Place] = set()
         self._notes: list[str] = []
@@ -99,9 +99,9 @@ class _Replay:
     def _plan(self, history: SchemaTracker | None) -> Plan:
         job, position = self._job, self._target.position
         if job.until_ts and job.until_ts < position.commit_ts:
+            where = redacted_url(job.downstream or job.parquet)
             raise BadInput(
-                f"{redacted_url(job.downstream)} holds everything up to {position.commit_ts}:"
-                f" that is past {job.until_ts}",
+                f"{where} holds everything up to {position.commit_ts}: that is past {job.until_ts}",
                 hint="a replay doesn't go back: begin with a copy of the downstream from before",
             )
         self._tell("reading", self._input.size, "bytes")
@@ -145,17 +145,10 @@ class _Replay:
 
     async def _step(self, segment: Segment, route: Routing) -> set[Place]:
         """Returns tables that must be pinned, and then the step is another one."""
-        job, target = self._job, self._target
-        step = digest(segment, route)
-        epoch, done = await target.step(step)
+        writing, done = await self._target.step(segment, route)
         chunks = tasks_of(segment.chunks, 2 * self._cores)
-        newest = [(db, structure) for (db, _), structure in target.newest.items()]
-        wrote = await carried_out(
-            self._spark,
-            segment,
-            Reading(chunks, segment.view, route, done, job.on_corrupt),
-            Writing(target.options, job.feed, epoch, newest, route, step, job.part_rows),
-        )
+        reading = Reading(chunks, segment.view, route, done, self._job.on_corrupt)
+        wrote = await carried_out(self._spark, segment, reading, writing)
         self._written += sum(one.rows for one in wrote)
         return {route.first_form(table).place for one in wrote for table in one.pins}
 
@@ -212,8 +205,11 @@ def _input(job: ReplayJob) -> Input:
     return logs
 
 
-def _options(job: ReplayJob, logs: Input, parts: int) -> DownstreamOptions:
-    """It takes the downstream from no Applier that lives."""
+def _target(job: ReplayJob, logs: Input, parts: int) -> Target:
+    """It takes a downstream from no Applier that lives."""
+    if job.parquet:
+        return ParquetTarget(job.parquet, job.feed)
     found = downstream_options(job, os.environ, lanes=parts)
     cluster_id = found.cluster_id or logs.cluster_id
-    return msgspec.structs.replace(found, if_free=True, cluster_id=cluster_id)
+    options = msgspec.structs.replace(found, if_free=True, cluster_id=cluster_id)
+    return DatabaseTarget(options, job.feed, job.part_rows)

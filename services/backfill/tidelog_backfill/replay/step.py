@@ -22,8 +22,8 @@ from tidelog_backfill.replay.write import (
     SENT,
     WROTE,
     Batches,
+    PartWriting,
     Reading,
-    Writing,
     Wrote,
     reader,
     without_spark,
@@ -57,7 +57,7 @@ def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) ->
 
 
 async def carried_out(
-    spark: SparkSession, segment: Segment, reading: Reading, writing: Writing
+    spark: SparkSession, segment: Segment, reading: Reading, writing: PartWriting
 ) -> list[Wrote]:
     """What each part came to. Raises what tasks do, that of Spark's within an error of its own
     (`task_errors.carried`)."""
@@ -66,7 +66,7 @@ async def carried_out(
     return _by_spark(spark, reading, writing)
 
 
-def _by_spark(spark: SparkSession, reading: Reading, writing: Writing) -> list[Wrote]:
+def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> list[Wrote]:
     rows = (
         _numbers(spark, len(reading.chunks))
         .mapInArrow(reader(reading), SENT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import final
+from typing import Protocol, final
 
 import structlog
 
@@ -16,8 +16,11 @@ from tidelog.errors import Stopped
 from tidelog.schema.structure import TableStructure
 from tidelog.subjects import unescape
 from tidelog_backfill.replay.outline import position_after
+from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.position import Position
-from tidelog_backfill.replay.routing import Place
+from tidelog_backfill.replay.routing import Place, Routing
+from tidelog_backfill.replay.step import digest
+from tidelog_backfill.replay.write import LaneWriting, PartWriting
 
 log = structlog.get_logger()
 Said = Callable[[str], None]
@@ -26,23 +29,47 @@ WATCH_S = 5.0
 """A DDL is looked after so often."""
 
 
-@final
-class Target:
-    """`newest`: tables as they are after the last DDL, as far as it is known. What it raises is
-    what the downstream does."""
+class Target(Protocol):
+    """`position`: up to where it holds everything; moved by `save` and `ddl`."""
 
-    def __init__(self, options: DownstreamOptions, feed: str) -> None:
-        self.options = options
-        self.feed = feed
-        self.newest: dict[Place, TableStructure] = {}
+    position: Position
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def save(self, checkpoint: Checkpoint) -> None: ...
+
+    async def rules(
+        self, structures: dict[str, TableStructure]
+    ) -> list[tuple[str, TableStructure, TableRule]]:
+        """With their databases; without tables that the target does not have."""
+
+    async def ddl(self, ddl: DdlMessage, said: Said) -> list[str]:
+        """Run it, unless it was early and is done. Returns what the target can't hold."""
+
+    async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
+        """Begin one, and void what the one before may still write; and the parts of it that are
+        written."""
+
+
+@final
+class DatabaseTarget:
+    """A downstream that several processes may write, in transactions of at most `max_rows` rows.
+    What it raises is what the downstream does."""
+
+    def __init__(self, options: DownstreamOptions, feed: str, max_rows: int) -> None:
+        self._options = options
+        self._feed = feed
+        self._rows = max_rows
+        self._newest: dict[Place, TableStructure] = {}
+        """Tables as they are after the last DDL, as far as it is known."""
         self.position = Position(feed, None)
         self._downstream = open_downstream(options)
 
     async def open(self) -> None:
         """Raises BadInput for a downstream that tasks can't write, before anything is touched."""
-        await self._downstream.join(self.feed, 0)
-        opened = await self._downstream.open(self.feed)
-        self.position = Position(self.feed, opened.checkpoint)
+        await self._downstream.join(self._feed, 0)
+        opened = await self._downstream.open(self._feed)
+        self.position = Position(self._feed, opened.checkpoint)
 
     async def close(self) -> None:
         await self._downstream.close()
@@ -51,15 +78,16 @@ class Target:
         await self._downstream.save_checkpoint(checkpoint)
         self.position.saved = checkpoint
 
-    async def step(self, digest: str) -> tuple[int, frozenset[int]]:
-        """Begin one: the epoch of its lanes, those of the step before are void; and the parts of it
-        that are written."""
-        return await self._downstream.renew(), await self._downstream.parts_done(digest)
+    async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
+        step = digest(segment, route)
+        epoch, done = await self._downstream.renew(), await self._downstream.parts_done(step)
+        newest = [(db, structure) for (db, _), structure in self._newest.items()]
+        writing = LaneWriting(self._options, self._feed, epoch, newest, route, step, self._rows)
+        return writing, done
 
     async def rules(
         self, structures: dict[str, TableStructure]
     ) -> list[tuple[str, TableStructure, TableRule]]:
-        """With their databases; without tables that the downstream does not have."""
         found: list[tuple[str, TableStructure, TableRule]] = []
         for key, structure in structures.items():
             db = unescape(key.partition(".")[0])
@@ -69,13 +97,12 @@ class Target:
                 log.info("a table of the log has no place", reason=error.message)
                 continue
             found.append((db, structure, rule))
-            known = self.newest.get((db, structure.name))
+            known = self._newest.get((db, structure.name))
             if known is None or known.version < structure.version:
-                self.newest[db, structure.name] = structure
+                self._newest[db, structure.name] = structure
         return found
 
     async def ddl(self, ddl: DdlMessage, said: Said) -> list[str]:
-        """Run it, unless it was early and is done. Returns what the downstream can't hold."""
         if ddl.schema_version in self.position.early:
             return []
         after = self.position.after(ddl, max(self.position.commit_ts, position_after(ddl)))
@@ -85,9 +112,9 @@ class Target:
         self.position.saved = after
         for table in ddl.tables:
             if table.before is not None:
-                self.newest.pop((table.db_before, table.before.name), None)
+                self._newest.pop((table.db_before, table.before.name), None)
             if table.after is not None:
-                self.newest[table.db_after, table.after.name] = table.after
+                self._newest[table.db_after, table.after.name] = table.after
         return notes
 
     async def _apply(self, ddl: DdlMessage, after: Checkpoint, done: asyncio.Event) -> list[str]:

@@ -7,7 +7,7 @@ that is put and spelled otherwise; those share a normalised key, and so a transa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import final
@@ -93,6 +93,13 @@ class Works:
         return plan[0]
 
 
+def latest(changes: Sequence[Sent]) -> Iterator[Sent]:
+    """The last change of each exact key, of one normalised key's in order."""
+    for number, change in enumerate(changes, 1):
+        if number == len(changes) or changes[number].exact != change.exact:
+            yield change
+
+
 class _Open:
     """A transaction that is being filled with rows of spread tables."""
 
@@ -105,9 +112,7 @@ class _Open:
     def add(self, changes: list[Sent]) -> int:
         """All of one normalised key, in order of the exact keys and of time."""
         found = 0
-        for number, change in enumerate(changes, 1):
-            if number < len(changes) and changes[number].exact == change.exact:
-                continue  # not the last one of its key
+        for change in latest(changes):
             to = self._deletes if change.kind == GONE else self._puts
             b64 = _NAMES.decode(change.b64) if change.b64 else ()
             to.setdefault(change.form, []).append(Image(_ROW.decode(change.payload), b64))

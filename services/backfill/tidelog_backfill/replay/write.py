@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -67,8 +67,24 @@ class Reading(msgspec.Struct, frozen=True):
     on_corrupt: OnCorrupt
 
 
-class Writing(msgspec.Struct, frozen=True):
-    """How a part is written: lanes of the opening of `epoch`; `newest` as in Downstream.join."""
+class Wrote(NamedTuple):
+    """What one part came to. `pins`: tables that must have one part, and were not written."""
+
+    part: int
+    rows: int
+    works: int
+    pins: list[int]
+
+
+class PartWriting(Protocol):
+    """How parts are written. Travels to executors."""
+
+    async def written(self, part: int, rows: Iterator[Sent]) -> Wrote:
+        """All of a part's rows, sorted. The same again comes to the same."""
+
+
+class LaneWriting(msgspec.Struct, frozen=True):
+    """Through lanes of the opening of `epoch`; `newest` as in Downstream.join."""
 
     options: DownstreamOptions
     feed: str
@@ -78,14 +94,20 @@ class Writing(msgspec.Struct, frozen=True):
     step: str
     max_rows: int
 
-
-class Wrote(NamedTuple):
-    """What one part came to. `pins`: tables that must have one part, and were not written."""
-
-    part: int
-    rows: int
-    works: int
-    pins: list[int]
+    async def written(self, part: int, rows: Iterator[Sent]) -> Wrote:
+        """Raises what a lane does."""
+        lane = PartLane(self, part, RealClock())
+        works = Works(self.routing, self.max_rows)
+        count = 0
+        try:
+            for shares in works.of(rows):
+                await lane.apply(Work(shares, safe=True))
+                count += 1
+            if not works.pins:
+                await lane.apply(Work([], safe=True, done=PartDone(self.step, part)))
+        finally:
+            await lane.close()
+        return Wrote(part, works.rows, count, sorted(works.pins))
 
 
 def reader(reading: Reading) -> Task:
@@ -101,7 +123,7 @@ def reader(reading: Reading) -> Task:
     return read
 
 
-async def without_spark(reading: Reading, writing: Writing) -> list[Wrote]:
+async def without_spark(reading: Reading, writing: PartWriting) -> list[Wrote]:
     """All of it here and now, all parts through one lane after the other: for a few rows. Raises
     what the two tasks do."""
     parts: dict[int, list[Sent]] = {}
@@ -110,19 +132,19 @@ async def without_spark(reading: Reading, writing: Writing) -> list[Wrote]:
             for one in rows:
                 parts.setdefault(one.part, []).append(one)
     return [
-        await _written(writing, part, iter(sorted(rows, key=_ORDER)))
+        await writing.written(part, iter(sorted(rows, key=_ORDER)))
         for part, rows in sorted(parts.items())
     ]
 
 
-def writer(writing: Writing) -> Task:
+def writer(writing: PartWriting) -> Task:
     """Its batches hold the rows of one part, sorted. Raises what a lane does."""
 
     def write(batches: Batches) -> Batches:
         with errors_carried():
             context = TaskContext.get()
             assert context is not None
-            wrote = asyncio.run(_written(writing, context.partitionId(), _rows(batches)))
+            wrote = asyncio.run(writing.written(context.partitionId(), _rows(batches)))
         names = list(Wrote._fields)
         types = [pa.int32(), pa.int64(), pa.int64(), pa.list_(pa.int32())]
         columns = [pa.array([value], kind) for value, kind in zip(wrote, types, strict=True)]
@@ -165,26 +187,11 @@ def _rows(batches: Batches) -> Iterator[Sent]:
         yield from map(Sent, *columns)
 
 
-async def _written(writing: Writing, part: int, rows: Iterator[Sent]) -> Wrote:
-    lane = PartLane(writing, part, RealClock())
-    works = Works(writing.routing, writing.max_rows)
-    count = 0
-    try:
-        for shares in works.of(rows):
-            await lane.apply(Work(shares, safe=True))
-            count += 1
-        if not works.pins:
-            await lane.apply(Work([], safe=True, done=PartDone(writing.step, part)))
-    finally:
-        await lane.close()
-    return Wrote(part, works.rows, count, sorted(works.pins))
-
-
 class PartLane:
     """The part's lane, made anew when its connection breaks: what it writes comes to the same
     however often it is written."""
 
-    def __init__(self, writing: Writing, part: int, clock: Clock) -> None:
+    def __init__(self, writing: LaneWriting, part: int, clock: Clock) -> None:
         self._writing = writing
         self._part = part
         self._clock = clock

@@ -28,8 +28,9 @@ from tidelog.pump_client.tables.catalog import Catalog
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import DBInfo, Name
 from tidelog.schema.structure import TableStructure, structure
+from tidelog_backfill.parquet_values import place_of
 from tidelog_backfill.snapshot.dump_rows import NULL, converters, csv_rows, sql_rows
-from tidelog_backfill.snapshot.parquet import PLAN, directory_of, place_of
+from tidelog_backfill.snapshot.parquet import PLAN, directory_of
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.source import Found, Rows
 from tidelog_backfill.snapshot.values import stored

@@ -6,47 +6,21 @@ beside them in `_backfill.json`, and `_SUCCESS` says that the copy is whole.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 from pyarrow import fs, parquet
 
 from tidelog.downstream import Image
-from tidelog.errors import BadInput, Refused, Stopped
-from tidelog.schema.structure import ColumnStructure
+from tidelog.errors import Refused, Stopped
 from tidelog.subjects import escape
+from tidelog_backfill.parquet_values import array, arrow_type, place_of
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 from tidelog_backfill.snapshot.values import stored
 
 PLAN, WHOLE = "_backfill.json", "_SUCCESS"
-_INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"))
-_DECIMAL_DIGITS = 38
-_UNSIGNED = pa.decimal128(20, 0)
-"""Readers of Parquet know no unsigned 64-bit integers."""
-
-
-def arrow_type(column: ColumnStructure) -> pa.DataType:
-    """Times stay MySQL's text: zero dates and hours beyond 24 have no other type."""
-    if column.binary:
-        return pa.binary()
-    match column.base:
-        case "bigint" if column.unsigned:
-            return _UNSIGNED
-        case "bit" if column.length == 64:
-            return _UNSIGNED
-        case base if base in _INTEGERS:
-            return pa.int64()
-        case "decimal" if 0 < column.length <= _DECIMAL_DIGITS:
-            return pa.decimal128(column.length, max(0, column.scale))
-        case "float":
-            return pa.float32()
-        case "double":
-            return pa.float64()
-    return pa.string()
 
 
 def table_schema(table: CopiedTable) -> pa.Schema:
@@ -54,18 +28,6 @@ def table_schema(table: CopiedTable) -> pa.Schema:
     return pa.schema(
         [pa.field(one.name, arrow_type(one), nullable=one.nullable) for one in columns]
     )
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_decimal(kind):
-        texts = [None if value is None else str(value) for value in values]
-        return pa.array(texts, pa.string()).cast(kind)
-    if pa.types.is_binary(kind):
-        return pa.array([None if value is None else b64decode(value) for value in values], kind)
-    if pa.types.is_string(kind):
-        texts = [bytes(v).decode() if isinstance(v, msgspec.Raw) else v for v in values]
-        return pa.array(texts, kind)
-    return pa.array(values, kind)
 
 
 class ParquetWriter:
@@ -81,7 +43,7 @@ class ParquetWriter:
 
     async def write(self, images: Sequence[Image]) -> None:
         arrays = [
-            _array([one.row[field.name] for one in images], field.type) for field in self._schema
+            array([one.row[field.name] for one in images], field.type) for field in self._schema
         ]
         self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
 
@@ -164,19 +126,6 @@ class ParquetTarget:
 
     def _is_file(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)
-
-
-def place_of(url: str) -> tuple[fs.FileSystem, str]:
-    """A path, or any URL that pyarrow knows. Raises BadInput."""
-    try:
-        if "://" in url:
-            files, path = fs.FileSystem.from_uri(url)
-            return files, str(path).rstrip("/")
-        return fs.LocalFileSystem(), url.rstrip("/")
-    except (pa.ArrowInvalid, OSError) as error:
-        raise BadInput(
-            f"{url} can't be written: {error}", hint="a path, file://, s3://, gs://"
-        ) from error
 
 
 def directory_of(table: CopiedTable) -> str:

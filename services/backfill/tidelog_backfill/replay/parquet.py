@@ -1,0 +1,253 @@
+"""Parquet files as target: a directory per table, and in it for each segment the last change of
+every key, with the table's columns as they were then.
+
+    DIR/<db>.<table>/<after commit_ts>-v<version>-<part>.parquet
+    DIR/_ddl/<commit_ts>-<schema version>.json                     the DDLs between the segments
+    DIR/_replay.json                                               up to where it holds everything
+
+Before the table's own columns stand `_op` (u: the row is there, d: it is gone, and has its key
+only), `_commit_ts` and `_seq`, a transaction's order. A table at the end: of each key the row with
+the largest (`_commit_ts`, `_seq`), unless it is gone. Changes of a table without a key are all
+there, with the `_op` that they had.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, final
+
+import msgspec
+import pyarrow as pa
+from pyarrow import fs, parquet
+
+from tidelog.changes import DdlMessage, Event
+from tidelog.downstream import Checkpoint, TableRule
+from tidelog.downstreams.writing import rule_of
+from tidelog.errors import Refused, Stopped
+from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog.subjects import escape, unescape
+from tidelog_backfill.parquet_values import array, arrow_type, place_of
+from tidelog_backfill.replay.outline import position_after
+from tidelog_backfill.replay.plan import Segment
+from tidelog_backfill.replay.position import Position
+from tidelog_backfill.replay.routing import Form, Routing
+from tidelog_backfill.replay.shuffle import EVENT, GONE, PIN, Sent
+from tidelog_backfill.replay.target import Said
+from tidelog_backfill.replay.works import latest
+from tidelog_backfill.replay.write import PartWriting, Wrote
+from tidelog_backfill.snapshot.values import stored
+
+STATE, DDLS = "_replay.json", "_ddl"
+GROUP_ROWS = 20_000
+GROUP_BYTES = 16 << 20
+_OWN = [("_op", pa.string()), ("_commit_ts", pa.int64()), ("_seq", pa.int64())]
+_TABLE, _KEY, _STAMP = (
+    attrgetter("table"),
+    attrgetter("key"),
+    attrgetter("commit_ts", "seq"),
+)
+_ROW = msgspec.json.Decoder(dict[str, Any])
+_EVENT = msgspec.json.Decoder(Event)
+_NAMES = msgspec.json.Decoder(list[str])
+
+
+@final
+class ParquetTarget:
+    """A directory that holds this replay and nothing else."""
+
+    def __init__(self, url: str, feed: str) -> None:
+        self._url = url
+        self._feed = feed
+        self._files, self._root = place_of(url)
+        self.position = Position(feed, None)
+
+    async def open(self) -> None:
+        """Raises Refused for another feed's directory."""
+        path = f"{self._root}/{STATE}"
+        if self._files.get_file_info(path).type != fs.FileType.File:
+            return
+        with self._files.open_input_stream(path) as stream:
+            saved = msgspec.json.decode(stream.read(), type=Checkpoint)
+        if saved.feed != self._feed:
+            raise Refused(f"{self._url} holds a replay of feed {saved.feed}", hint="name another")
+        self.position = Position(self._feed, saved)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def save(self, checkpoint: Checkpoint) -> None:
+        self._put(STATE, msgspec.json.encode(checkpoint))
+        self.position.saved = checkpoint
+
+    async def rules(
+        self, structures: dict[str, TableStructure]
+    ) -> list[tuple[str, TableStructure, TableRule]]:
+        return [
+            (unescape(key.partition(".")[0]), structure, rule_of(structure))
+            for key, structure in structures.items()
+        ]
+
+    async def ddl(self, ddl: DdlMessage, said: Said) -> list[str]:
+        """It is kept with the rows behind it."""
+        if ddl.schema_version not in self.position.early:
+            after = max(self.position.commit_ts, position_after(ddl))
+            self._put(f"{DDLS}/{ddl.commit_ts}-{ddl.schema_version}.json", msgspec.json.encode(ddl))
+            await self.save(self.position.after(ddl, after))
+        return []
+
+    async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
+        (span,) = segment.view.spans
+        self._clear(span.after_ts)
+        return ParquetWriting(self._url, span.after_ts, route), frozenset()
+
+    def _clear(self, after_ts: int) -> None:
+        """What an attempt has left that ended: it may have had other parts."""
+        found = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        for one in self._files.get_file_info(found):
+            if one.base_name.lstrip("_").startswith(_prefix(after_ts)):
+                self._files.delete_file(one.path)
+
+    def _put(self, name: str, data: bytes) -> None:
+        path = f"{self._root}/{name}"
+        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        with self._files.open_output_stream(f"{path}.new") as stream:
+            stream.write(data)
+        self._files.move(f"{path}.new", path)
+
+
+class ParquetWriting(msgspec.Struct, frozen=True):
+    """A file for each form of a table that a part has rows of."""
+
+    url: str
+    after_ts: int
+    routing: Routing
+
+    async def written(self, part: int, rows: Iterator[Sent]) -> Wrote:
+        """Raises Stopped for a value that Parquet can't have, OSError."""
+        files = _Files(self, part)
+        pins: set[int] = set()
+        for table, of_table in groupby(rows, _TABLE):
+            for change in self._kept(table, of_table):
+                if change.kind == PIN:
+                    pins.add(table)
+                elif table not in pins:
+                    files.add(change)
+        return Wrote(part, files.end(), len(files), sorted(pins))
+
+    def _kept(self, table: int, rows: Iterator[Sent]) -> Iterator[Sent]:
+        """The last change of each key; where they go in order all changes, each once though two
+        logs have it."""
+        if self.routing.spread[table]:
+            for _, of_key in groupby(rows, _KEY):
+                yield from latest(list(of_key))
+        else:
+            for _, of_place in groupby(rows, _STAMP):
+                yield next(of_place)
+
+
+class _Files:
+    """Of a part, by form. They have their names when `end` returns, and are whole then."""
+
+    def __init__(self, writing: ParquetWriting, part: int) -> None:
+        self._writing = writing
+        self._part = part
+        self._files, self._root = place_of(writing.url)
+        self._open: dict[int, _File] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, change: Sent) -> None:
+        file = self._open.get(change.form)
+        if file is None:
+            form = self._writing.routing.forms[change.form]
+            directory = f"{self._root}/{escape(form.db)}.{escape(form.structure.name)}"
+            begin = _prefix(self._writing.after_ts)
+            name = f"{begin}v{form.structure.version}-{self._part:03}.parquet"
+            self._files.create_dir(directory, recursive=True)
+            file = self._open[change.form] = _File(self._files, directory, name, form)
+        file.add(change)
+
+    def end(self) -> int:
+        """Returns how many rows they have."""
+        return sum(file.end() for file in self._open.values())
+
+
+class _File:
+    def __init__(self, files: fs.FileSystem, directory: str, name: str, form: Form) -> None:
+        self._files = files
+        self._part, self._path = f"{directory}/_{name}", f"{directory}/{name}"
+        self._columns = stored(form.structure)
+        self._texts = frozenset(one.name for one in self._columns if not one.binary)
+        own = [pa.field(name, kind, nullable=False) for name, kind in _OWN]
+        theirs = [pa.field(one.name, arrow_type(one)) for one in self._columns]
+        self._schema = pa.schema([*own, *theirs])
+        self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=files)
+        self._held: list[Sent] = []
+        self._bytes = self._rows = 0
+
+    def add(self, change: Sent) -> None:
+        self._held.append(change)
+        self._bytes += len(change.payload)
+        if len(self._held) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def end(self) -> int:
+        self._flush()
+        self._writer.close()
+        self._files.move(self._part, self._path)
+        return self._rows
+
+    def _flush(self) -> None:
+        held, self._held, self._bytes = self._held, [], 0
+        self._rows += len(held)
+        rows = [_row(change, self._texts) for change in held]
+        values: list[list[Any]] = [
+            [op for op, _ in rows],
+            [change.commit_ts for change in held],
+            [change.seq for change in held],
+        ]
+        values += [[_value(row.get(one.name), one) for _, row in rows] for one in self._columns]
+        columns = zip(values, self._schema, strict=True)
+        arrays = [array(column, field.type) for column, field in columns]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+
+
+def _row(change: Sent, texts: frozenset[str]) -> tuple[str, dict[str, Any]]:
+    """What became of it, and at least the key's columns. `texts`: columns that are no bytes."""
+    if change.kind == EVENT:
+        event = _EVENT.decode(change.payload)
+        op, row, marked = event.op, event.after or event.before or {}, event.b64
+    else:
+        op, row = ("d" if change.kind == GONE else "u"), _ROW.decode(change.payload)
+        marked = _NAMES.decode(change.b64) if change.b64 else []
+    for name in texts.intersection(marked):
+        if row.get(name) is not None:
+            row[name] = _text(row[name], name)
+    return op, row
+
+
+def _text(base64: str, name: str) -> str:
+    """Of an event of which some image is not UTF-8."""
+    try:
+        return b64decode(base64).decode()
+    except UnicodeDecodeError as error:
+        raise Stopped(
+            f"a text of column {name} is not UTF-8: Parquet can't have it",
+            hint="leave the table out, or replay into a database",
+        ) from error
+
+
+def _prefix(after_ts: int) -> str:
+    """Of files with the rows of a segment."""
+    return f"{after_ts:020}-"
+
+
+def _value(value: Any, column: ColumnStructure) -> Any:
+    """A JSON document as text."""
+    if column.base == "json" and value is not None:
+        return msgspec.Raw(msgspec.json.encode(value))
+    return value
