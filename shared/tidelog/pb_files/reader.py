@@ -28,7 +28,7 @@ HINT = "name a directory of a file:// downstream, or a file of it (plain, .gz or
 def binlogs(path: Path, after_ts: int = 0) -> Iterator[Binlog]:
     """Those with commit_ts above `after_ts`, in order. Of a directory up to its savepoint; a torn
     end of the last file is passed over. Raises BadInput, Corrupt."""
-    files, limit = _files(path)
+    files, limit = whole_files(path)
     for at, name in enumerate(files):
         last = at == len(files) - 1
         if not last and _first_ts(files[at + 1][0]) <= after_ts:
@@ -59,7 +59,7 @@ def file_records(path: Path, limit: int | None = None) -> Iterator[Record]:
         yield from records(_opened(stack, path, name.packed if name else ""), limit)
 
 
-def _files(path: Path) -> tuple[list[tuple[Path, int]], dict[int, int]]:
+def whole_files(path: Path) -> tuple[list[tuple[Path, int]], dict[int, int]]:
     """Places and numbers of the files, and up to where those at the end are whole."""
     if path.is_file():
         return [(path, -1)], {}

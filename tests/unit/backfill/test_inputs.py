@@ -63,7 +63,7 @@ def test_a_directory_without_logs_says_what_was_looked_for(tmp_path: Path) -> No
 def test_two_kinds_of_logs_in_one_directory_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [PAIR])
     (tmp_path / "relay-000000").touch()
-    with pytest.raises(BadInput, match="segments and relay"):
+    with pytest.raises(BadInput, match="segments, relay"):
         found(tmp_path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog_backfill.files.chunk import Body, Chunk
+from tidelog_backfill.files.pb import pb_bodies
 from tidelog_backfill.files.records import LogFile, OnCorrupt
 from tidelog_backfill.files.relay_bodies import relay_bodies
 from tidelog_backfill.files.relays import Relay
@@ -18,6 +19,9 @@ def bodies(chunk: Chunk, view: View, *, on_corrupt: OnCorrupt = "stop") -> Itera
     """What the view shows of it. Raises Corrupt; of segments Undecodable for rows that their
     structure does not fit, InvariantBroken for a table that the view does not know."""
     spans = Spans(view)
+    if chunk.kind == "pb":
+        yield from pb_bodies(chunk, spans, on_corrupt)
+        return
     with LogFile(chunk.path) as file:
         if chunk.kind == "relay":
             yield from relay_bodies(Relay(file, chunk, on_corrupt), spans)

@@ -1,7 +1,7 @@
 """What logs lie in a directory, and their chunks.
 
-A Pump's data directory (ours or the original's) or its `value`, an Applier's relay directory.
-Nothing there is changed, and it may be in use.
+A Pump's data directory (ours or the original's) or its `value`, an Applier's relay directory, a
+file downstream's directory or one file of it. Nothing there is changed, and it may be in use.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from tidelog import record
 from tidelog.errors import BadInput, NotFound, UnparsablePayload
 from tidelog.relay import records
+from tidelog_backfill.files import pb
 from tidelog_backfill.files.chunk import Chunk, Kind
 from tidelog_backfill.files.parts import RELAY, SEGMENT, Part, numbered, parts
 from tidelog_backfill.files.records import LogFile, corrupt
@@ -21,8 +22,8 @@ from tidelog_proto.relay_pb2 import RelayHeader
 CHUNK_BYTES = 64 << 20
 HEADER_READ = 4 << 10
 HINT = (
-    "name a Pump's data directory (with value/000000.vlog) or an Applier's relay directory (with"
-    " relay-000000)"
+    "name a Pump's data directory (with value/000000.vlog), an Applier's relay directory (with"
+    " relay-000000) or a file downstream's (with binlog-0000000000000000-…)"
 )
 
 
@@ -41,12 +42,13 @@ class Input(msgspec.Struct, frozen=True):
         return sum(part.end for log in self.logs for part in log)
 
     def chunks(self, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
-        """All records, each in one of them, in the order of each log."""
+        """All records, each in one of them, in the order of each log; a pb_binlog file is one."""
         return [
-            Chunk(self.kind, part.path, begin, min(begin + chunk_bytes, part.end), part.end)
+            Chunk(self.kind, part.path, begin, min(begin + step, part.end), part.end)
             for log in self.logs
             for part in log
-            for begin in range(0, part.end, chunk_bytes)
+            for step in [max(1, part.end) if self.kind == "pb" else chunk_bytes]
+            for begin in range(0, part.end, step)
         ]
 
 
@@ -70,16 +72,19 @@ def found(*directories: str | Path) -> Input:
 
 
 def _one(directory: Path) -> Input:
-    if not directory.is_dir():
+    is_pb = pb.holds(directory)
+    if not directory.is_dir() and not is_pb:
         raise NotFound(f"there is no directory {directory}", hint=HINT)
     value = directory if numbered(directory, SEGMENT) else directory / "value"
     segments, relay = numbered(value, SEGMENT), numbered(directory, RELAY)
-    if segments and relay:
-        raise BadInput(f"{directory} holds segments and relay files", hint=HINT)
+    if bool(segments) + bool(relay) + is_pb > 1:
+        raise BadInput(f"{directory} holds segments, relay or pb_binlog files together", hint=HINT)
+    if is_pb:
+        return Input("pb", [pb.parts(directory)])
     if segments:
         return Input("segment", [parts(value, SEGMENT)])
     if not relay:
-        raise NotFound(f"neither segments nor relay files are in {directory}", hint=HINT)
+        raise NotFound(f"neither segments, relay nor pb_binlog files are in {directory}", hint=HINT)
     log = parts(directory, RELAY)
     header = _header(log[0])
     return Input("relay", [log], header.feed, header.cluster_id)

@@ -12,10 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+import structlog
+
 from tidelog import record
 from tidelog.errors import Corrupt
 from tidelog.record_walk import walk
 from tidelog_backfill.files.chunk import Chunk
+
+log = structlog.get_logger()
 
 OnCorrupt = Literal["stop", "skip"]
 Placed = tuple[int, memoryview]
@@ -127,6 +131,7 @@ class Records:
         found = search(self._file, bad_at + 1, self._limit, MAGIC, is_whole)
         at = self._limit if found is None else found
         self.skipped += at - bad_at
+        log.warning("skipped", file=self._path, offset=bad_at, bytes=at - bad_at)
         return at
 
 

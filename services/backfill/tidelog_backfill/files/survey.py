@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.changes import Marker
+from tidelog.errors import BadInput
 from tidelog.relay.batches import above
 from tidelog.rows.errors import Malformed
 from tidelog.rows.payload import read_payload
@@ -16,13 +17,17 @@ from tidelog_backfill.files.runs import runs
 from tidelog_backfill.files.segments import Transactions
 from tidelog_proto.relay_pb2 import RelayBatch, RelayHeader
 
+PB_HINT = "read them as changes by the data source; a replay takes relay logs and Pumps' logs"
 _MARKER = msgspec.json.Decoder(Marker)
 _Key = tuple[int, str, str, int]
 """Table id, database, table, schema version."""
 
 
 def survey(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop") -> Facts:
-    """The `chunk` of the facts begins where its first record does. Raises Corrupt."""
+    """The `chunk` of the facts begins where its first record does. Raises Corrupt; BadInput for
+    pb_binlog files, which can be read, not planned."""
+    if chunk.kind == "pb":
+        raise BadInput(f"{chunk.path}: pb_binlog files tell no structures", hint=PB_HINT)
     with LogFile(chunk.path) as file:
         if chunk.kind == "relay":
             return _relay(Relay(file, chunk, on_corrupt), chunk)

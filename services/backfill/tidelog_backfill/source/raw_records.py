@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
 from tidelog.errors import UnparsablePayload
 from tidelog.payload import classify
 from tidelog.relay.records import parsed
+from tidelog_backfill.files import pb
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.records import LogFile, OnCorrupt, Placed, Records, corrupt
+from tidelog_proto.pb_binlog_pb2 import Binlog, BinlogType
 
 SCHEMA = pa.schema(
     [
@@ -28,6 +31,10 @@ _Head = tuple[str, int, int]
 
 def batches(chunk: Chunk, on_corrupt: OnCorrupt) -> Iterator[pa.RecordBatch]:
     """About a MiB each. Raises Corrupt."""
+    if chunk.kind == "pb":
+        for record in pb.records(chunk, on_corrupt):
+            yield _batch(chunk, [(record.offset, memoryview(record.payload))])
+        return
     with LogFile(chunk.path) as file:
         for step in Records(file, chunk, on_corrupt).steps():
             yield _batch(chunk, step)
@@ -51,7 +58,10 @@ def _head(chunk: Chunk, offset: int, payload: memoryview) -> _Head:
         if chunk.kind == "relay":
             one = parsed(payload)
             return one.WhichOneof("content") or "", 0, one.batch.commit_ts
+        if chunk.kind == "pb":
+            binlog = Binlog.FromString(bytes(payload))
+            return BinlogType.Name(binlog.tp).lower(), 0, binlog.commit_ts
         facts = classify(payload)
-    except UnparsablePayload as error:
-        raise corrupt(chunk.path, offset, error.message) from error
+    except (UnparsablePayload, DecodeError) as error:
+        raise corrupt(chunk.path, offset, str(error)) from error
     return facts.kind.name.lower(), facts.start_ts, facts.commit_ts
