@@ -89,7 +89,6 @@ class Log:
                 for *_, one in row_batches
             ],
             structures=[("shop", _json(TableStructure("orders", 7)))],
-            whole=[(at, own, after) for at, own, after, one in inside if one.pieces],
             after=inside[0][2] if inside else 0,
             runs=_runs(inside),
         )

@@ -71,15 +71,13 @@ class Run(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What one chunk holds, without its rows. Small: it is collected from every chunk.
 
-    `begin` and `end`: offsets of its first record and behind its last; between two chunks of a file
-    there is no gap, or the file is damaged there. `first_ts`, `last_ts`: commit_ts of its
-    transactions, 0 where there is none. `size`: bytes of its rows. `structures`: JSON of (db,
-    TableStructure) a relay's records carry. `whole`: (begin, end, after) of the offsets of pieces
-    whose batch came whole, for relays. `after`: what stands before the first batch of a relay's
-    chunk (of a file's first chunk: its header's prev_commit_ts; of pieces: what their batch says);
-    `gaps`: (above, up to) what is missing between two of its batches. `open`: Prewrites with
-    neither Commit nor Rollback behind them in the log. `skipped`: bytes of damaged records, passed
-    by on request. `runs`: rising by first_ts, not overlapping.
+    `begin` and `end`: offsets of its first record and behind its last. `first_ts`, `last_ts`:
+    commit_ts of its transactions, 0 where there is none. `size`: bytes of its rows. `structures`:
+    JSON of (db, TableStructure) a relay's records carry. `after`: what stands before the first
+    batch of a relay's chunk (of a file's first chunk: its header's prev_commit_ts; of pieces: what
+    their batch says); `gaps`: (above, up to) what is missing between two of its batches. `open`:
+    Prewrites with neither Commit nor Rollback behind them in the log. `skipped`: bytes of damaged
+    records, passed by on request. `runs`: rising by first_ts, not overlapping.
     """
 
     chunk: Chunk
@@ -93,7 +91,6 @@ class Facts(msgspec.Struct, frozen=True):
     ddls: list[FoundDdl] = []
     versions: list[FoundVersion] = []
     structures: list[tuple[str, bytes]] = []
-    whole: list[tuple[int, int, int]] = []
     after: int = 0
     gaps: list[tuple[int, int]] = []
     open: int = 0

@@ -34,12 +34,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """Spans in order, none overlapping. `whole`: path -> Facts.whole of a relay's file. `only`:
-    `db.table` patterns (`files.names`) of the tables that are wanted of relays and pb files; empty:
-    all. `ignored_txns`: commit_ts of transactions that are left out."""
+    """Spans in order, none overlapping. `only`: `db.table` patterns (`files.names`) of the tables
+    that are wanted of relays and pb files; empty: all. `ignored_txns`: commit_ts of transactions
+    that are left out."""
 
     spans: list[Span]
-    whole: dict[str, list[tuple[int, int, int]]] = {}
     only: tuple[str, ...] = ()
     channel_id: int = 0
     ignored_txns: frozenset[int] = frozenset()

@@ -50,7 +50,7 @@ def plan(
     timeline = Timeline(facts)
     steps = enumerate(_steps(outline, timeline, until, wanted.segment_bytes))
     left = ((number, _left(step, after, wanted)) for number, step in steps)
-    making = _Making(facts, timeline, wanted, config)
+    making = _Making(timeline, wanted, config)
     segments = [
         making.segment(number, step)
         for number, step in left
@@ -113,9 +113,7 @@ def _left(step: Stretch, after: int, wanted: Wanted) -> Stretch:
 class _Making:
     """Segments of steps."""
 
-    def __init__(
-        self, facts: Sequence[Facts], timeline: Timeline, wanted: Wanted, config: DecodeConfig
-    ) -> None:
+    def __init__(self, timeline: Timeline, wanted: Wanted, config: DecodeConfig) -> None:
         self._timeline = timeline
         self._view = View(
             [],
@@ -123,19 +121,15 @@ class _Making:
             channel_id=config.channel_id,
             ignored_txns=frozenset(config.ignore_txn_commit_ts),
         )
-        self._whole: dict[str, list[tuple[int, int, int]]] = {}
-        for one in facts:
-            self._whole.setdefault(one.chunk.path, []).extend(one.whole)
 
     def segment(self, number: int, step: Stretch) -> Segment:
         share = self._timeline.share(step.after_ts, step.until_ts)
         span = Span(step.after_ts, step.until_ts, step.tables, step.dropped, step.marks)
-        whole = {path: self._whole[path] for path in {chunk.path for chunk in share.chunks}}
         return Segment(
             number,
             step.until_ts,
             step.ddls,
-            msgspec.structs.replace(self._view, spans=[span], whole=whole),
+            msgspec.structs.replace(self._view, spans=[span]),
             share.chunks,
             step.structures,
             share.rows,
