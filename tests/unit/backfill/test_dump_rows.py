@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelog.errors import Corrupt
@@ -38,6 +38,7 @@ def _read(rows: list[tuple[str | None, ...]]) -> list[list[object]]:
 
 
 @given(ROWS, st.booleans(), st.booleans())
+@example(rows=[(None, None, '""')], one_line=False, doubled=True)
 def test_sql(rows: list[tuple[str | None, ...]], one_line: bool, doubled: bool) -> None:
     texts = [
         "("
@@ -52,6 +53,7 @@ def test_sql(rows: list[tuple[str | None, ...]], one_line: bool, doubled: bool) 
 
 
 @given(ROWS, st.booleans(), st.permutations(NAMES))
+@example(rows=[("''", None, None)], doubled=True, order=NAMES)
 def test_csv(rows: list[tuple[str | None, ...]], doubled: bool, order: list[str]) -> None:
     at = [NAMES.index(name) for name in order]
     lines = [",".join(f'"{name}"' for name in order) + "\n"]

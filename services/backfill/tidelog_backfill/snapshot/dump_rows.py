@@ -28,7 +28,8 @@ _TOKEN = re.compile(_VALUE)
 _BETWEEN = re.compile(r"[\s,;]*")
 _NAME = re.compile(r"`((?:[^`]|``)+)`|([^`,\s]+)")
 _FIELD = re.compile(r'"((?:[^"\\]|\\.|"")*+)"|([^,]*)')
-_ESCAPED = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
+_ESCAPED = {quote: re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL) for quote in ("'", '"')}
+"""By the quote around the text: the other one stands for itself."""
 _MEANT = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _LEFT_OUT = ("/*", "--", "SET ", "LOCK ", "UNLOCK ", "BEGIN", "COMMIT")
 
@@ -95,7 +96,7 @@ def _fields(line: str, where: str) -> list[Token]:
         found = _FIELD.match(line, at)
         assert found is not None  # it matches nothing, too
         quoted, bare = found.groups()
-        fields.append(_unescaped(quoted) if quoted is not None else _bare(bare))
+        fields.append(_unescaped(quoted, '"') if quoted is not None else _bare(bare))
         at = found.end()
         if at == len(line):
             return fields
@@ -112,18 +113,18 @@ def _sql(token: str) -> Token:
     if token.upper() == "NULL":
         return NULL
     if token.endswith("'"):
-        return _unescaped(token[token.index("'") + 1 : -1])
+        return _unescaped(token[token.index("'") + 1 : -1], "'")
     if token[:2].lower() == "0x":
         return bytes.fromhex(token[2:]).decode("utf-8", "surrogateescape")
     return token
 
 
-def _unescaped(text: str) -> str:
+def _unescaped(text: str, quote: str) -> str:
     def meant(found: re.Match[str]) -> str:
         letter = found[1]
         return found[0][0] if letter is None else _MEANT.get(letter, letter)
 
-    return _ESCAPED.sub(meant, text) if "\\" in text or "''" in text or '""' in text else text
+    return _ESCAPED[quote].sub(meant, text) if "\\" in text or quote in text else text
 
 
 def converters(columns: Sequence[ColumnStructure]) -> list[Callable[[str], object]]:
