@@ -66,7 +66,7 @@ def test_a_database_with_rows_is_refused(on: Rig, session: SparkSession) -> None
 
 def test_a_copy_into_parquet(on: Rig, session: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "copy")
-    job = on.job(downstream=None, parquet=place, tables=("shop.i*",))
+    job = on.job(downstream=None, parquet=place, tables=("shop.i*",), chunk_rows=5000)
     report = backfill(session, job, on.progress.append)
     assert report.tables == 1
     copied = session.read.parquet(f"{place}/shop.item").orderBy("id").collect()
@@ -76,7 +76,7 @@ def test_a_copy_into_parquet(on: Rig, session: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_copy_into_the_feed(on: Rig, session: SparkSession) -> None:
-    job = on.job(downstream=None, to_feed=True, tables=("shop.word",))
+    job = on.job(downstream=None, to_feed=True, tables=("shop.word",), chunk_rows=2000)
     report = backfill(session, job, on.progress.append)
     messages = asyncio.run(_stream(on))
     rows = [message for message in messages if ".row." in message.subject]
