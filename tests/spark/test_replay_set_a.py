@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -84,7 +85,8 @@ def test_the_originals_files_come_to_what_tidb_held_on_the_way_and_at_the_end(
     for commit_ts in sorted(contents.keys() | applied.keys()):
         assert replayed(session, server, directory, commit_ts).commit_ts == commit_ts
         if commit_ts in applied:
-            assert dump(server) == applied[commit_ts]
+            here, there = dump(server), applied[commit_ts]
+            assert [name for name in here | there if here.get(name) != there.get(name)] == []
         if commit_ts in contents:
             assert wrong(server, contents[commit_ts], columns(directory, commit_ts)) == []
     report = replayed(session, server, directory)
@@ -147,7 +149,7 @@ async def stopped_at(server: MariaDb, places: list[int]) -> dict[int, dict[str, 
     for item in messages("set-a"):
         while left and item.commit_ts > left[0]:
             if isinstance(item, Group):
-                await _write(downstream, lane, item, 0, left[0])
+                await _write(downstream, lane, item, max(held, default=0), left[0])
             held[left[0]] = dump(server)
             left.pop(0)
         done = max(held, default=0)
@@ -170,7 +172,8 @@ async def _write(downstream: Downstream, lane: Lane, group: Group, after: int, u
 
 
 def dump(server: MariaDb) -> dict[str, Any]:
-    """Every table and view: its definition, and its rows."""
+    """Every table and view: its definition, and its rows. (How far AUTO_INCREMENT has counted says
+    which rows were written and deleted again; that depends on what is folded.)"""
     found: dict[str, Any] = {}
     with closing(connect(server)) as connection, connection.cursor() as cursor:
         cursor.execute(
@@ -180,7 +183,7 @@ def dump(server: MariaDb) -> dict[str, Any]:
         for db, name in cursor.fetchall():
             quoted = f"`{db}`.`" + name.replace("`", "``") + "`"
             cursor.execute(f"SHOW CREATE TABLE {quoted}")
-            definition = cursor.fetchall()
+            definition = re.sub(r" AUTO_INCREMENT=\d+", "", str(cursor.fetchall()))
             cursor.execute(f"SELECT * FROM {quoted}")
             found[quoted] = definition, sorted(cursor.fetchall(), key=repr)
     return found
