@@ -10,32 +10,6 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tidelog.errors import BadInput
-from tidelog.schema.structure import ColumnStructure
-
-_INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"))
-_DECIMAL_DIGITS = 38
-_UNSIGNED = pa.decimal128(20, 0)
-"""Readers of Parquet know no unsigned 64-bit integers."""
-
-
-def arrow_type(column: ColumnStructure) -> pa.DataType:
-    """Times stay MySQL's text: zero dates and hours beyond 24 have no other type."""
-    if column.binary:
-        return pa.binary()
-    match column.base:
-        case "bigint" if column.unsigned:
-            return _UNSIGNED
-        case "bit" if column.length == 64:
-            return _UNSIGNED
-        case base if base in _INTEGERS:
-            return pa.int64()
-        case "decimal" if 0 < column.length <= _DECIMAL_DIGITS:
-            return pa.decimal128(column.length, max(0, column.scale))
-        case "float":
-            return pa.float32()
-        case "double":
-            return pa.float64()
-    return pa.string()
 
 
 def array(values: list[Any], kind: pa.DataType) -> pa.Array:

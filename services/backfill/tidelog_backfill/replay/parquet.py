@@ -29,7 +29,8 @@ from tidelog.downstreams.writing import rule_of
 from tidelog.errors import Refused, Stopped
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.subjects import escape, unescape
-from tidelog_backfill.parquet_values import array, arrow_type, place_of
+from tidelog_backfill.column_types import file_type
+from tidelog_backfill.parquet_values import array, place_of
 from tidelog_backfill.replay.outline import position_after
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.position import Position
@@ -183,7 +184,7 @@ class _File:
         self._columns = stored(form.structure)
         self._texts = frozenset(one.name for one in self._columns if not one.binary)
         own = [pa.field(name, kind, nullable=False) for name, kind in _OWN]
-        theirs = [pa.field(one.name, arrow_type(one)) for one in self._columns]
+        theirs = [pa.field(one.name, file_type(one)) for one in self._columns]
         self._schema = pa.schema([*own, *theirs])
         self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=files)
         self._held: list[Sent] = []

@@ -15,7 +15,8 @@ from pyarrow import fs, parquet
 from tidelog.downstream import Image
 from tidelog.errors import Refused, Stopped
 from tidelog.subjects import escape
-from tidelog_backfill.parquet_values import array, arrow_type, place_of
+from tidelog_backfill.column_types import file_type
+from tidelog_backfill.parquet_values import array, place_of
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 from tidelog_backfill.snapshot.values import stored
@@ -25,9 +26,7 @@ PLAN, WHOLE = "_backfill.json", "_SUCCESS"
 
 def table_schema(table: CopiedTable) -> pa.Schema:
     columns = stored(table.structure)
-    return pa.schema(
-        [pa.field(one.name, arrow_type(one), nullable=one.nullable) for one in columns]
-    )
+    return pa.schema([pa.field(one.name, file_type(one), nullable=one.nullable) for one in columns])
 
 
 class ParquetWriter:

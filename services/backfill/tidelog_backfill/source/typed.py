@@ -20,23 +20,11 @@ from tidelog.changes import Event
 from tidelog.errors import BadInput
 from tidelog.plan.decode import Decoded
 from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog_backfill.column_types import arrow_type
 from tidelog_backfill.files.chunk import Body
 
 BATCH_ROWS = 8192
 OWN = ("commit_ts", "op")
-_INTEGERS = {
-    "tinyint": (pa.int8(), pa.int16()),
-    "smallint": (pa.int16(), pa.int32()),
-    "mediumint": (pa.int32(), pa.int32()),
-    "int": (pa.int32(), pa.int64()),
-    "bigint": (pa.int64(), pa.decimal128(20, 0)),
-    "bit": (pa.decimal128(20, 0), pa.decimal128(20, 0)),
-    "year": (pa.int16(), pa.int16()),
-}
-"""Signed and unsigned."""
-_PLAIN = {"float": pa.float32(), "double": pa.float64(), "date": pa.date32()}
-_MOMENTS = {"datetime": pa.timestamp("us"), "timestamp": pa.timestamp("us", "UTC")}
-_PRECISION_MAX = 38
 _json = msgspec.json.Encoder().encode
 Convert = Callable[[Any], Any]
 
@@ -51,20 +39,6 @@ def schema(structure: TableStructure) -> pa.Schema:
         )
     columns = [(column.name, arrow_type(column)) for column in structure.columns]
     return pa.schema([("commit_ts", pa.int64()), ("op", pa.string()), *columns])
-
-
-def arrow_type(column: ColumnStructure) -> pa.DataType:
-    """Texts for what Spark has no type of: TIME, JSON, ENUM, SET, DECIMAL of more digits."""
-    base = column.base
-    if base in _INTEGERS:
-        return _INTEGERS[base][column.unsigned]
-    if base == "decimal" and 0 < column.length <= _PRECISION_MAX:
-        return pa.decimal128(column.length, max(column.scale, 0))
-    if base in _PLAIN:
-        return _PLAIN[base]
-    if base in _MOMENTS:
-        return _MOMENTS[base]
-    return pa.binary() if column.binary else pa.string()
 
 
 def batches(bodies: Iterable[Body], structure: TableStructure) -> Iterator[pa.RecordBatch]:
