@@ -71,8 +71,9 @@ class MysqlSource:
             )
             wanted = [row for row in rows if _is_wanted(str(row[0]), str(row[1]), tables)]
             plain = [row for row in wanted if row[2] == "BASE TABLE"]
-            found = [self._table(ask, *row[:2], *row[3:5]) for row in plain]
-        warnings = [
+            warnings: list[str] = []
+            found = [self._table(ask, warnings, *row[:2], *row[3:5]) for row in plain]
+        warnings += [
             f"{row[0]}.{row[1]} is no table: not copied" for row in wanted if row[2] != "BASE TABLE"
         ]
         warnings += [
@@ -82,7 +83,9 @@ class MysqlSource:
         ]
         return Found(found, warnings)
 
-    def _table(self, ask: Any, db: str, table: str, collation: Any, comment: Any) -> CopiedTable:
+    def _table(
+        self, ask: Any, warnings: list[str], db: str, table: str, collation: Any, comment: Any
+    ) -> CopiedTable:
         names = {"db": quote(db), "table": quote(table)}
         where = f"TABLE_SCHEMA = {names['db']} AND TABLE_NAME = {names['table']}"
         is_mariadb = self._is("mariadb")
@@ -93,10 +96,12 @@ class MysqlSource:
             structures.column(row, is_mariadb=is_mariadb, is_json=row[0] in documents)
             for row in ask(structures.COLUMNS.format(where=where))
         ]
+        keys = ask(structures.KEYS.format(where=where))
+        warnings += [f"{db}.{table}: the copy lacks {key}" for key in structures.left_out(keys)]
         found = structures.table(
             table,
             columns,
-            ask(structures.KEYS.format(where=where)),
+            keys,
             ask(structures.FOREIGN_KEYS.format(**names)),
             collation=str(collation or ""),
             comment=str(comment or ""),

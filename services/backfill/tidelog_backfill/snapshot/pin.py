@@ -9,7 +9,7 @@ import structlog
 
 from tidelog import ask_registry
 from tidelog.bulk.jobs import BackfillJob
-from tidelog.errors import ConfigError, NotFound, Refused, StreamMissing, Unavailable
+from tidelog.errors import BadInput, ConfigError, NotFound, Refused, StreamMissing, Unavailable
 from tidelog.feed_reader import newest_mark
 from tidelog.feeds import Feeds
 from tidelog.messages import Consumer, SafePoint, SafePointRequest
@@ -68,20 +68,32 @@ class Pin:
         async with self._bus() as bus:
             return max(by_source, await RegistryOracle(bus, self._job.cluster).fresh())
 
-    async def let_go(self, ts: int) -> None:
+    async def let_go(self, ts: int) -> list[str]:
         """The copy is whole. A downstream's Applier still needs all that is behind it, and is
-        registered in its name until it comes itself."""
+        registered in its name until it comes itself. Returns what a person has to see to."""
         if not self._job.nats_url:
-            return
+            return []
         async with self._bus() as bus:
             if self._job.downstream:
-                applier = Consumer(f"applier-{self._job.feed}", self._job.feed, ts)
                 try:
-                    await self._ask(bus, SafePointRequest(applier))
+                    await self._hold_for_applier(bus, ts)
                 except Refused as error:
-                    log.info("the Applier is registered", reason=error.message)
+                    kept = (
+                        f"the Applier can't be registered ({error.message}): in its place the"
+                        f" consumer {self._consumer} holds what it needs until you remove it"
+                    )
+                    return [kept]
             own = Consumer(self._consumer, self._job.feed, 0)
             await self._ask(bus, SafePointRequest(own, remove=True))
+        return []
+
+    async def _hold_for_applier(self, bus: Bus, ts: int) -> None:
+        """Raises Refused where the registry has too many consumers."""
+        applier = Consumer(f"applier-{self._job.feed}", self._job.feed, ts)
+        try:
+            await self._ask(bus, SafePointRequest(applier))
+        except BadInput as error:  # that is a node: its own word holds what it needs
+            log.info("the Applier announces itself", reason=error.message)
 
     async def _hold(self, bus: Bus, ts: int) -> None:
         consumer = Consumer(self._consumer, self._job.feed, ts)

@@ -74,7 +74,7 @@ class Backfill:
         self._copy(plan)
         reach = plan.ts if plan.exact else wait(self._pin.reach(self._source.timestamp()))
         wait(self.target.finish(plan, reach))
-        wait(self._pin.let_go(plan.ts))
+        left = wait(self._pin.let_go(plan.ts))
         return Report(
             plan.ts,
             rows=self._rows,
@@ -82,7 +82,7 @@ class Backfill:
             tables=len(plan.tables),
             seconds=round(self._clock.monotonic() - began, 3),
             guarantee=plan.guarantee,
-            warnings=plan.warnings,
+            warnings=[*plan.warnings, *left],
         )
 
     def _planned(self) -> SnapshotPlan:

@@ -23,8 +23,8 @@ COLUMNS = (
     " FROM information_schema.COLUMNS WHERE {where} ORDER BY ORDINAL_POSITION"
 )
 KEYS = (
-    "SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS"
-    " WHERE {where} AND INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL')"
+    "SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE"
+    " FROM information_schema.STATISTICS WHERE {where}"
     " ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
 )
 FOREIGN_KEYS = (
@@ -46,6 +46,7 @@ _NUMBERS = re.compile(r"\((\d+)(?:,(\d+))?\)")
 _ELEMENT = re.compile(r"'((?:[^']|'')*)'")
 _NOW = re.compile(r"current_timestamp(?:\((\d*)\))?", re.IGNORECASE)
 _TIMES = frozenset(("time", "datetime", "timestamp"))
+_OTHER_KEYS = frozenset(("FULLTEXT", "SPATIAL"))
 _BLOBS = ("binary", "blob")
 _NUMERIC = frozenset(
     ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double")
@@ -93,11 +94,7 @@ def table(
     collation: str,
     comment: str,
 ) -> TableStructure:
-    """`keys` are rows of KEYS, `foreign_keys` of FOREIGN_KEYS. A key with an expression is left
-    out: whoever reads the stream gets it with the table's next DDL."""
-    parts: dict[str, list[Row]] = {}
-    for row in keys:
-        parts.setdefault(str(row[0]), []).append(row)
+    """`keys` are rows of KEYS, `foreign_keys` of FOREIGN_KEYS; without the keys `left_out`."""
     found = tuple(
         KeyStructure(
             index,
@@ -105,8 +102,8 @@ def table(
             unique=not int(rows[0][1] or 0),
             primary=index == "PRIMARY",
         )
-        for index, rows in parts.items()
-        if all(one[2] is not None for one in rows)
+        for index, rows in _parts(keys).items()
+        if not _why_not(rows)
     )
     return TableStructure(
         name=name,
@@ -119,6 +116,27 @@ def table(
         comment=comment,
         foreign_keys=tuple(_foreign_keys(foreign_keys)),
     )
+
+
+def left_out(keys: Iterable[Row]) -> list[str]:
+    """The keys that a copy doesn't get, a phrase each. `keys` are rows of KEYS."""
+    found = ((index, _why_not(rows)) for index, rows in _parts(keys).items())
+    return [f"the key {index} ({why})" for index, why in found if why]
+
+
+def _parts(keys: Iterable[Row]) -> dict[str, list[Row]]:
+    parts: dict[str, list[Row]] = {}
+    for row in keys:
+        parts.setdefault(str(row[0]), []).append(row)
+    return parts
+
+
+def _why_not(parts: Sequence[Row]) -> str:
+    """Why a key is left out: it has no KeyStructure."""
+    kind = str(parts[0][4])
+    if kind in _OTHER_KEYS:
+        return kind
+    return "an expression" if any(one[2] is None for one in parts) else ""
 
 
 def key_columns(
