@@ -46,6 +46,9 @@ def test_a_plan_is_what_the_applier_does(log: Log, one: int, other: int, size: i
     assert times == sorted(times)
     assert made.until == max(after, min(until, log.batches[-1].commit_ts))
     assert not times or times[-1] == made.until
+    for segment in made.segments:
+        (span,) = segment.view.spans
+        assert span.after_ts < span.until_ts or not segment.chunks, "a job that has nothing to do"
 
 
 @given(logs(), st.data())
@@ -80,6 +83,16 @@ def test_a_segment_has_the_structures_of_its_rows() -> None:
     log = Log([Batch(1, 1), Batch(2, ddls=(ddl(2, 3),)), Batch(3, 1)])
     made = plan(log.facts(), Wanted())
     assert [list(segment.structures) for segment in made.segments] == [["shop.orders.7"]] * 2
+
+
+def test_what_is_done_or_not_wanted_has_no_structures() -> None:
+    rows = [Batch(ts, 1) for ts in range(1, 10)]
+    log = Log([*rows, Batch(10, ddls=(ddl(10, 8),)), Batch(11, 1)])
+    made = plan(log.facts(), Wanted(after_ts=5, segment_bytes=20))
+    assert [segment.view.spans[0].until_ts for segment in made.segments] == [9, 11]
+    assert [list(segment.structures) for segment in made.segments] == [["shop.orders.7"]] * 2
+    other = plan(log.facts(), Wanted(tables=("shop.others",)))
+    assert not any(segment.structures for segment in other.segments)
 
 
 def test_rows_without_their_structure_stop_unless_damage_is_skipped() -> None:

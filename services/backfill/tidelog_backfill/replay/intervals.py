@@ -24,6 +24,8 @@ class Intervals(Generic[T]):
 
     def over(self, after: int, until: int) -> list[tuple[int, int, T]]:
         """Those that may lie in (after, until], by their first."""
+        if after >= until:
+            return []  # one that reaches from before `after` to behind it has no place there
         begin = bisect_right(self._reach, after)
         end = bisect_right(self._firsts, until)
         return [one for one in self._things[begin:end] if one[1] > after]

@@ -16,6 +16,7 @@ import msgspec
 from tidelog.changes import DdlMessage
 from tidelog.decode.config import DecodeConfig
 from tidelog.schema.tracker import SchemaTracker
+from tidelog.subjects import unescape
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.files.view import Span, View
@@ -65,7 +66,7 @@ def plan(
 def _outline(
     facts: Sequence[Facts], wanted: Wanted, history: SchemaTracker | None, config: DecodeConfig
 ) -> Outline:
-    """With the DDLs that are wanted only."""
+    """With the DDLs and the tables that are wanted only."""
     kinds = {one.chunk.kind for one in facts}
     names = Names(wanted.tables)
     if "segment" not in kinds:
@@ -78,7 +79,12 @@ def _outline(
     for one in made.stretches:
         upto = (ddl for ddl in one.ddls if ddl.commit_ts <= wanted.until_ts)
         ddls = [ddl for ddl in upto if is_wanted(ddl, names)]
-        stretches.append(msgspec.structs.replace(one, ddls=ddls))
+        structures = {
+            key: of
+            for key, of in one.structures.items()
+            if names.wants(unescape(key.partition(".")[0]), of.name)
+        }
+        stretches.append(msgspec.structs.replace(one, ddls=ddls, structures=structures))
     return msgspec.structs.replace(made, stretches=list(joined(stretches)))
 
 
