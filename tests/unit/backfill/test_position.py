@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.backfill.logs import ddl
-from tidelog.downstream import Checkpoint, DdlPending
+from tidelog.ddl_pending import DdlPending
+from tidelog.downstream import Checkpoint
 from tidelog_backfill.replay.position import EARLY_KEPT, Position
 
 FEED = "f"

@@ -16,6 +16,7 @@ from tidelog.relay import records
 from tidelog_backfill.files import pb
 from tidelog_backfill.files.chunk import Chunk, Kind
 from tidelog_backfill.files.parts import RELAY, SEGMENT, Part, numbered, parts
+from tidelog_backfill.files.purged import Gone, gone
 from tidelog_backfill.files.records import LogFile, corrupt
 from tidelog_proto.relay_pb2 import RelayHeader
 
@@ -29,12 +30,13 @@ HINT = (
 
 class Input(msgspec.Struct, frozen=True):
     """`logs`: the files of each directory, oldest first. `feed` and `cluster_id`: whose a relay
-    is; "" and 0 where nothing says it."""
+    is; "" and 0 where nothing says it. `gone`: what Pumps have purged of theirs."""
 
     kind: Kind
     logs: list[list[Part]]
     feed: str = ""
     cluster_id: int = 0
+    gone: list[Gone] = []
 
     @property
     def size(self) -> int:
@@ -68,7 +70,8 @@ def found(*directories: str | Path) -> Input:
         )
     first = inputs[0]
     logs = [log for one in inputs for log in one.logs]
-    return Input(first.kind, logs, first.feed, first.cluster_id)
+    lost = [each for one in inputs for each in one.gone]
+    return Input(first.kind, logs, first.feed, first.cluster_id, lost)
 
 
 def _one(directory: Path) -> Input:
@@ -82,7 +85,7 @@ def _one(directory: Path) -> Input:
     if is_pb:
         return Input("pb", [pb.parts(directory)])
     if segments:
-        return Input("segment", [parts(value, SEGMENT)])
+        return Input("segment", [parts(value, SEGMENT)], gone=gone(value))
     if not relay:
         raise NotFound(f"neither segments, relay nor pb_binlog files are in {directory}", hint=HINT)
     log = parts(directory, RELAY)

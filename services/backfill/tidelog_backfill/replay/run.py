@@ -23,6 +23,7 @@ from tidelog.errors import BadInput
 from tidelog.real.clock import RealClock
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.timestamps import TS_MAX
+from tidelog_backfill.files import purged
 from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
 from tidelog_backfill.replay.history import schema_history
@@ -41,8 +42,8 @@ log = structlog.get_logger()
 
 
 def replay(spark: SparkSession, job: ReplayJob, told: Told) -> Report:
-    """Raises NotFound, BadInput, Corrupt, RelayGap, ConfigError, Refused (an Applier writes this
-    downstream), TakenOver, Stopped, Unavailable, and what planning raises."""
+    """Raises NotFound, BadInput, Corrupt, RelayGap, Purged, ConfigError, Refused (an Applier writes
+    this downstream), TakenOver, Stopped, Unavailable, and what planning raises."""
     try:
         return asyncio.run(_Replay(spark, job, told).run())
     except Exception as error:
@@ -104,11 +105,16 @@ class _Replay:
                 f"{where} holds everything up to {position.commit_ts}: that is past {job.until_ts}",
                 hint="a replay doesn't go back: begin with a copy of the downstream from before",
             )
+        after_ts = position.commit_ts if position.saved is not None else job.start_ts or None
+        if after_ts is not None and job.on_corrupt == "stop":
+            purged.check(self._input.gone, after_ts)
         self._tell("reading", self._input.size, "bytes")
         facts = surveyed(self._spark, self._input.chunks(job.chunk_bytes), job.on_corrupt)
+        if after_ts is not None:
+            self._notes += purged.warnings(self._input.gone, facts, after_ts)
         self._tell("planning")
         wanted = Wanted(
-            after_ts=position.commit_ts if position.saved is not None else job.start_ts or None,
+            after_ts=after_ts,
             until_ts=job.until_ts or TS_MAX,
             tables=job.tables,
             early=position.early,

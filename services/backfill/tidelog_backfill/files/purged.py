@@ -1,0 +1,74 @@
+"""What Pumps have purged of their logs, and whether a replay would need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tidelog.errors import Corrupt, Purged
+from tidelog_backfill.files.chunk import Facts
+from tidelog_backfill.files.parts import SEGMENT, numbered
+
+RECORD = "purged.json"
+"""In a Pump's data directory, beside `value`."""
+HINT = (
+    "copy the tables anew by a backfill, or restore the segments; --on-corrupt skip goes on without"
+)
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """The oldest segments of the directory `value` are purged; `upto`: with all that was committed
+    up to there, 0 where nothing says it (an original Pump's)."""
+
+    value: str
+    upto: int
+
+
+class _Record(msgspec.Struct):
+    """Of the Pump's own what is asked for here."""
+
+    ts: int = 0
+
+
+def gone(value: Path) -> list[Gone]:
+    """None or one. Raises Corrupt."""
+    path = value.parent / RECORD
+    if path.exists():
+        try:
+            upto = msgspec.json.decode(path.read_bytes(), type=_Record).ts
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"{path} can't be read: {error}") from error
+        return [Gone(str(value), upto)] if upto else []
+    return [Gone(str(value), 0)] if numbered(value, SEGMENT)[0][0] else []
+
+
+def check(found: Iterable[Gone], after_ts: int) -> None:
+    """May one who has everything up to `after_ts` go on by these logs? Raises Purged."""
+    for one in found:
+        if after_ts < one.upto:
+            raise Purged(_lost(one, after_ts), hint=HINT)
+
+
+def warnings(found: Iterable[Gone], facts: Sequence[Facts], after_ts: int) -> Iterator[str]:
+    """What may be lost, or is."""
+    for one in found:
+        begins = [
+            facts_of.first_ts
+            for facts_of in facts
+            if facts_of.first_ts and Path(facts_of.chunk.path).parent == Path(one.value)
+        ]
+        if after_ts < one.upto:
+            yield _lost(one, after_ts)
+        elif not one.upto and begins and after_ts < min(begins) - 1:
+            yield (
+                f"the oldest segments of {one.value} are gone, and what is left of it begins at"
+                f" {min(begins)}: what it had of changes after {after_ts} before that is lost"
+            )
+
+
+def _lost(one: Gone, after_ts: int) -> str:
+    return (
+        f"{one.value} is purged up to {one.upto}: its changes after {after_ts} up to there are lost"
+    )
