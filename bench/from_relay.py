@@ -34,7 +34,7 @@ from tidelog.real.disk import RealDisk
 from tidelog_applier.apply.epochs import Epochs
 
 BEGAN, ENDED = "recovering from the relay log", "recovered"
-TIMEOUT_S = 600.0
+TIMEOUT_S = 1800.0
 STEP_S = 0.02
 
 
@@ -54,6 +54,13 @@ class Applied(NamedTuple):
 async def apply(db: MariaDb, url: str, directory: Path, load: Load, profile: str = "") -> Applied:
     """Into a table as it is before the load's measured part; there is nothing else downstream.
     `profile`: a file to put cProfile's statistics into."""
+    await filled(db, load)
+    written = await relay_log.write(directory, load)
+    return await applied(db, url, directory, load, written, profile)
+
+
+async def filled(db: MariaDb, load: Load) -> None:
+    """The table as it is before the measured part."""
     connection = await connect(db)
     try:
         await create(connection, load.table)
@@ -62,7 +69,17 @@ async def apply(db: MariaDb, url: str, directory: Path, load: Load, profile: str
             await run(connection, statement)
     finally:
         connection.close()
-    written = await relay_log.write(directory, load)
+
+
+async def applied(
+    db: MariaDb,
+    url: str,
+    directory: Path,
+    load: Load,
+    written: relay_log.Written,
+    profile: str = "",
+) -> Applied:
+    """The relay that is in the data directory; the Applier may remove of it what is applied."""
     await _begun(url, written, directory)
     with _started(directory, url, profile) as applier:
         seen = await _watched(applier, {"applier": applier.process.pid, "mariadb": db.pid})
