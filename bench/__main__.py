@@ -1,7 +1,7 @@
 """`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
 
 Names: limits, tso, pump, pull, rebuild, drain, idle, backlog, apply, latency; only by name memory,
-which takes minutes.
+and replay on Spark, which take minutes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from bench import (
     pull,
     pump,
     rebuild,
+    replay,
     report,
     tso,
 )
@@ -39,7 +40,7 @@ from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
 
 NAMES = ("limits", "tso", "pump", "pull", "rebuild", "drain", "idle", "backlog", "apply", "latency")
-BY_NAME = ("memory",)
+BY_NAME = ("memory", "replay")
 WIDTH = 170
 """Of the tables in a log."""
 MARIADB = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
@@ -116,6 +117,7 @@ class Bench:
                 ("backlog", backlog.measure),
                 ("apply", apply.measure),
                 ("latency", latency.measure),
+                ("replay", replay.measure),
             ):
                 if self._wants(name):
                     self._say(name)
