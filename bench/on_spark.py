@@ -29,13 +29,15 @@ MEMORY = "2g"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """`read`: all changes, decoded, and thrown away. `replay`: into the database `url`, which holds
+    """Of the relay or Pump's `log`, whose rows the DDL `history` names if need be. `read`: all
+    changes, decoded, and thrown away. `replay`: into the database `url`, which holds
     everything up to `after`. `jdbc`: the rows that remain of the one table, `host`, by Spark's own
     writer with the driver `jar`. `events`: a directory for Spark's log of events."""
 
     what: Literal["read", "replay", "jdbc"]
     cores: int
-    relay: str = ""
+    log: str
+    history: str = ""
     events: str = ""
     url: str = ""
     after: int = 0
@@ -107,7 +109,8 @@ def run(asked: Asked) -> Ran:
 
 
 def _changes(session: SparkSession, asked: Asked, **options: str) -> DataFrame:
-    return session.read.format("tidelog").options(**options).load(asked.relay)
+    named = {"ddl-history": asked.history} | options
+    return session.read.format("tidelog").options(**named).load(asked.log)
 
 
 def _thrown_away(session: SparkSession, asked: Asked) -> None:
@@ -116,7 +119,7 @@ def _thrown_away(session: SparkSession, asked: Asked) -> None:
 
 def _replayed(session: SparkSession, asked: Asked, chosen: SparkSettings) -> None:
     job = ReplayJob(
-        inputs=(asked.relay,),
+        inputs=(asked.log,),
         downstream=asked.url,
         feed=FEED,
         start_ts=asked.after,

@@ -7,16 +7,12 @@ an empty table, which is all that it can do: no DDL, no row that is there, nothi
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from bench import from_relay, relay_log
+from bench import from_relay, pump_log, relay_log
 from bench.apply import builds, check, emptied, url_of
 from bench.drain import python_path
 from bench.figure import Figure, Limit
@@ -25,6 +21,7 @@ from bench.limits_apply import create
 from bench.limits_sql import connect
 from bench.on_spark import Asked, Ran
 from bench.shapes import HOT_ROWS, Load, Shape, hot, inserts, load
+from bench.spark_runs import SparkRuns
 from bench.tables import DATABASE
 from tests.servers import MariaDb
 
@@ -33,6 +30,8 @@ CHANGES = 5_000_000
 DDL_EVERY = 250_000
 CORES = (1, 2)
 READ_AIM = 400_000
+SEGMENT_SHARE = 0.2
+"""Of the changes, in the Pump's log."""
 
 
 class Case(NamedTuple):
@@ -63,7 +62,37 @@ async def measure(
             with python_path(site):
                 figures += await log.figures(build, by_jdbc)
         log.remove()
+    return figures + await _of_segments(directory / "pump", share)
+
+
+async def _of_segments(directory: Path, share: float) -> list[Figure]:
+    """The data source alone: rows of a Pump's log are decoded by the codecs."""
+    made = load(CASES[0].shape, 200, SEGMENT_SHARE * share)
+    log = pump_log.write(directory, made)
+    runs = SparkRuns(directory / "runs")
+    count = sum(map(len, made.measured))
+    figures: list[Figure] = []
+    for build, site in builds():
+        rates = []
+        for cores in CORES:
+            asked = Asked(what="read", cores=cores, log=str(directory), history=log.history)
+            with python_path(site):
+                rates.append(count / (await runs.run(asked)).seconds)
+        name = f"a Pump's log, {log.bytes >> 20} MiB, {made.table.columns} columns"
+        figures.append(_read(name, rates, build))
+    shutil.rmtree(directory)
     return figures
+
+
+def _read(name: str, rates: Sequence[float], build: str) -> Figure:
+    return Figure(
+        SECTION,
+        f"{name}: read and decoded, {CORES[-1]} cores, {build}",
+        rates[-1],
+        "rows/s",
+        aim=READ_AIM if build != "plain" else None,
+        note=f"{rates[-1] / rates[0]:.2f} × that of one core",
+    )
 
 
 class _Log:
@@ -75,7 +104,7 @@ class _Log:
         self._case = case
         self._load = made
         self._count = sum(map(len, made.measured))
-        self._runs = 0
+        self._spark = SparkRuns(directory / "runs")
 
     async def write(self) -> None:
         self._directory.mkdir(parents=True)
@@ -95,14 +124,7 @@ class _Log:
         if by_jdbc is not None:
             note += f"; {rates[-1] / by_jdbc:.2f} × Spark's JDBC writer ({by_jdbc / 1000:.0f}k)"
         return [
-            Figure(
-                SECTION,
-                f"{name}: read and decoded, {CORES[-1]} cores, {build}",
-                read[-1],
-                "rows/s",
-                aim=READ_AIM if build != "plain" else None,
-                note=f"{read[-1] / read[0]:.2f} × that of one core",
-            ),
+            _read(name, read, build),
             Figure(SECTION, f"{name}: replayed, one core, {build}", rates[0], "rows/s", applier),
             Figure(
                 SECTION,
@@ -128,13 +150,14 @@ class _Log:
         return done.rate
 
     async def _read(self, cores: int) -> float:
-        ran = await self._run(Asked(what="read", cores=cores))
+        ran = await self._spark.run(Asked(what="read", cores=cores, log=self._relay))
         return self._count / ran.seconds
 
     async def _replayed(self, cores: int) -> Ran:
         await self._emptied()
         url, after = url_of(self._db), self._written.after
-        ran = await self._run(Asked(what="replay", cores=cores, url=url, after=after))
+        asked = Asked(what="replay", cores=cores, log=self._relay, url=url, after=after)
+        ran = await self._spark.run(asked)
         await check(self._db, self._load)
         return ran
 
@@ -147,13 +170,14 @@ class _Log:
         asked = Asked(
             what="jdbc",
             cores=CORES[-1],
+            log=self._relay,
             table=f"{DATABASE}.{self._load.table.name}",
             host=f"{self._db.host}:{self._db.port}",
             user=self._db.user,
             password=self._db.password,
             jar=str(jar),
         )
-        ran = await self._run(asked)
+        ran = await self._spark.run(asked)
         await check(self._db, self._remaining())
         return self._count / ran.seconds
 
@@ -164,25 +188,9 @@ class _Log:
         return self._load._replace(rows=len(versions), versions=sum(versions))
 
     @property
-    def _relay(self) -> Path:
-        return self._directory / relay_log.DIRECTORY
+    def _relay(self) -> str:
+        return str(self._directory / relay_log.DIRECTORY)
 
     async def _emptied(self) -> None:
         await emptied(self._db)
         await from_relay.filled(self._db, self._load)
-
-    async def _run(self, asked: Asked) -> Ran:
-        """Raises RuntimeError if it doesn't end well."""
-        self._runs += 1
-        events = self._directory / f"events-{self._runs}"
-        events.mkdir()
-        path = self._directory / "asked.json"
-        whole = msgspec.structs.replace(asked, relay=str(self._relay), events=str(events))
-        path.write_bytes(msgspec.json.encode(whole))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.on_spark", str(path), stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await process.communicate()
-        if process.returncode:
-            raise RuntimeError(f"{asked.what} on Spark ended with {process.returncode}")
-        return msgspec.json.decode(out.splitlines()[-1], type=Ran)
