@@ -100,7 +100,17 @@ def test_rows_without_their_structure_stop_unless_damage_is_skipped() -> None:
     lacking = [msgspec.structs.replace(facts, structures=[])]
     with pytest.raises(Corrupt, match="structure of"):
         plan(lacking, Wanted())
-    assert "shop.orders.7" in plan(lacking, Wanted(on_corrupt="skip")).warnings[0]
+    made = plan(lacking, Wanted(on_corrupt="skip"))
+    assert "shop.orders.7" in made.warnings[0]
+    assert made.segments[0].view.lacking == {"shop.orders.7"}
+
+
+def test_bytes_that_were_skipped_are_told() -> None:
+    (facts,) = Log([Batch(1, 1)]).facts()
+    damaged = [msgspec.structs.replace(facts, skipped=number) for number in (3, 4)]
+    made = plan(damaged, Wanted(on_corrupt="skip"))
+    assert made.skipped_bytes == 7
+    assert "7 damaged bytes" in made.warnings[0]
 
 
 def test_a_gap_stops_unless_nothing_of_it_is_wanted() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 import pytest
@@ -106,6 +108,25 @@ def test_only_wanted_tables_are_shown(tmp_path: Path) -> None:
     write(tmp_path, (101, of_several(101, 105)))
     assert told(tmp_path, 1 << 20, View([Span(0, 120)], only=("d.t1",))) == [105]
     assert told(tmp_path, 1 << 20, View([Span(0, 120)], only=("d.t2",))) == []
+
+
+def test_what_is_not_shown_of_a_span_is_counted(tmp_path: Path) -> None:
+    write(tmp_path, (101, of_several(101, 105, 110, 115)), (115, of_several(115, 115, 120)))
+    (chunk,) = found(tmp_path).chunks()
+
+    def left_out(**view: Any) -> dict[str, int]:
+        counted: Counter[str] = Counter()
+        list(bodies(chunk, View([Span(104, 110), Span(112, 120)], **view), left_out=counted))
+        return dict(+counted)
+
+    ignored = frozenset((105, 111, 115))
+    assert left_out() == {}
+    assert left_out(ignored_txns=ignored) == {"ignored_txn": 2}
+    assert left_out(only=("d.t2",)) == {"not_wanted": 4}
+    assert left_out(lacking=frozenset(("d.t1.1",))) == {"no_structure": 4}
+    assert left_out(lacking=frozenset(("d.t1.2",)), ignored_txns=ignored) == {"ignored_txn": 2}
+    both = left_out(only=("d.t2",), ignored_txns=ignored)
+    assert both == {"not_wanted": 2, "ignored_txn": 2}
 
 
 def test_what_a_batch_before_had_is_left_out(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,16 +14,21 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from tests.unit.backfill.pump_logs import commit, ddl, inserts, prewrite, rollback, view, write
+from tests.unit.rows.tables import column
 from tidelog import payload, record
 from tidelog.changes import RowMessage
 from tidelog.decode.errors import Undecodable
 from tidelog.errors import Corrupt, InvariantBroken
+from tidelog.rows.table_codec import TableCodec
+from tidelog.schema.model import FLAG_NOT_NULL, FLAG_PRIMARY, Name, TableInfo
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import Facts, FoundDdl, FoundVersion, Run
 from tidelog_backfill.files.inputs import found
 from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.segment_bodies import SLICE_ROWS
 from tidelog_backfill.files.survey import survey
+from tidelog_backfill.files.view import TableView, View
+from tidelog_proto.binlog_pb2 import MutationType, TableMutation
 
 ALL = view(0, 1 << 60)
 
@@ -175,6 +181,44 @@ def test_a_view_shows_its_spans_and_its_tables(tmp_path: Path) -> None:
         view(0, 99, table_ids=(7, 8)), ignored_txns=frozenset((11, 31))
     )
     assert len(list(bodies(chunk, ignored))) == 2
+
+
+MARKS = TableInfo(
+    9,
+    Name("_drainer_repl_mark", "_drainer_repl_mark"),
+    cols=(
+        column(0, "id", 8, flag=FLAG_NOT_NULL | FLAG_PRIMARY),
+        column(1, "channel_id", 8),
+    ),
+    pk_is_handle=True,
+)
+
+
+def mark(channel_id: int) -> TableMutation:
+    row = TableCodec(MARKS).encode_insert({"id": 1, "channel_id": channel_id}, None)
+    return TableMutation(table_id=9, inserted_rows=[row], sequence=[MutationType.Insert])
+
+
+def test_what_is_not_shown_is_counted_as_the_drainer_counts_it(tmp_path: Path) -> None:
+    payloads = [
+        *commits(10, mark(1), inserts([1, 2])),
+        *commits(20, mark(2), inserts([3])),
+        *commits(30, inserts([4]), inserts([5, 6], 8)),
+        *commits(40, inserts([7])),
+        *commits(50, inserts([8])),
+        *(ddl(60, 5), commit(60, 61)),
+    ]
+    write(tmp_path, [payloads])
+    (chunk,) = found(tmp_path).chunks()
+    (span,) = view(0, 70).spans
+    marks = [TableView(9, 5, 5, "retl", "marks", msgspec.json.encode(MARKS))]
+    shown = msgspec.structs.replace(span, dropped={8: "truncated", 9: "mark"}, marks=marks)
+    ignored = frozenset((41, 61, 99))
+    counted: Counter[str] = Counter()
+    told = bodies(chunk, View([shown], (), 1, ignored), left_out=counted)
+    times = [msgspec.json.decode(one.body, type=RowMessage).events[0].commit_ts for one in told]
+    assert times == [21, 31, 51]
+    assert counted == {"loopback": 1, "mark": 1, "truncated": 1, "ignored_txn": 1}
 
 
 def test_rows_that_their_structure_does_not_fit_name_file_and_offset(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ ENUM, SET and BIT are numbers there, JSON is text, and no key is named. A file i
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -72,8 +73,10 @@ def _is_last(path: Path) -> bool:
     return not files or files[-1].text == path.name
 
 
-def pb_bodies(chunk: Chunk, spans: Spans, on_corrupt: OnCorrupt) -> Iterator[Body]:
-    """Raises Corrupt."""
+def pb_bodies(
+    chunk: Chunk, spans: Spans, on_corrupt: OnCorrupt, left_out: Counter[str]
+) -> Iterator[Body]:
+    """`left_out`: of rows. Raises Corrupt."""
     path = Path(chunk.path)
     name = names.parse(path.name)
     base = (name.number if name is not None else 0) << _NUMBER_BITS
@@ -82,17 +85,20 @@ def pb_bodies(chunk: Chunk, spans: Spans, on_corrupt: OnCorrupt) -> Iterator[Bod
         if binlog.tp != pb.BinlogType.DML or spans.of(binlog.commit_ts) is None:
             continue
         try:
-            yield from _told(binlog, base + record.offset, spans)
+            yield from _told(binlog, base + record.offset, spans, left_out)
         except Malformed as error:
             raise corrupt(chunk.path, record.offset, f"a row: {error}") from error
 
 
-def _told(binlog: pb.Binlog, seq: int, spans: Spans) -> Iterator[Body]:
+def _told(binlog: pb.Binlog, seq: int, spans: Spans, left_out: Counter[str]) -> Iterator[Body]:
     """A record takes more bytes than it has rows: no two share a place. Raises Malformed."""
     runs = groupby(binlog.dml_data.events, lambda one: (one.schema_name, one.table_name))
     for (db, table), run in runs:
         events = [_event(one, binlog.commit_ts) for one in run]
-        if spans.names.wants(db, table):
+        reason = spans.why_not(db, table, 0)
+        if reason:
+            left_out[reason] += len(events)
+        else:
             yield Body(_json(RowMessage(db, table, 0, events)), seq)
         seq += len(events)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from tidelog.decode.ddl_filter import IGNORED_TXN
 from tidelog.decode.envelope import TidelogTable
 from tidelog.decode.errors import Undecodable
 from tidelog.errors import InvariantBroken
-from tidelog.filter.loopback import has_channel
+from tidelog.filter.filters import EVENT_FILTER
+from tidelog.filter.loopback import LOOPBACK, has_channel
 from tidelog.filter.rows import without
 from tidelog.rows.errors import Malformed, RowCorrupt
 from tidelog.rows.payload import MutationRows, read_payload
@@ -32,10 +35,11 @@ _Key = tuple[int, int]
 class _Table:
     """How rows of one table id at one version become bodies."""
 
-    def __init__(self, view: TableView) -> None:
+    def __init__(self, view: TableView, left_out: Counter[str]) -> None:
         table = TableAt(view.db, view.name, view.known_version, _INFO.decode(view.info))
         self._envelope = TidelogTable(view.db, view.name, table)
         self._ignored = view.ignored
+        self._left_out = left_out
         self._own_schema = view.version >= view.known_version
 
     def bodies(
@@ -43,7 +47,10 @@ class _Table:
     ) -> Iterator[Body]:
         """`seq`: rows of the transaction before these. Raises RowCorrupt."""
         for part in sliced(mutation):
-            wanted = without(part, self._ignored)[0] if self._ignored else part
+            wanted = part
+            if self._ignored:
+                wanted, ignored = without(part, self._ignored)
+                self._left_out[EVENT_FILTER] += ignored
             events, _ = self._envelope.events(wanted, self._own_schema, commit_ts, start_ts, 0)
             if events:
                 yield Body(self._envelope.message(events)[0], seq, 0, start_ts)
@@ -51,9 +58,11 @@ class _Table:
 
 
 class SegmentBodies:
-    """Of one view."""
+    """Of one view. `left_out` counts what is not shown as the Drainer does: transactions, of tables
+    mutations, of an event filter rows."""
 
-    def __init__(self, spans: Spans, channel_id: int) -> None:
+    def __init__(self, spans: Spans, channel_id: int, left_out: Counter[str]) -> None:
+        self._left_out = left_out
         self._spans = spans
         self._channel_id = channel_id
         self._tables: dict[int, dict[_Key, _Table]] = {}
@@ -63,25 +72,34 @@ class SegmentBodies:
         """Raises Corrupt, Undecodable, InvariantBroken."""
         for commit_ts, prewrite in transactions:
             span = self._spans.of(commit_ts)
-            if span is None:
-                continue
             try:
+                if span is None:
+                    self._count_ignored(commit_ts, prewrite)
+                    continue
                 yield from self._rows(span, commit_ts, prewrite)
             except (Malformed, RowCorrupt) as error:
                 reason = f"{path} at offset {prewrite.offset}: {error}"
                 raise Undecodable(commit_ts, reason, hint=HINT) from error
 
+    def _count_ignored(self, commit_ts: int, prewrite: Prewrite) -> None:
+        """DDLs are not ignored. Raises Malformed."""
+        if self._spans.ignores(commit_ts) and not read_payload(bytes(prewrite.payload)).is_ddl:
+            self._left_out[IGNORED_TXN] += 1
+
     def _rows(self, span: Span, commit_ts: int, prewrite: Prewrite) -> Iterator[Body]:
         value = read_payload(bytes(prewrite.payload))
         version = value.schema_version
         if span.marks and self._is_echo(span, version, value.mutations):
+            self._left_out[LOOPBACK] += 1
             return
         tables, seq = self._of(span), 0
         for mutation in value.mutations:
             table = tables.get((mutation.table_id, version))
             if table is not None:
                 yield from table.bodies(mutation, commit_ts, prewrite.start_ts, seq)
-            elif mutation.table_id not in span.dropped:
+            elif mutation.table_id in span.dropped:
+                self._left_out[span.dropped[mutation.table_id]] += 1
+            else:
                 raise InvariantBroken(
                     f"transaction {commit_ts} has rows of table id {mutation.table_id} at version"
                     f" {version}, which the plan does not know"
@@ -91,7 +109,9 @@ class SegmentBodies:
     def _of(self, span: Span) -> dict[_Key, _Table]:
         found = self._tables.get(span.until_ts)
         if found is None:
-            found = {(one.table_id, one.version): _Table(one) for one in span.tables}
+            found = {
+                (one.table_id, one.version): _Table(one, self._left_out) for one in span.tables
+            }
             self._tables[span.until_ts] = found
         return found
 

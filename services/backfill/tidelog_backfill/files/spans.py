@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from tidelog.changes import schema_key
 from tidelog_backfill.files.names import Names
-from tidelog_backfill.files.view import Span, View
+from tidelog_backfill.files.view import NO_STRUCTURE, NOT_WANTED, Span, View
 
 
 class Spans:
@@ -22,12 +23,29 @@ class Spans:
                 self._ranges[-1] = self._ranges[-1][0], span.until_ts
             else:
                 self._ranges.append((span.after_ts, span.until_ts))
-        self._all_names = not view.only
+        self._lacking = view.lacking
+        self._all_names = not view.only and not view.lacking
 
     def of(self, commit_ts: int) -> Span | None:
         """The one a transaction is shown in."""
+        return None if commit_ts in self._ignored else self._at(commit_ts)
+
+    def ignores(self, commit_ts: int) -> bool:
+        """Whether it would be shown, were it not ignored."""
+        return commit_ts in self._ignored and self._at(commit_ts) is not None
+
+    def why_not(self, db: str, table: str, version: int) -> str:
+        """The reason why nothing is shown of such rows, which tell their names themselves; "": they
+        are shown."""
+        if not self.names.wants(db, table):
+            return NOT_WANTED
+        if self._lacking and schema_key(db, table, version) in self._lacking:
+            return NO_STRUCTURE
+        return ""
+
+    def _at(self, commit_ts: int) -> Span | None:
         at = bisect_left(self._untils, commit_ts)
-        if at == len(self._spans) or commit_ts in self._ignored:
+        if at == len(self._spans):
             return None
         span = self._spans[at]
         return span if commit_ts > span.after_ts else None

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+NOT_WANTED, NO_STRUCTURE = "not_wanted", "no_structure"
+"""Reasons beside the Drainer's under which is counted what is left out: the job did not ask for it;
+it lost its structure with damage that was skipped."""
+
 
 class TableView(msgspec.Struct, frozen=True):
     """How rows of one table id at one schema version are decoded, and under which names they are
@@ -36,9 +40,11 @@ class Span(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """Spans in order, none overlapping. `only`: `db.table` patterns (`files.names`) of the tables
     that are wanted of relays and pb files; empty: all. `ignored_txns`: commit_ts of transactions
-    that are left out."""
+    that are left out. `lacking`: `schema_key`s of a relay's rows that are left out, as their
+    structure is nowhere."""
 
     spans: list[Span]
     only: tuple[str, ...] = ()
     channel_id: int = 0
     ignored_txns: frozenset[int] = frozenset()
+    lacking: frozenset[str] = frozenset()

@@ -32,6 +32,8 @@ class Outline(msgspec.Struct, frozen=True):
     stretches: list[Stretch]
     left_out: dict[str, int] = {}
     warnings: list[str] = []
+    lacking: frozenset[str] = frozenset()
+    """As in View."""
 
 
 def joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:

@@ -30,10 +30,12 @@ class Segment(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """`begins`: what was committed up to there stands elsewhere, or is applied. Behind the last
     segment, or at once where there is none, everything up to `until` is. `left_out`: what is
-    not replayed, by reason, as the Drainer counts it. `warnings`: for whoever reads."""
+    not replayed, by reason, as the Drainer counts it. `warnings`: for whoever reads.
+    `skipped_bytes`: of damaged records."""
 
     begins: int
     until: int
     segments: list[Segment]
     left_out: dict[str, int] = {}
     warnings: list[str] = []
+    skipped_bytes: int = 0

@@ -39,7 +39,7 @@ def outline(facts: Sequence[Facts], *, skips: bool = False) -> Outline:
     if named.missing and not skips:
         raise Corrupt(f"the relay log lacks the structure of {', '.join(sorted(named.missing))}")
     lacking = [f"rows of {key} come without their structure" for key in sorted(named.missing)]
-    return Outline(begins, ends, stretches, warnings=lacking)
+    return Outline(begins, ends, stretches, warnings=lacking, lacking=frozenset(named.missing))
 
 
 def check_gaps(facts: Iterable[Facts], after_ts: int, until_ts: int) -> None:

@@ -51,7 +51,7 @@ def plan(
     timeline = Timeline(facts)
     steps = enumerate(_steps(outline, timeline, until, wanted.segment_bytes))
     left = ((number, _left(step, after, wanted)) for number, step in steps)
-    making = _Making(timeline, wanted, config)
+    making = _Making(timeline, wanted, config, outline.lacking)
     segments = [
         making.segment(number, step)
         for number, step in left
@@ -60,7 +60,8 @@ def plan(
     if segments:
         segments[-1] = msgspec.structs.replace(segments[-1], commit_ts=until)
     warnings = [*outline.warnings, *_warnings(facts)]
-    return Plan(outline.begins, until, segments, outline.left_out, warnings)
+    skipped = sum(one.skipped for one in facts)
+    return Plan(outline.begins, until, segments, outline.left_out, warnings, skipped)
 
 
 def _outline(
@@ -119,13 +120,20 @@ def _left(step: Stretch, after: int, wanted: Wanted) -> Stretch:
 class _Making:
     """Segments of steps."""
 
-    def __init__(self, timeline: Timeline, wanted: Wanted, config: DecodeConfig) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        wanted: Wanted,
+        config: DecodeConfig,
+        lacking: frozenset[str],
+    ) -> None:
         self._timeline = timeline
         self._view = View(
             [],
             only=wanted.tables,
             channel_id=config.channel_id,
             ignored_txns=frozenset(config.ignore_txn_commit_ts),
+            lacking=lacking,
         )
 
     def segment(self, number: int, step: Stretch) -> Segment:

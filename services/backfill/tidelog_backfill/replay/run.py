@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -67,6 +68,7 @@ class _Replay:
         self._places: set[Place] = set()
         self._pinned: set[Place] = set()
         self._notes: list[str] = []
+        self._left_out: Counter[str] = Counter()
         self._rows = self._written = self._ddls = 0
         self._segments = 0, 0
         """Done, of how many."""
@@ -154,9 +156,12 @@ class _Replay:
         writing, done = await self._target.step(segment, route)
         chunks = tasks_of(segment.chunks, 2 * self._cores)
         reading = Reading(chunks, segment.view, route, done, self._job.on_corrupt)
-        wrote = await carried_out(self._spark, segment, reading, writing)
+        wrote, left_out = await carried_out(self._spark, segment, reading, writing)
         self._written += sum(one.rows for one in wrote)
-        return {route.first_form(table).place for one in wrote for table in one.pins}
+        pins = {route.first_form(table).place for one in wrote for table in one.pins}
+        if not pins:
+            self._left_out += left_out
+        return pins
 
     async def _end(self, made: Plan) -> None:
         """The stream goes on behind `until`."""
@@ -195,7 +200,8 @@ class _Replay:
             ddls=self._ddls,
             segments=len(made.segments),
             seconds=seconds,
-            left_out=made.left_out,
+            skipped_bytes=made.skipped_bytes,
+            left_out=dict(Counter(made.left_out) + self._left_out),
             warnings=[*made.warnings, *self._notes],
         )
 

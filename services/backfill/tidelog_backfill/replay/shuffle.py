@@ -23,9 +23,9 @@ from tidelog.plan.keys import TableKeys, Unsure
 from tidelog_backfill.files.chunk import Body
 from tidelog_backfill.replay.routing import Form, Routing, part_of
 
-GONE, PUT, EVENT, PIN = 1, 2, 3, 0
+GONE, PUT, EVENT, PIN, LEFT_OUT = 1, 2, 3, 0, 4
 """Of a key that no row has, of one that a row has; a change in order; a table that has a value of
-which nobody can tell what it equals: told to every part."""
+which nobody can tell what it equals: told to every part; what was left out of a chunk."""
 HELD_ROWS = 200_000
 HELD_BYTES = 32 << 20
 

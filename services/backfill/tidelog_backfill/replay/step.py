@@ -5,6 +5,7 @@ chunks ─▶ reader ─▶ (shuffle by part) ─▶ sorted ─▶ writer, a lan
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 
@@ -24,6 +25,7 @@ from tidelog_backfill.replay.write import (
     Batches,
     PartWriting,
     Reading,
+    Stepped,
     Wrote,
     reader,
     without_spark,
@@ -58,15 +60,15 @@ def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) ->
 
 async def carried_out(
     spark: SparkSession, segment: Segment, reading: Reading, writing: PartWriting
-) -> list[Wrote]:
-    """What each part came to. Raises what tasks do, that of Spark's within an error of its own
-    (`task_errors.carried`)."""
+) -> Stepped:
+    """What each part came to, and what was left out. Raises what tasks do, that of
+    Spark's within an error of its own (`task_errors.carried`)."""
     if segment.size <= SMALL_BYTES:
         return await without_spark(reading, writing)
     return _by_spark(spark, reading, writing)
 
 
-def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> list[Wrote]:
+def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> Stepped:
     rows = (
         _numbers(spark, len(reading.chunks))
         .mapInArrow(reader(reading), SENT)
@@ -75,7 +77,11 @@ def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> li
         .mapInArrow(writer(writing), WROTE)
         .collect()
     )
-    return [Wrote(row.part, row.rows, row.works, list(row.pins)) for row in rows]
+    left_out: Counter[str] = Counter()
+    for row in rows:
+        left_out.update(msgspec.json.decode(bytes(row.left_out), type=dict[str, int]))
+    wrote = [Wrote(row.part, row.rows, row.works, list(row.pins)) for row in rows]
+    return Stepped(wrote, left_out)
 
 
 def digest(segment: Segment, routing: Routing) -> str:

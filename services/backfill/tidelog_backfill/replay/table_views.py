@@ -13,11 +13,9 @@ from tidelog.schema.history import TableAt
 from tidelog.schema.structure import TableStructure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.names import Names
-from tidelog_backfill.files.view import TableView
+from tidelog_backfill.files.view import NOT_WANTED, TableView
 from tidelog_backfill.replay.outline import Stretch
 
-NOT_WANTED = "not_wanted"
-"""Reason under which is counted what the job did not ask for."""
 _json = msgspec.json.Encoder().encode
 
 

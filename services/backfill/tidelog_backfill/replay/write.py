@@ -4,6 +4,7 @@ own lane. What runs here runs in Spark's Python workers."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple, Protocol
@@ -23,7 +24,7 @@ from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.view import View
 from tidelog_backfill.replay.routing import Routing
-from tidelog_backfill.replay.shuffle import Sent, Shuffler
+from tidelog_backfill.replay.shuffle import LEFT_OUT, Sent, Shuffler
 from tidelog_backfill.replay.works import Works
 from tidelog_backfill.task_errors import errors_carried
 
@@ -36,7 +37,7 @@ SENT = (
 )
 ORDER = ("table", "key", "exact", "commit_ts", "seq")
 _ORDER = attrgetter(*ORDER)
-WROTE = "part int, rows bigint, works bigint, pins array<int>"
+WROTE = "part int, rows bigint, works bigint, pins array<int>, left_out binary"
 BATCH_ROWS = 10_000
 ATTEMPTS = 6
 """Of one transaction, each through a new connection."""
@@ -74,6 +75,13 @@ class Wrote(NamedTuple):
     rows: int
     works: int
     pins: list[int]
+
+
+class Stepped(NamedTuple):
+    """What a step came to; `left_out` as `bodies` counts it, by reason."""
+
+    wrote: list[Wrote]
+    left_out: Counter[str]
 
 
 class PartWriting(Protocol):
@@ -117,24 +125,29 @@ def reader(reading: Reading) -> Task:
         with errors_carried():
             for batch in batches:
                 for (number,) in zip(*batch.to_pydict().values(), strict=True):
-                    for rows in _sent(reading, reading.chunks[number]):
+                    left_out: Counter[str] = Counter()
+                    for rows in _sent(reading, reading.chunks[number], left_out):
                         yield _batch(rows)
+                    if +left_out:
+                        yield _batch([_counts(left_out)])
 
     return read
 
 
-async def without_spark(reading: Reading, writing: PartWriting) -> list[Wrote]:
+async def without_spark(reading: Reading, writing: PartWriting) -> Stepped:
     """All of it here and now, all parts through one lane after the other: for a few rows. Raises
     what the two tasks do."""
     parts: dict[int, list[Sent]] = {}
+    left_out: Counter[str] = Counter()
     for chunk in reading.chunks:
-        for rows in _sent(reading, chunk):
+        for rows in _sent(reading, chunk, left_out):
             for one in rows:
                 parts.setdefault(one.part, []).append(one)
-    return [
+    wrote = [
         await writing.written(part, iter(sorted(rows, key=_ORDER)))
         for part, rows in sorted(parts.items())
     ]
+    return Stepped(wrote, left_out)
 
 
 def writer(writing: PartWriting) -> Task:
@@ -144,19 +157,38 @@ def writer(writing: PartWriting) -> Task:
         with errors_carried():
             context = TaskContext.get()
             assert context is not None
-            wrote = asyncio.run(writing.written(context.partitionId(), _rows(batches)))
-        names = list(Wrote._fields)
-        types = [pa.int32(), pa.int64(), pa.int64(), pa.list_(pa.int32())]
-        columns = [pa.array([value], kind) for value, kind in zip(wrote, types, strict=True)]
+            left_out: Counter[str] = Counter()
+            rows = changes(_rows(batches), left_out)
+            wrote = asyncio.run(writing.written(context.partitionId(), rows))
+        names = [*Wrote._fields, "left_out"]
+        values = [*wrote, msgspec.json.encode(left_out)]
+        types = [pa.int32(), pa.int64(), pa.int64(), pa.list_(pa.int32()), pa.binary()]
+        columns = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, names)
 
     return write
 
 
-def _sent(reading: Reading, chunk: Chunk) -> Iterator[list[Sent]]:
+def _counts(left_out: Counter[str]) -> Sent:
+    """To some part: so they are told once, however often a task is tried. They stand before all
+    tables."""
+    return Sent(0, -1, 0, LEFT_OUT, b"", b"", 0, 0, b"", msgspec.json.encode(left_out))
+
+
+def changes(rows: Iterator[Sent], left_out: Counter[str]) -> Iterator[Sent]:
+    """A part's rows without what was left out, which is counted."""
+    for one in rows:
+        if one.kind == LEFT_OUT:
+            left_out.update(msgspec.json.decode(one.payload, type=dict[str, int]))
+        else:
+            yield one
+
+
+def _sent(reading: Reading, chunk: Chunk, left_out: Counter[str]) -> Iterator[list[Sent]]:
     (span,) = reading.view.spans
     shuffler = Shuffler(reading.routing, span.after_ts, span.until_ts)
-    for body in bodies(chunk, reading.view, on_corrupt=reading.on_corrupt):
+    shown = bodies(chunk, reading.view, on_corrupt=reading.on_corrupt, left_out=left_out)
+    for body in shown:
         shuffler.add(body)
         if shuffler.is_full:
             yield from _pieces(shuffler, reading.done)
