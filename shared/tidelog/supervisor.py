@@ -30,6 +30,11 @@ class Stuck(Fatal):
     """An actor made no progress and a call of it still runs in a thread."""
 
 
+class BeginAnew(TidelogError):
+    """What an actor ends by that goes on from what is durable in another life. It was no crash, but
+    counts among the restarts: one that does so again and again does not go on for ever."""
+
+
 class Child:
     """A place in the tree: the address, how to make an instance, the present life."""
 
@@ -130,7 +135,10 @@ class Supervisor:
         self.restarts_total += 1
         while self._restarts and now - self._restarts[0] > self._window_s:
             self._restarts.popleft()
-        log.error("actor crashed", actor=name, error=str(error), kind=type(error).__name__)
+        if isinstance(error, BeginAnew):
+            log.info("actor begins anew", actor=name, why=error.message)
+        else:
+            log.error("actor crashed", actor=name, error=str(error), kind=type(error).__name__)
         if isinstance(error, Fatal) or len(self._restarts) > self._max_restarts:
             raise error
         self.ready = False

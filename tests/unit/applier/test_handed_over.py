@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.applier.publisher import FEED, Publisher, create
 from tests.unit.applier.sim_rig import (
@@ -66,7 +67,12 @@ def replayed(database: SimDatabase, commit_ts: int) -> None:
 def test_it_goes_on_behind_what_was_replayed(seed: int) -> None:
     async def main(world: World) -> None:
         database, publisher = await paused(world)
-        assert await let_go(world) == DecidedStep(FEED, NODE, 3, 0, LET_GO)
+        with capture_logs() as logs:
+            assert await let_go(world) == DecidedStep(FEED, NODE, 3, 0, LET_GO)
+            await world.sleep(2)
+        told = [(one["event"], one["log_level"]) for one in logs]
+        assert ("actor begins anew", "info") in told
+        assert "error" not in {level for _, level in told}
         await world.sleep(5 * world.random("test").random())
         replayed(database, publisher.commit_ts)
         epoch = database.epoch

@@ -22,7 +22,6 @@ from tidelog.errors import (
     ActorStopped,
     BadInput,
     ConfigError,
-    Conflict,
     Corrupt,
     DiskFull,
     Refused,
@@ -36,6 +35,7 @@ from tidelog.messages import APPLIER
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog.relay import Batch, BatchLog
+from tidelog.supervisor import BeginAnew
 from tidelog_applier.apply.pipeline import Pipeline
 from tidelog_applier.apply.taking import Taking
 from tidelog_applier.apply.trouble import Trouble
@@ -251,7 +251,7 @@ class Applier(Actor[Mail]):
         config = self._config
         asked.reply.set(DecidedStep(config.feed, config.node, commit_ts, pending.step, word))
         self._position.error = ""
-        raise Conflict(f"an operator decided about the DDL at {commit_ts}: {word}")
+        raise BeginAnew(f"an operator decided about the DDL at {commit_ts}: {word}")
 
     async def _let_go(self, reply: Reply[DecidedStep]) -> None:
         """Somebody else will write the downstream: the next instance, which begins once the pause
@@ -263,7 +263,7 @@ class Applier(Actor[Mail]):
         self._position.away = True
         await self._pipeline.close()
         reply.set(DecidedStep(config.feed, config.node, stood, 0, LET_GO))
-        raise Conflict(
+        raise BeginAnew(
             f"the downstream, which stands at {stood}, is let go until the pause is over"
         )
 
