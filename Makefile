@@ -100,7 +100,7 @@ planted: $(VENV)/.dev ## every planted bug against the harness
 bench: $(VENV)/.dev mariadb wheel ## figures beside the limits of this machine
 	@$(PY) -m bench
 
-full: $(VENV)/.dev mariadb planted ## what is run once before a release
+full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@$(PY) -m tests.simulation.run --seeds 0:3000 --jobs 2
 	@$(PY) -m tests.crash.run --states 100000 --jobs 2
 	@$(PY) -m tests.integration.pump.kill_rig --kills 100
@@ -120,7 +120,7 @@ full: $(VENV)/.dev mariadb planted ## what is run once before a release
 	@$(PY) -m tests.schema_size.run --history file
 	@$(PY) -m tests.schema_size.run --history embedded
 	@$(PY) -m tests.integration.drainer.large_rig --kills 3
-	@$(PY) -m bench memory
+	@$(PY) -m bench memory replay
 
 proto: $(VENV)/.dev ## regenerate shared/tidelog_proto from proto/
 	@cd proto && ../$(PY) -m grpc_tools.protoc -I. --python_out=../shared --mypy_out=quiet:../shared \
