@@ -136,6 +136,21 @@ def test_parquet_files_hold_the_last_change_of_every_key(
     assert len(list((tmp_path / "out" / "_ddl").iterdir())) == 7
 
 
+def test_what_is_left_out_is_counted_with_spark_as_without(
+    session: SparkSession, history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for small in (0, 1 << 40):
+        monkeypatch.setattr("tidelog_backfill.replay.step.SMALL_BYTES", small)
+        inputs = (str(history.data_dir / "relay"),)
+        out = f"{tmp_path}/{small}"
+        job = ReplayJob(inputs=inputs, parquet=out, feed=FEED, tables=("d.wide",), spark=SETTINGS)
+        counts.append(replayed(session, job).left_out)
+    assert counts[0] == counts[1]
+    assert 0 < counts[0].pop("not_wanted") < CHANGES
+    assert counts[0] == {}
+
+
 def table_rows(directory: Path) -> list[dict[str, Any]]:
     return [row for file in directory.iterdir() for row in parquet.read_table(file).to_pylist()]
 
