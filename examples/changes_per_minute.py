@@ -1,9 +1,7 @@
 """A log on a disk as a chart: how many changes each table had in each minute (UTC).
 
-    python examples/changes_per_minute.py /data/applier/relay changes.svg
-    python examples/changes_per_minute.py /data/pump-1 changes.svg file:jobs.json
-
-`# %%` begins a cell, as notebooks have them.
+python examples/changes_per_minute.py /data/applier/relay changes.svg
+python examples/changes_per_minute.py /data/pump-1 changes.svg file:jobs.json
 """
 
 import sys
@@ -17,8 +15,10 @@ from pyspark.sql import functions as sql
 
 from tidelog_backfill.source import TidelogSource
 
+# %% A session; `# %%` begins a cell, as notebooks have them.
 log, chart, history = [*sys.argv[1:], ""][:3]
-spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.config("spark.ui.enabled", "false")
+spark = builder.config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
 spark.dataSource.register(TidelogSource)
 
 # %% The changes as rows. A commit_ts is milliseconds since 1970, and 18 bits more.
