@@ -19,8 +19,8 @@ import pytest
 from tests.servers import MariaDb, mariadb_server
 from tests.topology import tidelog, up
 from tidelog.downstream import Checkpoint
+from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE, BadInput
-from tidelog_applier.downstreams.collations import CASE_INSENSITIVE
 from tidelog_cli.verify import verifying
 from tidelog_cli.verify.comparing import Limits
 from tidelog_cli.verify.kinds import double_text
