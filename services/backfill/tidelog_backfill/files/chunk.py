@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -13,13 +14,28 @@ Kind = Literal["segment", "relay", "pb"]
 class Chunk(msgspec.Struct, frozen=True):
     """The records of `path` that begin at an offset in [begin, end). `limit`: where the file's
     records end (a footer, or what a crash left half written, lies behind); 0 = at `end`. A
-    transaction of a Pump belongs to the chunk of its Prewrite, wherever its Commit is."""
+    transaction of a Pump belongs to the chunk of its Prewrite, wherever its Commit is.
+
+    `exact`: a record begins at `begin`, or would but for damage. Otherwise the first one is a
+    guess: what looks like a record within a row's value is taken for one. `cuts`: offsets of some
+    more of its records, rising."""
 
     kind: Kind
     path: str
     begin: int
     end: int
     limit: int = 0
+    exact: bool = False
+    cuts: tuple[int, ...] = ()
+
+    def parts(self, size: int) -> Iterator[Chunk]:
+        """Of about `size` bytes, as far as it is known where records begin."""
+        begin = self.begin
+        for cut in self.cuts:
+            if cut - begin >= size and cut < self.end:
+                yield msgspec.structs.replace(self, begin=begin, end=cut, cuts=())
+                begin = cut
+        yield msgspec.structs.replace(self, begin=begin, cuts=())
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -71,13 +87,15 @@ class Run(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What one chunk holds, without its rows. Small: it is collected from every chunk.
 
-    `begin` and `end`: offsets of its first record and behind its last. `first_ts`, `last_ts`:
+    `begin` and `end`: offsets of its first record, and of the one that follows its last: there the
+    next chunk of the file begins (`files.chain`). `first_ts`, `last_ts`:
     commit_ts of its transactions, 0 where there is none. `size`: bytes of its rows. `structures`:
     JSON of (db, TableStructure) a relay's records carry. `after`: what stands before the first
     batch of a relay's chunk (of a file's first chunk: its header's prev_commit_ts; of pieces: what
     their batch says); `gaps`: (above, up to) what is missing between two of its batches. `open`:
-    Prewrites with neither Commit nor Rollback behind them in the log. `skipped`: bytes of damaged
-    records, passed by on request. `runs`: rising by first_ts, not overlapping.
+    Prewrites with neither Commit nor Rollback behind them in the log; the first few of them are at
+    `open_at`. `skipped`: bytes of damaged records, passed by on request; `skipped_at`: offset and
+    bytes of the first few. `runs`: rising by first_ts, not overlapping.
     """
 
     chunk: Chunk
@@ -94,5 +112,7 @@ class Facts(msgspec.Struct, frozen=True):
     after: int = 0
     gaps: list[tuple[int, int]] = []
     open: int = 0
+    open_at: list[int] = []
     skipped: int = 0
+    skipped_at: list[tuple[int, int]] = []
     runs: list[Run] = []

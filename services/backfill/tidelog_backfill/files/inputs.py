@@ -46,7 +46,7 @@ class Input(msgspec.Struct, frozen=True):
     def chunks(self, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
         """All records, each in one of them, in the order of each log; a pb_binlog file is one."""
         return [
-            Chunk(self.kind, part.path, begin, min(begin + step, part.end), part.end)
+            Chunk(self.kind, part.path, begin, min(begin + step, part.end), part.end, begin == 0)
             for log in self.logs
             for part in log
             for step in [max(1, part.end) if self.kind == "pb" else chunk_bytes]

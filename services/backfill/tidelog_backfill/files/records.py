@@ -1,8 +1,8 @@
 """The records of one chunk, whatever is damaged between them. Plain functions on a file.
 
-A chunk may begin within a record: then its first one is found by magic, length and checksum. It
-answers for what lies between its last record and the next one, wherever that begins, so that no
-damage falls between two chunks.
+A chunk that is not exact may begin within a record: then its first one is what looks like one by
+magic, length and checksum. It answers for what lies between its last record and the next one,
+wherever that begins, so that no damage falls between two chunks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ Placed = tuple[int, memoryview]
 """Offset of a record, and its payload."""
 
 BLOCK = 1 << 20
+CUT_BYTES = 4 << 20
+"""A chunk's cuts are so far apart at least."""
+FEW = 8
+"""So many places of what is counted are told, and one more is kept: there are others."""
+_HEADER = record.HEADER_BYTES
 MAGIC = record.MAGIC.to_bytes(4, "little")
 HINT = (
     "look at it with `tidelog inspect`; restore the file, or go on without what is damaged:"
@@ -83,56 +88,83 @@ def is_whole(file: LogFile, offset: int) -> bool:
     return record.matches(file.read(offset + record.HEADER_BYTES, header.length), header.crc)
 
 
+def behind(file: LogFile, bad_at: int, limit: int) -> int:
+    """Where records go on after a damaged one: `limit` if nowhere. What a row's value holds is not
+    taken for a record as long as the header says where the damaged one ends, by its length or (if
+    that is what is damaged) by its checksum."""
+    found = search(file, bad_at + 1, limit, MAGIC, is_whole)
+    first = limit if found is None else found
+    told = record.parse_header(MAGIC + file.read(bad_at + len(MAGIC), _HEADER - len(MAGIC)))
+    if told is None:
+        return first
+    end = bad_at + _HEADER + told.length
+    if end <= first or not (end == limit or (end < limit and is_whole(file, end))):
+        return first
+    payload = file.read(bad_at + _HEADER, first - bad_at - _HEADER)
+    return first if record.matches(payload, told.crc) else end
+
+
 class Records:
-    """Iterate once over `steps`; then `begin` and `end` are offsets of the first record and behind
-    the last (both the chunk's end if none begins in it), `count` says how many there were, and
-    `skipped` bytes were passed by."""
+    """Iterate once over `steps`; then `begin` is where the first record begins and `end` where the
+    one behind the last does (both the chunk's end if none begins in it). `count` says how many
+    there were, `cuts` where some of them begin, and `skipped` bytes were passed by, the first few
+    of them at `skipped_at` (offset, bytes)."""
 
     def __init__(self, file: LogFile, chunk: Chunk, on_corrupt: OnCorrupt) -> None:
         self._file = file
-        self._path = chunk.path
-        self._from, self._to = chunk.begin, chunk.end
+        self._chunk = chunk
         self._limit = max(chunk.limit, chunk.end)
         self._stop = on_corrupt == "stop"
         self.begin = self.end = chunk.end
         self.count = self.skipped = 0
+        self.skipped_at: list[tuple[int, int]] = []
+        self.cuts: list[int] = []
 
     def steps(self) -> Iterator[list[Placed]]:
         """About a MiB of records at a time. Raises Corrupt, unless what is damaged is skipped."""
-        at = self._first()
-        self.begin = min(at, self._to)
-        while at < self._to:
+        upto = self._chunk.end
+        self.begin = self.end = self._first()
+        while self.end < upto:
             bad = ""
-            for step in walk(self._file.read, at, self._file.size):
-                at, bad = step.end, step.bad
-                own = [one for one in step.records if one[0] < self._to]
+            for step in walk(self._file.read, self.end, self._file.size):
+                bad = step.bad
+                own = [one for one in step.records if one[0] < upto]
                 if own:
-                    offset, payload = own[-1]
-                    self.end = offset + record.HEADER_BYTES + len(payload)
-                    self.count += len(own)
+                    self._seen(own)
                     yield own
-                if at >= self._to:
+                if step.end >= upto:
                     break
-            if at < self._to:
-                at = self._behind(at, bad)
-            elif self.end < self._limit and not is_whole(self._file, self.end):
-                self._behind(self.end, "")
+            if self.end < self._limit and not is_whole(self._file, self.end):
+                self._pass_by(bad)
+
+    def lose(self, offset: int, size: int, why: str) -> None:
+        """Bytes that can't be used. Raises Corrupt, unless they may be skipped."""
+        if self._stop:
+            raise corrupt(self._chunk.path, offset, why)
+        self.skipped += size
+        if len(self.skipped_at) <= FEW:
+            self.skipped_at.append((offset, size))
+        log.warning("skipped", file=self._chunk.path, offset=offset, bytes=size, why=why)
 
     def _first(self) -> int:
-        if self._from == 0 < self._to and not is_whole(self._file, 0):
-            return self._behind(0, "magic")
-        found = search(self._file, self._from, self._to, MAGIC, is_whole)
-        return self._to if found is None else found
+        chunk = self._chunk
+        if chunk.exact:
+            return min(chunk.begin, chunk.end)
+        found = search(self._file, chunk.begin, chunk.end, MAGIC, is_whole)
+        return chunk.end if found is None else found
 
-    def _behind(self, bad_at: int, why: str) -> int:
-        """Where the records go on behind a damaged one. Raises Corrupt."""
-        if self._stop:
-            raise corrupt(self._path, bad_at, _WHY.get(why, why))
-        found = search(self._file, bad_at + 1, self._limit, MAGIC, is_whole)
-        at = self._limit if found is None else found
-        self.skipped += at - bad_at
-        log.warning("skipped", file=self._path, offset=bad_at, bytes=at - bad_at)
-        return at
+    def _seen(self, own: list[Placed]) -> None:
+        first, (last, payload) = own[0][0], own[-1]
+        self.end = last + _HEADER + len(payload)
+        self.count += len(own)
+        if first - (self.cuts[-1] if self.cuts else self.begin) >= CUT_BYTES:
+            self.cuts.append(first)
+
+    def _pass_by(self, why: str) -> None:
+        bad_at = self.end
+        end = bad_at if self._stop else behind(self._file, bad_at, self._limit)
+        self.lose(bad_at, end - bad_at, _WHY.get(why, why))
+        self.end = end
 
 
 _WHY = {

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tidelog import record
 from tidelog.errors import UnparsablePayload
 from tidelog.payload import Facts, Kind, classify, commit_head
 from tidelog.ports import Buffer
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.parts import following
-from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
+from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Records, corrupt
 
 PREWRITE_HEAD = b"\x08\x00"
 """tp = 0, as every writer puts it first; one that doesn't is classified."""
@@ -37,7 +38,8 @@ Transaction = tuple[int, Prewrite]
 
 
 class Transactions:
-    """Iterate once; then `open` Prewrites of the chunk had no verdict up to the log's end.
+    """Iterate once; then `open` Prewrites of the chunk had no verdict up to the log's end, the
+    first few of them at the offsets `open_at`.
 
     The chunk's Prewrites are kept until their verdicts are known: memory is about the chunk's size.
     """
@@ -45,6 +47,7 @@ class Transactions:
     def __init__(self, file: LogFile, chunk: Chunk, on_corrupt: OnCorrupt) -> None:
         self.records = Records(file, chunk, on_corrupt)
         self.open = 0
+        self.open_at: list[int] = []
         self._file = file
         self._chunk = chunk
         self._on_corrupt = on_corrupt
@@ -64,9 +67,13 @@ class Transactions:
                 yield commit_ts, prewrite
             elif commit_ts is None:
                 self.open += 1
+                if self.open <= FEW + 1:
+                    self.open_at.append(prewrite.offset)
 
     def _take(self, offset: int, payload: memoryview) -> None:
-        facts = _classified(self._chunk.path, offset, payload)
+        facts = _classified(self.records, offset, payload)
+        if facts is None:
+            return
         if facts.kind == Kind.PREWRITE:
             one = Prewrite(facts.start_ts, offset, facts.payload, facts.body)
             self._prewrites.setdefault(facts.start_ts, one)  # of a repeated one the first counts
@@ -86,29 +93,36 @@ class Transactions:
         if not waiting:
             return
         chunk = self._chunk
-        rest = Chunk("segment", chunk.path, self.records.end, chunk.limit or chunk.end)
+        limit = max(chunk.limit, chunk.end)
+        rest = Chunk("segment", chunk.path, self.records.end, limit, exact=True)
         self._search(self._file, rest, waiting)
         for part in following(chunk.path) if waiting else ():
             with LogFile(part.path) as file:
-                self._search(file, Chunk("segment", part.path, 0, part.end), waiting)
+                whole = Chunk("segment", part.path, 0, part.end, exact=True)
+                self._search(file, whole, waiting)
             if not waiting:
                 return
 
     def _search(self, file: LogFile, chunk: Chunk, waiting: set[int]) -> None:
-        for step in Records(file, chunk, self._on_corrupt).steps():
+        records = Records(file, chunk, self._on_corrupt)
+        for step in records.steps():
             for offset, payload in step:
                 if payload[:2] == PREWRITE_HEAD:
                     continue
-                facts = _classified(chunk.path, offset, payload)
-                if facts.start_ts in waiting and facts.kind in (Kind.COMMIT, Kind.ROLLBACK):
+                facts = _classified(records, offset, payload)
+                if facts is None or facts.start_ts not in waiting:
+                    continue
+                if facts.kind in (Kind.COMMIT, Kind.ROLLBACK):
                     self._judge(chunk.path, offset, facts.start_ts, facts.commit_ts)
                     waiting.discard(facts.start_ts)
             if not waiting:
                 return
 
 
-def _classified(path: str, offset: int, payload: memoryview) -> Facts:
+def _classified(records: Records, offset: int, payload: memoryview) -> Facts | None:
+    """None: it is skipped. Raises Corrupt."""
     try:
         return classify(payload)
     except UnparsablePayload as error:
-        raise corrupt(path, offset, error.message) from error
+        records.lose(offset, record.HEADER_BYTES + len(payload), error.message)
+        return None

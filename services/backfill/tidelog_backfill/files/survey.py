@@ -24,8 +24,8 @@ _Key = tuple[int, str, str, int]
 
 
 def survey(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop") -> Facts:
-    """The `chunk` of the facts begins where its first record does. Raises Corrupt; BadInput for
-    pb_binlog files, which can be read, not planned."""
+    """The `chunk` of the facts is exact, if its first record is one (`files.chain` sees to that).
+    Raises Corrupt; BadInput for pb_binlog files, which can be read, not planned."""
     if chunk.kind == "pb":
         raise BadInput(f"{chunk.path}: pb_binlog files tell no structures", hint=PB_HINT)
     with LogFile(chunk.path) as file:
@@ -60,7 +60,9 @@ class _Found:
     def facts(self, chunk: Chunk, records: Records) -> Facts:
         """What all kinds have in common."""
         return Facts(
-            chunk=msgspec.structs.replace(chunk, begin=records.begin),
+            chunk=msgspec.structs.replace(
+                chunk, begin=records.begin, exact=True, cuts=tuple(records.cuts)
+            ),
             begin=records.begin,
             end=records.end,
             records=records.count,
@@ -74,6 +76,7 @@ class _Found:
                 for (table_id, db, table, version), (first, last, rows) in self._versions.items()
             ],
             skipped=records.skipped,
+            skipped_at=records.skipped_at,
             runs=runs(self._runs, (ddl.commit_ts for ddl in self.ddls)),
         )
 
@@ -98,7 +101,7 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
         begin = prewrite.offset
         found.run(Run(commit_ts, commit_ts, rows, len(payload), begin, begin + 1))
     facts = found.facts(chunk, transactions.records)
-    return msgspec.structs.replace(facts, open=transactions.open)
+    return msgspec.structs.replace(facts, open=transactions.open, open_at=transactions.open_at)
 
 
 def _relay(relay: Relay, chunk: Chunk) -> Facts:

@@ -9,7 +9,7 @@ a replay that was interrupted plans again from its checkpoint, and finds its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from tidelog.decode.config import DecodeConfig
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.subjects import unescape
 from tidelog_backfill.files.chunk import Facts
+from tidelog_backfill.files.lost import lost
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay import plan_relays, plan_segments
@@ -59,7 +60,7 @@ def plan(
     ]
     if segments:
         segments[-1] = msgspec.structs.replace(segments[-1], commit_ts=until)
-    warnings = [*outline.warnings, *_warnings(facts)]
+    warnings = [*outline.warnings, *lost(facts)]
     skipped = sum(one.skipped for one in facts)
     return Plan(outline.begins, until, segments, outline.left_out, warnings, skipped)
 
@@ -149,14 +150,3 @@ class _Making:
             share.rows,
             share.size,
         )
-
-
-def _warnings(facts: Iterable[Facts]) -> Iterator[str]:
-    """What the logs lack."""
-    facts = list(facts)
-    open_ = sum(one.open for one in facts)
-    skipped = sum(one.skipped for one in facts)
-    if open_:
-        yield f"{open_} Prewrites have neither Commit nor Rollback in these logs: they are left out"
-    if skipped:
-        yield f"{skipped} damaged bytes were skipped, and the changes in them"

@@ -6,16 +6,15 @@ chunks ─▶ reader ─▶ (shuffle by part) ─▶ sorted ─▶ writer, a lan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from hashlib import sha256
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog_backfill.files.chain import alone, chained
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.records import OnCorrupt
-from tidelog_backfill.files.survey import survey
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.routing import Routing
 from tidelog_backfill.replay.write import (
@@ -48,14 +47,15 @@ def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) ->
         with errors_carried():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    data = msgspec.msgpack.encode(survey(chunks[number], on_corrupt=on_corrupt))
+                    data = msgspec.msgpack.encode(alone(chunks[number], on_corrupt=on_corrupt))
                     yield pa.RecordBatch.from_pydict({"number": [number], "facts": [data]})
 
     if not chunks:
         return []
     rows = _numbers(spark, len(chunks)).mapInArrow(facts, "number bigint, facts binary").collect()
     found = sorted((row.number, bytes(row.facts)) for row in rows)
-    return [msgspec.msgpack.decode(data, type=Facts) for _, data in found]
+    told = [msgspec.msgpack.decode(data, type=Facts) for _, data in found]
+    return chained(told, on_corrupt=on_corrupt)
 
 
 async def carried_out(
@@ -96,16 +96,10 @@ def parts_of(segment: Segment, most: int) -> int:
 
 
 def tasks_of(chunks: list[Chunk], wanted: int) -> list[Chunk]:
-    """About so many tasks, if that is worth it: chunks may be cut anywhere."""
+    """About so many tasks, if that is worth it."""
     size = sum(chunk.end - chunk.begin for chunk in chunks)
-    return list(_cut(chunks, max(TASK_BYTES, -(-size // wanted))))
-
-
-def _cut(chunks: list[Chunk], size: int) -> Iterator[Chunk]:
-    for chunk in chunks:
-        for begin in range(chunk.begin, chunk.end, size):
-            end = min(begin + size, chunk.end)
-            yield msgspec.structs.replace(chunk, begin=begin, end=end)
+    task_bytes = max(TASK_BYTES, -(-size // wanted))
+    return [part for chunk in chunks for part in chunk.parts(task_bytes)]
 
 
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
