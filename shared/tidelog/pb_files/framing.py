@@ -9,7 +9,7 @@ front.)
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from crc32c import crc32c
@@ -68,6 +68,27 @@ def records(file: BinaryIO, limit: int | None = None) -> Iterator[Record]:
         found = Record(at, payload)
         yield found
         at = found.end
+
+
+Read = Callable[[int, int], bytes]
+"""(offset, length) -> up to so many bytes of a file."""
+
+
+def told_end(read: Read, offset: int) -> int | None:
+    """Where the record ends that begins there, as its header says; None: it has none."""
+    head = read(offset, _HEAD.size)
+    magic, length = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0)
+    return offset + OVERHEAD + length if magic == MAGIC and length <= MAX_PAYLOAD else None
+
+
+def is_whole(read: Read, offset: int, size: int) -> bool:
+    """Does a record begin there, and is it what was written? The file has `size` bytes."""
+    end = told_end(read, offset)
+    if end is None or end > size:
+        return False
+    body = read(offset + _HEAD.size, end - offset - _HEAD.size)
+    payload, crc = body[: -_CRC.size], body[-_CRC.size :]
+    return bool(_CRC.unpack(crc)[0] == crc32c(payload))
 
 
 def _torn(at: int) -> Record:

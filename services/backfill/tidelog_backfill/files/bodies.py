@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidelog_backfill.files.chunk import Body, Chunk
-from tidelog_backfill.files.pb import pb_bodies
+from tidelog_backfill.files.pb_rows import pb_bodies
 from tidelog_backfill.files.records import LogFile, OnCorrupt
 from tidelog_backfill.files.relay_bodies import relay_bodies
 from tidelog_backfill.files.relays import Relay

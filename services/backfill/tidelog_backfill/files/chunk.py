@@ -51,15 +51,18 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class FoundDdl(msgspec.Struct, frozen=True):
-    """A DDL in the log. `payload`: of a relay the JSON of the DdlMessage, else the Binlog."""
+    """A DDL in the log. `payload`: of a relay the JSON of the DdlMessage, else the Binlog.
+    `offset`: where it stands in a pb file."""
 
     commit_ts: int
     start_ts: int
     payload: bytes
+    offset: int = 0
 
 
 class FoundVersion(msgspec.Struct, frozen=True):
-    """Rows of a table at a schema version: `table_id` in Pumps' logs, else `db` and `table`."""
+    """Rows of a table at a schema version: `table_id` in Pumps' logs, else `db` and `table`. pb
+    files tell no versions: those are rows with these `columns` that no DDL of the file parts."""
 
     version: int
     first_ts: int
@@ -68,6 +71,7 @@ class FoundVersion(msgspec.Struct, frozen=True):
     table_id: int = 0
     db: str = ""
     table: str = ""
+    columns: tuple[str, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True):

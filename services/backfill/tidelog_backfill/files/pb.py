@@ -1,37 +1,25 @@
-"""pb_binlog files: their rows as the stream would tell them, as far as the files do.
-
-ENUM, SET and BIT are numbers there, JSON is text, and no key is named. A file is one chunk.
-"""
+"""pb_binlog files: where they lie, and the records of a chunk of one."""
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
+from contextlib import closing
 from pathlib import Path
+from typing import final
 
-import msgspec
 import structlog
 
-from tidelog.changes import Event, RowMessage
-from tidelog.pb_files import names
+from tidelog.pb_files import framing, names
 from tidelog.pb_files.framing import Record
 from tidelog.pb_files.reader import file_records, parsed, whole_files
-from tidelog.pb_files.values import Image, images
-from tidelog.rows.errors import Malformed
-from tidelog_backfill.files.chunk import Body, Chunk
+from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.parts import Part
-from tidelog_backfill.files.records import OnCorrupt, corrupt
-from tidelog_backfill.files.spans import Spans
-from tidelog_proto import pb_binlog_pb2 as pb
+from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, corrupt, search
+from tidelog_proto.pb_binlog_pb2 import Binlog
 
 log = structlog.get_logger()
 
-_NUMBER_BITS = 40
-"""Files are smaller than 2^40 bytes: a place in all of them is number and offset."""
-_OPS = {pb.EventType.Insert: "c", pb.EventType.Update: "u", pb.EventType.Delete: "d"}
-_json = msgspec.json.Encoder().encode
+_MAGIC = framing.MAGIC.to_bytes(4, "little")
 
 
 def holds(path: Path) -> bool:
@@ -47,25 +35,84 @@ def parts(path: Path) -> list[Part]:
     return [Part(str(file), limits.get(number, file.stat().st_size)) for file, number in files]
 
 
-def records(chunk: Chunk, on_corrupt: OnCorrupt) -> Iterator[Record]:
-    """Raises Corrupt. What follows a damaged record in a file is skipped with it; a torn end of the
-    last file is passed over."""
-    path = Path(chunk.path)
-    for record in file_records(path, None if _packed(path) else chunk.end):
-        if not record.bad:
-            yield record
-        elif record.torn and _is_last(path):
-            return
-        elif on_corrupt == "stop":
-            raise corrupt(chunk.path, record.offset, record.bad)
-        else:
-            lost = chunk.end - record.offset
-            log.warning("skipped", file=chunk.path, offset=record.offset, bytes=lost)
+def file_number(path: Path) -> int:
+    """The place of a file among those of its directory."""
+    name = names.parse(path.name)
+    return name.number if name is not None else 0
 
 
-def _packed(path: Path) -> bool:
+def is_packed(path: Path) -> bool:
     name = names.parse(path.name)
     return name is not None and bool(name.packed)
+
+
+@final
+class PbRecords:
+    """The records of an exact chunk, once. A packed file can't be entered in its midst: all of it
+    belongs to the chunk that begins at 0, and offsets are those of what is unpacked. A torn end of
+    the last file is passed over; `skipped` says how many bytes of a damaged one were, `skipped_at`
+    where the first few of them are."""
+
+    def __init__(self, chunk: Chunk, on_corrupt: OnCorrupt) -> None:
+        self._chunk = chunk
+        self._path = Path(chunk.path)
+        self._stop = on_corrupt == "stop"
+        self._limit = max(chunk.limit, chunk.end)
+        self.skipped = 0
+        self.skipped_at: list[tuple[int, int]] = []
+
+    def __iter__(self) -> Iterator[tuple[Record, Binlog]]:
+        """Raises Corrupt."""
+        found = self._packed() if is_packed(self._path) else self._plain()
+        for record in found:
+            yield record, parsed(self._path, record)
+
+    def _packed(self) -> Iterator[Record]:
+        if self._chunk.begin:
+            return
+        for record in file_records(self._path):
+            if not record.bad:
+                yield record
+            elif not self._is_end(record, None):
+                self._lose(record, max(record.offset, self._limit))
+
+    def _plain(self) -> Iterator[Record]:
+        at = self._chunk.begin
+        with LogFile(self._chunk.path) as file, closing(self._path.open("rb")) as stream:
+            while at < self._chunk.end:
+                stream.seek(at)
+                begin, at = at, self._chunk.end
+                for one in framing.records(stream, self._limit - begin):
+                    record = one._replace(offset=begin + one.offset)
+                    if record.offset >= self._chunk.end:
+                        return
+                    if not record.bad:
+                        yield record
+                        continue
+                    behind = _behind(file, record.offset, self._limit)
+                    if self._is_end(record, behind):
+                        return
+                    at = self._limit if behind is None else behind
+                    self._lose(record, at)
+
+    def _is_end(self, record: Record, behind: int | None) -> bool:
+        """Was it being written when the writer died?"""
+        return record.torn and behind is None and _is_last(self._path)
+
+    def _lose(self, record: Record, behind: int) -> None:
+        """Raises Corrupt, unless damage may be skipped."""
+        if self._stop:
+            raise corrupt(str(self._path), record.offset, record.bad)
+        lost = behind - record.offset
+        self.skipped += lost
+        if len(self.skipped_at) <= FEW:
+            self.skipped_at.append((record.offset, lost))
+        log.warning("skipped", file=str(self._path), offset=record.offset, bytes=lost)
+
+
+def records(chunk: Chunk, on_corrupt: OnCorrupt) -> Iterator[Record]:
+    """Those that begin in it. Raises Corrupt."""
+    return (record for record, _ in PbRecords(chunk, on_corrupt))
 
 
 def _is_last(path: Path) -> bool:
@@ -73,53 +120,12 @@ def _is_last(path: Path) -> bool:
     return not files or files[-1].text == path.name
 
 
-def pb_bodies(
-    chunk: Chunk, spans: Spans, on_corrupt: OnCorrupt, left_out: Counter[str]
-) -> Iterator[Body]:
-    """`left_out`: of rows. Raises Corrupt."""
-    path = Path(chunk.path)
-    name = names.parse(path.name)
-    base = (name.number if name is not None else 0) << _NUMBER_BITS
-    for record in records(chunk, on_corrupt):
-        binlog = parsed(path, record)
-        if binlog.tp != pb.BinlogType.DML or spans.of(binlog.commit_ts) is None:
-            continue
-        try:
-            yield from _told(binlog, base + record.offset, spans, left_out)
-        except Malformed as error:
-            raise corrupt(chunk.path, record.offset, f"a row: {error}") from error
-
-
-def _told(binlog: pb.Binlog, seq: int, spans: Spans, left_out: Counter[str]) -> Iterator[Body]:
-    """A record takes more bytes than it has rows: no two share a place. Raises Malformed."""
-    runs = groupby(binlog.dml_data.events, lambda one: (one.schema_name, one.table_name))
-    for (db, table), run in runs:
-        events = [_event(one, binlog.commit_ts) for one in run]
-        reason = spans.why_not(db, table, 0)
-        if reason:
-            left_out[reason] += len(events)
-        else:
-            yield Body(_json(RowMessage(db, table, 0, events)), seq)
-        seq += len(events)
-
-
-def _event(event: pb.Event, commit_ts: int) -> Event:
-    before, after = images(event)
-    marks = list(dict.fromkeys(_base64(before) + _base64(after)))
-    for image in (before, after):
-        for name in marks if image is not None else ():
-            _agree(image, name)
-    return Event(_OPS[event.tp], commit_ts, None, before, after, marks)
-
-
-def _base64(image: Image | None) -> list[str]:
-    """The columns whose values are bytes."""
-    return [name for name, value in (image or {}).items() if isinstance(value, bytes)]
-
-
-def _agree(image: Image | None, name: str) -> None:
-    """`b64` names a column for both images."""
-    value = image.get(name) if image is not None else None
-    if image is not None and isinstance(value, bytes | str):
-        raw = value if isinstance(value, bytes) else value.encode()
-        image[name] = b64encode(raw).decode()
+def _behind(file: LogFile, bad_at: int, limit: int) -> int | None:
+    """Where a record begins after a damaged one: where that says it ends, else where one looks like
+    one (which a row's value may do, too)."""
+    told = framing.told_end(file.read, bad_at)
+    if told is not None and told < limit and framing.is_whole(file.read, told, limit):
+        return told
+    return search(
+        file, bad_at + 1, limit, _MAGIC, lambda _, at: framing.is_whole(file.read, at, limit)
+    )

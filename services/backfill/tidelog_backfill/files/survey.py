@@ -5,19 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.changes import Marker
-from tidelog.errors import BadInput
 from tidelog.relay.batches import above
 from tidelog.rows.errors import Malformed
 from tidelog.rows.payload import read_payload
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion, Run
+from tidelog_backfill.files.pb_survey import pb_survey
 from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
 from tidelog_backfill.files.relays import Entry, Relay
 from tidelog_backfill.files.runs import runs
 from tidelog_backfill.files.segments import Transactions
 from tidelog_proto.relay_pb2 import RelayBatch, RelayHeader
 
-PB_HINT = "read them as changes by the data source; a replay takes relay logs and Pumps' logs"
 _MARKER = msgspec.json.Decoder(Marker)
 _Key = tuple[int, str, str, int]
 """Table id, database, table, schema version."""
@@ -25,9 +24,9 @@ _Key = tuple[int, str, str, int]
 
 def survey(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop") -> Facts:
     """The `chunk` of the facts is exact, if its first record is one (`files.chain` sees to that).
-    Raises Corrupt; BadInput for pb_binlog files, which can be read, not planned."""
+    Raises Corrupt."""
     if chunk.kind == "pb":
-        raise BadInput(f"{chunk.path}: pb_binlog files tell no structures", hint=PB_HINT)
+        return pb_survey(chunk, on_corrupt)
     with LogFile(chunk.path) as file:
         if chunk.kind == "relay":
             return _relay(Relay(file, chunk, on_corrupt), chunk)

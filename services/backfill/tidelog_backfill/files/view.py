@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.schema.structure import TableStructure
+
 NOT_WANTED, NO_STRUCTURE = "not_wanted", "no_structure"
 """Reasons beside the Drainer's under which is counted what is left out: the job did not ask for it;
 it lost its structure with damage that was skipped."""
@@ -35,6 +37,9 @@ class Span(msgspec.Struct, frozen=True):
     dropped: dict[int, str] = {}
     marks: list[TableView] = []
     """Tables that mark transactions: one with a mark of `View.channel_id` is left out whole."""
+    named: list[tuple[str, TableStructure]] = []
+    """Of pb files, with their databases: what their rows are told by. Rows of others are told as
+    the file has them."""
 
 
 class View(msgspec.Struct, frozen=True):

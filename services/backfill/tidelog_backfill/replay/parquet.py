@@ -14,7 +14,7 @@ there, with the `_op` that they had.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, final
@@ -34,7 +34,7 @@ from tidelog_backfill.parquet_values import array, place_of
 from tidelog_backfill.replay.outline import position_after
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.position import Position
-from tidelog_backfill.replay.routing import Form, Routing
+from tidelog_backfill.replay.routing import Form, Place, Routing
 from tidelog_backfill.replay.shuffle import EVENT, GONE, PIN, Sent
 from tidelog_backfill.replay.target import Said
 from tidelog_backfill.replay.works import latest
@@ -82,6 +82,9 @@ class ParquetTarget:
     async def save(self, checkpoint: Checkpoint) -> None:
         self._put(STATE, msgspec.json.encode(checkpoint))
         self.position.saved = checkpoint
+
+    async def present(self, databases: Sequence[str]) -> dict[Place, TableStructure]:
+        return {}
 
     async def rules(
         self, structures: dict[str, TableStructure]

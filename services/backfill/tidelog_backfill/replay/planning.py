@@ -9,26 +9,31 @@ a replay that was interrupted plans again from its checkpoint, and finds its own
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from tidelog.changes import DdlMessage
 from tidelog.decode.config import DecodeConfig
+from tidelog.schema.structure import TableStructure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.subjects import unescape
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.lost import lost
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.files.view import Span, View
-from tidelog_backfill.replay import plan_relays, plan_segments
+from tidelog_backfill.replay import plan_pb, plan_relays, plan_segments
 from tidelog_backfill.replay.errors import no_history
 from tidelog_backfill.replay.outline import Outline, Stretch, joined
+from tidelog_backfill.replay.pb_history import HistorySchemas
+from tidelog_backfill.replay.pb_texts import TextSchemas
 from tidelog_backfill.replay.plan import Plan, Segment
+from tidelog_backfill.replay.routing import Place
 from tidelog_backfill.replay.timeline import Timeline
 from tidelog_backfill.replay.wanted import Wanted, is_wanted
 
 DEFAULT = DecodeConfig()
+NOTHING: Mapping[Place, TableStructure] = {}
 
 
 def plan(
@@ -37,14 +42,16 @@ def plan(
     *,
     history: SchemaTracker | None = None,
     config: DecodeConfig = DEFAULT,
+    present: Mapping[Place, TableStructure] = NOTHING,
 ) -> Plan:
     """`history` (all of it, see history.py) and `config` (the feed's, its Drainer's) are for Pumps'
-    logs only.
+    logs; pb files may have a history, too, of `config` only the DDL policy, and without a history
+    `present`: the downstream's tables.
 
     Raises RelayGap, Corrupt, Conflict; UnknownJob and UnknownTable for a history that is too
-    short; DdlNotDecided, Undecodable; BadInput.
+    short; DdlNotDecided, DdlNotTold, Undecodable; BadInput; Stopped.
     """
-    outline = _outline(facts, wanted, history, config)
+    outline = _outline(facts, wanted, history, config, present)
     after = outline.begins if wanted.after_ts is None else wanted.after_ts
     until = max(after, min(wanted.until_ts, outline.ends))
     if wanted.on_corrupt == "stop" and any(one.chunk.kind == "relay" for one in facts):
@@ -66,12 +73,18 @@ def plan(
 
 
 def _outline(
-    facts: Sequence[Facts], wanted: Wanted, history: SchemaTracker | None, config: DecodeConfig
+    facts: Sequence[Facts],
+    wanted: Wanted,
+    history: SchemaTracker | None,
+    config: DecodeConfig,
+    present: Mapping[Place, TableStructure],
 ) -> Outline:
     """With the DDLs and the tables that are wanted only."""
     kinds = {one.chunk.kind for one in facts}
     names = Names(wanted.tables)
-    if "segment" not in kinds:
+    if "pb" in kinds:
+        made = _pb_outline(facts, wanted, history, config, present)
+    elif "segment" not in kinds:
         made = plan_relays.outline(facts, skips=wanted.on_corrupt == "skip")
     elif history is None:
         raise no_history()
@@ -88,6 +101,24 @@ def _outline(
         }
         stretches.append(msgspec.structs.replace(one, ddls=ddls, structures=structures))
     return msgspec.structs.replace(made, stretches=list(joined(stretches)))
+
+
+def _pb_outline(
+    facts: Sequence[Facts],
+    wanted: Wanted,
+    history: SchemaTracker | None,
+    config: DecodeConfig,
+    present: Mapping[Place, TableStructure],
+) -> Outline:
+    begins, _ = plan_pb.bounds(facts)
+    after = begins if wanted.after_ts is None else wanted.after_ts
+    names = Names(wanted.tables)
+    schemas: plan_pb.Schemas
+    if history is not None:
+        schemas = HistorySchemas(history, config.ddl_policy, begins)
+    else:
+        schemas = TextSchemas(present, after, names, wanted.begun_ts)
+    return plan_pb.outline(facts, schemas, names, after, wanted.until_ts)
 
 
 def _steps(
@@ -139,7 +170,8 @@ class _Making:
 
     def segment(self, number: int, step: Stretch) -> Segment:
         share = self._timeline.share(step.after_ts, step.until_ts)
-        span = Span(step.after_ts, step.until_ts, step.tables, step.dropped, step.marks)
+        named = list(_named(step)) if any(one.kind == "pb" for one in share.chunks) else []
+        span = Span(step.after_ts, step.until_ts, step.tables, step.dropped, step.marks, named)
         return Segment(
             number,
             step.until_ts,
@@ -150,3 +182,8 @@ class _Making:
             share.rows,
             share.size,
         )
+
+
+def _named(step: Stretch) -> Iterator[tuple[str, TableStructure]]:
+    for key, structure in step.structures.items():
+        yield unescape(key.partition(".")[0]), structure

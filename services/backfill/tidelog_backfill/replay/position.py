@@ -35,6 +35,12 @@ class Position:
         """Schema versions of early DDLs that are done."""
         return self.saved.early if self.saved is not None else ()
 
+    @property
+    def begun_ts(self) -> int:
+        """commit_ts of a DDL that was begun, 0 = none was."""
+        pending = self.saved.ddl_pending if self.saved is not None else None
+        return pending.commit_ts if pending is not None else 0
+
     def at(self, commit_ts: int, *, reach: int = 0) -> Checkpoint:
         """Everything up to `commit_ts` is applied, and above it at most what lies up to `reach`. It
         is not consistent as long as an earlier life may have got further."""

@@ -29,6 +29,7 @@ from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
 from tidelog_backfill.replay.history import schema_history
 from tidelog_backfill.replay.parquet import ParquetTarget
+from tidelog_backfill.replay.pb_ddls import databases
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.routing import Place, Routing, routing
@@ -79,7 +80,7 @@ class _Replay:
         try:
             await self._target.open()
             begins = self._target.position.commit_ts
-            made = self._plan(await self._history())
+            made = await self._plan()
             if self._target.position.saved is None:
                 await self._target.save(self._target.position.at(made.begins))
             for done, segment in enumerate(made.segments):
@@ -93,14 +94,15 @@ class _Replay:
         return self._report(made, begins, clock.monotonic() - began)
 
     async def _history(self) -> SchemaTracker | None:
-        """What Pumps' logs are decoded by."""
+        """What Pumps' logs are decoded by, and pb files' DDLs, if it is named."""
         job = self._job
-        if self._input.kind != "segment":
+        if self._input.kind == "relay" or (self._input.kind == "pb" and not job.ddl_history):
             return None
         return await schema_history(job.ddl_history, nats_url=job.nats_url, cluster=job.cluster)
 
-    def _plan(self, history: SchemaTracker | None) -> Plan:
+    async def _plan(self) -> Plan:
         job, position = self._job, self._target.position
+        history = await self._history()
         if job.until_ts and job.until_ts < position.commit_ts:
             where = redacted_url(job.downstream or job.parquet)
             raise BadInput(
@@ -120,10 +122,15 @@ class _Replay:
             until_ts=job.until_ts or TS_MAX,
             tables=job.tables,
             early=position.early,
+            begun_ts=position.begun_ts,
             segment_bytes=job.segment_bytes,
             on_corrupt=job.on_corrupt,
         )
-        return plan(facts, wanted, history=history, config=decode_config(job))
+        config = decode_config(job)
+        if self._input.kind != "pb" or history is not None:
+            return plan(facts, wanted, history=history, config=config)
+        present = await self._target.present(databases(facts))
+        return plan(facts, wanted, config=config, present=present)
 
     async def _segment(self, segment: Segment) -> None:
         target = self._target

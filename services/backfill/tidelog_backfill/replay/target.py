@@ -4,7 +4,8 @@ opening under which tasks make their lanes."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import glob
+from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 import structlog
@@ -21,6 +22,7 @@ from tidelog_backfill.replay.position import Position
 from tidelog_backfill.replay.routing import Place, Routing
 from tidelog_backfill.replay.step import digest
 from tidelog_backfill.replay.write import LaneWriting, PartWriting
+from tidelog_backfill.snapshot.mysql_source import MysqlSource
 
 log = structlog.get_logger()
 Said = Callable[[str], None]
@@ -37,6 +39,9 @@ class Target(Protocol):
     async def open(self) -> None: ...
     async def close(self) -> None: ...
     async def save(self, checkpoint: Checkpoint) -> None: ...
+
+    async def present(self, databases: Sequence[str]) -> dict[Place, TableStructure]:
+        """The tables of these databases, as they are; views aren't told."""
 
     async def rules(
         self, structures: dict[str, TableStructure]
@@ -77,6 +82,12 @@ class DatabaseTarget:
     async def save(self, checkpoint: Checkpoint) -> None:
         await self._downstream.save_checkpoint(checkpoint)
         self.position.saved = checkpoint
+
+    async def present(self, databases: Sequence[str]) -> dict[Place, TableStructure]:
+        source = MysqlSource(self._options.url, self._options.password.reveal())
+        wanted = [f"{glob.escape(db)}.*" for db in databases]
+        found = source.found(wanted, 0).tables if wanted else []
+        return {(one.db, one.structure.name): one.structure for one in found}
 
     async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
         step = digest(segment, route)

@@ -1,0 +1,114 @@
+"""What a pb_binlog file holds: DDLs as texts, and which tables' rows lie between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion, Run
+from tidelog_backfill.files.pb import PbRecords, is_packed
+from tidelog_backfill.files.records import CUT_BYTES, OnCorrupt
+from tidelog_backfill.files.runs import runs
+from tidelog_proto.pb_binlog_pb2 import Binlog, BinlogType, Column, Event
+
+_NAME = 0x0A
+"""What a Column begins with: its name, as protobuf has fields of bytes."""
+
+
+class _Seen(msgspec.Struct):
+    """Rows of one form of a table between two DDLs."""
+
+    first_ts: int
+    last_ts: int
+    rows: int = 0
+
+
+_Shape = tuple[str, str, tuple[str, ...]]
+
+
+def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt) -> Facts:
+    """Raises Corrupt."""
+    records = PbRecords(chunk, on_corrupt)
+    packed = is_packed(Path(chunk.path))
+    found = _Found()
+    cuts = [chunk.begin]
+    count = 0
+    for record, binlog in records:
+        count += 1
+        begin, end = (chunk.begin, chunk.end) if packed else (record.offset, record.offset + 1)
+        if begin - cuts[-1] >= CUT_BYTES:
+            cuts.append(begin)
+        if binlog.tp == BinlogType.DDL:
+            found.ddl(binlog, record.offset, record.payload)
+        else:
+            found.rows(binlog, begin, end, len(record.payload))
+    exact = msgspec.structs.replace(chunk, cuts=tuple(cuts[1:]))
+    facts = found.facts(exact)
+    return msgspec.structs.replace(
+        facts, records=count, skipped=records.skipped, skipped_at=records.skipped_at
+    )
+
+
+class _Found:
+    def __init__(self) -> None:
+        self._ddls: list[FoundDdl] = []
+        self._versions: list[FoundVersion] = []
+        self._seen: dict[_Shape, _Seen] = {}
+        """Since the last DDL."""
+        self._runs: list[Run] = []
+        self._first = self._last = 0
+
+    def ddl(self, binlog: Binlog, offset: int, payload: bytes) -> None:
+        self._close()
+        self._ddls.append(FoundDdl(binlog.commit_ts, 0, payload, offset))
+
+    def rows(self, binlog: Binlog, begin: int, end: int, size: int) -> None:
+        ts, events = binlog.commit_ts, binlog.dml_data.events
+        if not events:
+            return
+        for event in events:
+            shape = event.schema_name, event.table_name, _columns(event)
+            seen = self._seen.get(shape)
+            if seen is None:
+                seen = self._seen[shape] = _Seen(ts, ts)
+            seen.first_ts, seen.last_ts = min(seen.first_ts, ts), max(seen.last_ts, ts)
+            seen.rows += 1
+        self._first = min(self._first or ts, ts)
+        self._last = max(self._last, ts)
+        self._runs.append(Run(ts, ts, len(events), size, begin, end))
+
+    def _close(self) -> None:
+        for (db, table, columns), seen in self._seen.items():
+            one = FoundVersion(
+                0, seen.first_ts, seen.last_ts, seen.rows, db=db, table=table, columns=columns
+            )
+            self._versions.append(one)
+        self._seen = {}
+
+    def facts(self, chunk: Chunk) -> Facts:
+        self._close()
+        return Facts(
+            chunk,
+            chunk.begin,
+            chunk.end,
+            rows=sum(run.rows for run in self._runs),
+            size=sum(run.size for run in self._runs),
+            first_ts=self._first,
+            last_ts=self._last,
+            ddls=self._ddls,
+            versions=self._versions,
+            runs=runs(self._runs, (ddl.commit_ts for ddl in self._ddls)),
+        )
+
+
+def _columns(event: Event) -> tuple[str, ...]:
+    """Names alone: what else a column tells isn't read."""
+    return tuple([_name(column) for column in event.row])
+
+
+def _name(column: bytes) -> str:
+    length = column[1]
+    if column[0] != _NAME or length >= 0x80:  # a MySQL name may take two bytes for its length
+        return str(Column.FromString(column).name)
+    return column[2 : 2 + length].decode()

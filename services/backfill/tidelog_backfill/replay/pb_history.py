@@ -1,0 +1,107 @@
+"""The jobs of the DDL history that the texts in pb_binlog files stand for. Pure.
+
+A text has no job id, and is not the job's own: TiDB writes it anew. But a job ends right after its
+binlog is committed (`SchemaTracker.version_at`), so the next one to end that says the same is it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import final
+
+from tidelog.changes import DdlMessage
+from tidelog.decode.ddl_policy import DdlPolicy
+from tidelog.drainer_control import SKIP, STOP, Ddl
+from tidelog.filter.lists import SYSTEM
+from tidelog.schema.errors import UnknownTable
+from tidelog.schema.steps import Step, changes_schema
+from tidelog.schema.structure import TableStructure, structure
+from tidelog.schema.tracker import DdlOutcome, SchemaTracker, is_setval
+from tidelog.timestamps import physical_ms
+from tidelog_backfill.replay.errors import DdlNotDecided, DdlNotTold
+from tidelog_backfill.replay.pb_ddls import TextDdl, message, told_apart
+from tidelog_backfill.replay.routing import Place
+
+ENDS_WITHIN_MS = 600_000
+"""A job, after its binlog: servers that don't answer are waited for."""
+
+
+@final
+class HistorySchemas:
+    """`left_out`: DDLs that are not run, by reason."""
+
+    def __init__(self, tracker: SchemaTracker, policy: dict[str, str], begins: int) -> None:
+        self._tracker = tracker
+        self._policy = DdlPolicy(policy)
+        self._base = _tables_at(tracker, begins)
+        steps = (one for one in tracker.steps() if changes_schema(one))
+        self._left = sorted(
+            (one for one in steps if one.finished_ts >= begins), key=lambda one: one.version
+        )
+        self.left_out: dict[str, int] = Counter()
+        self.forgotten: list[tuple[int, Place]] = []
+
+    def base(self, db: str, name: str) -> TableStructure | None:
+        """A table as it was where the files begin."""
+        return self._base.get((db.lower(), name.lower()))
+
+    def message(self, ddl: TextDdl) -> DdlMessage | None:
+        """None: nothing is to be run. Raises DdlNotTold, DdlNotDecided."""
+        if is_setval(ddl.query):
+            self.left_out["setval"] += 1
+            return None
+        step = next((one for one in self._left if self._is(one, ddl)), None)
+        if step is None:
+            raise DdlNotTold(ddl, "the DDL history has no job that may be it")
+        self._left.remove(step)
+        outcome = self._tracker.ddl(step.id)
+        if outcome.system:
+            self.left_out[SYSTEM] += 1
+            return None
+        action = self._policy.action(outcome.kind, step.id)
+        if action == STOP:
+            raise DdlNotDecided(
+                Ddl(ddl.commit_ts, step.id, outcome.kind, ddl.db, ddl.query[:500], "undecided")
+            )
+        if action == SKIP:
+            self.left_out[self._policy.reason(outcome.kind, step.id)] += 1
+            return None
+        return message(ddl, [outcome])
+
+    def _is(self, step: Step, ddl: TextDdl) -> bool:
+        late = physical_ms(step.finished_ts) - physical_ms(ddl.commit_ts)
+        if step.finished_ts < ddl.commit_ts or late > ENDS_WITHIN_MS:
+            return False
+        own = told_apart(step.query)
+        if own and [one.word for one in own[:1]] != [one.word for one in ddl.tokens[:1]]:
+            return False
+        outcome = self._tracker.ddl(step.id)
+        dbs = {step.schema_name.lower(), outcome.db.lower()}
+        if ddl.db and ddl.db.lower() not in dbs:
+            return False
+        return _names(step, outcome).issubset(ddl.names) or _by_job(ddl)
+
+
+def _names(step: Step, outcome: DdlOutcome) -> frozenset[str]:
+    """What a text names that stands for the job."""
+    if outcome.kind.endswith("_schema") or outcome.kind == "modify_schema_charset":
+        return frozenset((step.schema_name.lower(),))
+    named = (one.after or one.before for one in outcome.affected)
+    return frozenset(table.name.lower() for table in named if table is not None)
+
+
+def _by_job(ddl: TextDdl) -> bool:
+    """RECOVER TABLE BY JOB 7 names none."""
+    return [one.word for one in ddl.tokens[:4]] == ["RECOVER", "TABLE", "BY", "JOB"]
+
+
+def _tables_at(tracker: SchemaTracker, ts: int) -> dict[Place, TableStructure]:
+    version = tracker.version_at(ts)
+    found: dict[Place, TableStructure] = {}
+    for table_id in {one.table.id for one in tracker.tables()}:
+        try:
+            table = tracker.table(table_id, version)
+        except UnknownTable:
+            continue
+        found[table.db.lower(), table.name.lower()] = structure(table)
+    return found

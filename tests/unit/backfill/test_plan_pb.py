@@ -1,0 +1,158 @@
+"""What is replayed of pb_binlog files whose DDLs are told by their texts alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.backfill.pb_logs import SECOND, ddl, facts, inserted, ints
+from tidelog.errors import Stopped
+from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
+from tidelog_backfill.replay.errors import DdlNotTold
+from tidelog_backfill.replay.plan import Plan
+from tidelog_backfill.replay.planning import plan
+from tidelog_backfill.replay.wanted import Wanted
+
+S = SECOND
+CREATE = ddl(1 * S, "CREATE TABLE `t` (`id` INT PRIMARY KEY,`v` VARCHAR(9) DEFAULT _UTF8MB4'x')")
+NOT_TOLD = ddl(3 * S, "ALTER TABLE `t` CHANGE COLUMN `v` `w` INT")
+
+
+def done(made: Plan) -> list[tuple[list[str], dict[str, tuple[str, ...]]]]:
+    """Of each segment kinds of DDLs, and the columns of the tables that have rows."""
+    return [
+        (
+            [one.kind for one in segment.ddls],
+            {
+                f"{db}.{shape.name}": tuple(column.name for column in shape.columns)
+                for db, shape in segment.view.spans[0].named
+            },
+        )
+        for segment in made.segments
+    ]
+
+
+def test_texts_tell_structures(tmp_path: Path) -> None:
+    log = facts(
+        tmp_path,
+        ddl(S - 1, "CREATE DATABASE `shop`", ""),
+        CREATE,
+        inserted(2 * S, "t", id=1, v=2),
+        ddl(3 * S, "ALTER TABLE `t` ADD COLUMN `a` INT, DROP COLUMN `v`, ADD INDEX `k`(`a`)"),
+        inserted(4 * S, "t", id=1, a=2),
+        ddl(5 * S, "ALTER TABLE `t` RENAME AS `t2`"),
+        inserted(6 * S, "t2", id=2, a=2),
+        ddl(7 * S, "DROP TABLE `t2`"),
+    )
+    made = plan(log, Wanted())
+    assert done(made) == [
+        (["create_schema", "create_table"], {"shop.t": ("id", "v")}),
+        (["multi_schema_change"], {"shop.t": ("id", "a")}),
+        (["rename_table"], {"shop.t2": ("id", "a")}),
+        (["drop_table"], {}),
+    ]
+    first = made.segments[0].ddls[1].tables[0].after
+    assert first is not None
+    assert (first.key_columns, first.columns[1].default, first.id) == (("id",), "x", 0)
+    assert made.segments[2].ddls[0].db == "shop"
+    versions = [one.schema_version for segment in made.segments for one in segment.ddls]
+    assert versions == sorted(set(versions))
+    assert (made.begins, made.until) == (S - 2, 7 * S)
+
+
+def test_a_ddl_that_its_text_does_not_tell_is_named(tmp_path: Path) -> None:
+    log = facts(tmp_path, CREATE, inserted(2 * S, "t", id=1, v=2), NOT_TOLD)
+    with pytest.raises(DdlNotTold, match=rf"0-\d+ at offset \d+: .*{3 * S}.*CHANGE") as raised:
+        plan(log, Wanted())
+    assert "ddl-history" in raised.value.hint
+    assert len(plan(log, Wanted(until_ts=3 * S - 1)).segments) == 1
+
+
+def test_what_is_done_needs_not_be_told(tmp_path: Path) -> None:
+    """Behind it the table is as the downstream has it."""
+    log = facts(tmp_path, CREATE, NOT_TOLD, inserted(4 * S, "t", id=1, w=2))
+    present = {("shop", "t"): ints("t", "id", "w")}
+    made = plan(log, Wanted(after_ts=3 * S), present=present)
+    assert done(made) == [([], {"shop.t": ("id", "w")})]
+
+
+def test_tables_older_than_the_files_are_as_the_downstream_has_them(tmp_path: Path) -> None:
+    key = KeyStructure("PRIMARY", (KeyPart("id"),), unique=True, primary=True)
+    old = TableStructure("t", 0, columns=ints("t", "id").columns, keys=(key,), key_columns=("id",))
+    log = facts(
+        tmp_path,
+        inserted(1 * S, "t", id=1),
+        ddl(2 * S, "ALTER TABLE `t` ADD COLUMN `a` INT"),
+        inserted(3 * S, "t", id=1, a=2),
+    )
+    present = {("shop", "t"): old}
+    made = plan(log, Wanted(), present=present)
+    assert done(made) == [
+        ([], {"shop.t": ("id",)}),
+        (["add_column"], {"shop.t": ("id", "a")}),
+    ]
+    (table,) = made.segments[1].ddls[0].tables
+    assert table.after is not None
+    assert table.after.key_columns == ("id",)
+    with pytest.raises(Stopped, match=r"nothing tells the structure of shop\.t"):
+        plan(log, Wanted(until_ts=S))
+    with pytest.raises(DdlNotTold, match=r"no table shop\.t"):
+        plan(log, Wanted())
+    with pytest.raises(DdlNotTold, match="it was begun"):
+        plan(log, Wanted(after_ts=S, begun_ts=2 * S), present=present)
+
+
+def test_a_ddl_of_tables_that_are_not_wanted_need_not_be_told(tmp_path: Path) -> None:
+    log = facts(
+        tmp_path,
+        CREATE,
+        NOT_TOLD,
+        inserted(4 * S, "t", id=1, w=2),
+        ddl(5 * S, "CREATE TABLE `u` (`id` INT PRIMARY KEY)"),
+        inserted(6 * S, "u", id=1),
+    )
+    made = plan(log, Wanted(tables=("shop.u",)))
+    assert [kinds for kinds, _ in done(made)][-1] == ["create_table"]
+    assert done(made)[-1][1] == {"shop.u": ("id",)}
+
+
+def test_a_ddl_is_early_where_rows_of_its_own_time_stand_behind_it(tmp_path: Path) -> None:
+    """As our files have it."""
+    log = facts(
+        tmp_path,
+        CREATE,
+        ddl(2 * S, "ALTER TABLE `t` ADD COLUMN `a` INT"),
+        inserted(2 * S, "t", id=1, v=2, a=3),
+    )
+    made = plan(log, Wanted())
+    assert done(made) == [(["create_table", "add_column"], {"shop.t": ("id", "v", "a")})]
+    alter = made.segments[0].ddls[1]
+    assert alter.early
+    again = plan(log, Wanted(after_ts=2 * S - 1, early=(alter.schema_version,)))
+    assert done(again) == [([], {"shop.t": ("id", "v", "a")})]
+
+
+@pytest.mark.parametrize(("late", "early"), [(30 * S, True), (90 * S, False)])
+def test_a_ddl_is_early_where_rows_ahead_of_it_have_its_column(
+    tmp_path: Path, late: int, early: bool
+) -> None:
+    """As the original's files have it; a column of long before was one that was being dropped."""
+    log = facts(
+        tmp_path,
+        CREATE,
+        inserted(2 * S, "t", id=1, v=2),
+        inserted(3 * S, "t", id=1, v=2, a=3),
+        ddl(late, "ALTER TABLE `t` ADD COLUMN `a` INT"),
+        inserted(late + S, "t", id=1, v=2, a=4),
+    )
+    made = plan(log, Wanted())
+    moved = [(one.commit_ts, one.early) for segment in made.segments for one in segment.ddls][1:]
+    assert moved == [(3 * S, True) if early else (late, False)]
+    assert [len(shapes["shop.t"]) for _, shapes in done(made)] == [2, 3]
+
+
+def test_ddls_that_a_drainer_wrote_twice_run_once(tmp_path: Path) -> None:
+    row = inserted(2 * S, "t", id=1, v=2)
+    made = plan(facts(tmp_path, CREATE, row, CREATE, row), Wanted())
+    assert done(made) == [(["create_table"], {"shop.t": ("id", "v")})]
