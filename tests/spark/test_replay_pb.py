@@ -140,6 +140,6 @@ def test_without_a_history_texts_and_the_downstream_tell_structures(
         for table in ("old", "t2", "nokey"):
             cursor.execute(f"SELECT * FROM shop.{table} ORDER BY 1")
             found[table] = cursor.fetchall()
-    assert found["old"] == (("2", "b", '{"k": null}', None), ("3", "b", '{"k": null}', "7"))
+    assert found["old"] == (("2", "b", '{"k":null}', None), ("3", "b", '{"k":null}', "7"))
     assert found["t2"] == (("1", "x", "5"),)
     assert found["nokey"] == (("1",), ("1",))

@@ -119,7 +119,10 @@ def test_columns_that_the_structure_does_not_have_are_left_out(tmp_path: Path) -
 def test_elements_that_the_structure_does_not_have_are_damage(
     tmp_path: Path, name: str, number: int
 ) -> None:
-    pb_logs.write(tmp_path, pb_logs.inserted(5, "t", i=1, **{name: number}))
+    pb_logs.write(
+        tmp_path,
+        pb_logs.rows(5, pb_logs.ints("t", "i", name), Event("c", 5, after={"i": 1, name: number})),
+    )
     with pytest.raises(Corrupt, match=rf"at offset 0: a row: column {name}"):
         told(tmp_path)
 
