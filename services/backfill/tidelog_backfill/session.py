@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # a part is a lane of the downstream: none is merged
     "spark.speculation": "false",  # a task's copy would take its lane away
     "spark.sql.python.filterPushdown.enabled": "true",  # commit_ts, db and table of the source
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",  # a large row's batch stays in memory
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # bundles of 1 MiB stay in memory
     "spark.python.worker.reuse": "true",  # a worker starts once, not per task
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # a dead worker says where
     "spark.python.worker.faulthandler.enabled": "true",

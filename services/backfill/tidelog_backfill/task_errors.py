@@ -10,6 +10,7 @@ except Exception as error:      # in the driver
 from __future__ import annotations
 
 import base64
+import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import msgspec
 
 from tidelog.bulk.told import Failed
 from tidelog.errors import TidelogError
+from tidelog.service import COLLECT_AFTER
 
 _CARRIED = re.compile(r"<tidelog-error ([A-Za-z0-9+/=]+)>")
 
@@ -33,6 +35,8 @@ class TaskFailed(Exception):
 @contextmanager
 def errors_carried() -> Iterator[None]:
     """Around what a task does. It is no function's decorator: that of a generator ends too soon."""
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
     try:
         yield
     except TidelogError as error:

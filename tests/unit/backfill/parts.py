@@ -4,7 +4,6 @@ other, into the toy downstream of tests/unit/plan."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter
 from random import Random
 
 import msgspec
@@ -12,12 +11,13 @@ import msgspec
 from tests.unit.plan.toy import Downstream, Step, Toy, steps
 from tidelog.changes import Event, RowMessage
 from tidelog_backfill.files.chunk import Body
+from tidelog_backfill.replay.bundles import Bundle, in_order
+from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.routing import Routing, routing
-from tidelog_backfill.replay.shuffle import Sent, Shuffler
+from tidelog_backfill.replay.shuffle import Shuffler
 from tidelog_backfill.replay.works import Works
 
 Chunk = list[Body]
-ORDER = attrgetter("table", "key", "exact", "commit_ts", "seq")
 
 
 def keyed(event: Event) -> Event:
@@ -43,15 +43,23 @@ def chunks(rng: Random, events: list[Event]) -> list[Chunk]:
     return found
 
 
-def routed(toy: Toy, parts: int, pinned: Iterable[tuple[str, str]] = ()) -> Routing:
-    return routing([("d", toy.structure, toy.rule)], parts, frozenset(pinned))
+def routed(
+    toy: Toy, parts: int, pinned: Iterable[tuple[str, str]] = (), buckets: int = 1
+) -> Routing:
+    return routing(
+        [("d", toy.structure, toy.rule)],
+        parts,
+        frozenset(pinned),
+        buckets=buckets,
+        row_bytes=1 << 20,
+    )
 
 
 def sent(
     rng: Random, chunks: list[Chunk], route: Routing, after_ts: int, until_ts: int
-) -> list[list[Sent]]:
+) -> list[list[Bundle]]:
     """By part, sorted as a part gets them."""
-    parts: list[list[Sent]] = [[] for _ in range(route.parts)]
+    parts: list[list[Bundle]] = [[] for _ in range(route.parts)]
     for chunk in chunks:
         shuffler = Shuffler(route, after_ts, until_ts)
         for body in chunk:
@@ -59,10 +67,10 @@ def sent(
             if rng.random() < 0.3:
                 _give(shuffler, parts)
         _give(shuffler, parts)
-    return [sorted(rows, key=ORDER) for rows in parts]
+    return [sorted(rows, key=in_order) for rows in parts]
 
 
-def _give(shuffler: Shuffler, parts: list[list[Sent]]) -> None:
+def _give(shuffler: Shuffler, parts: list[list[Bundle]]) -> None:
     for one in shuffler.take():
         parts[one.part].append(one)
 
@@ -71,21 +79,22 @@ def planned(
     rng: Random, toy: Toy, chunks: list[Chunk], parts: int, after_ts: int, until_ts: int
 ) -> list[list[Step]]:
     """What each part writes, in order; a table that must be pinned is."""
-    route = routed(toy, parts)
+    buckets = rng.randint(1, 3)
+    route = routed(toy, parts, buckets=buckets)
     while True:
         found: list[list[Step]] = []
         pins: set[int] = set()
         for rows in sent(rng, chunks, route, after_ts, until_ts):
             works = Works(route, rng.choice([1, 2, 100]))
+            groups = gathered(rows, route.spread, pins)
             found.append(
                 [
                     step
-                    for shares in works.of(rows)
+                    for shares in works.of(groups)
                     for share in shares
                     for step in steps(share, True)
                 ]
             )
-            pins |= works.pins
         if not pins:
             return found
         assert not any(found), "a table that is pinned was written before"

@@ -15,9 +15,9 @@ from tidelog.downstreams.writing import rule_of
 from tidelog.schema.history import TableAt
 from tidelog.schema.structure import structure
 from tidelog_backfill.files.inputs import found
+from tidelog_backfill.replay.bundles import Bundle, counted, unpacked
 from tidelog_backfill.replay.routing import routing
-from tidelog_backfill.replay.shuffle import Sent
-from tidelog_backfill.replay.write import Reading, Wrote, changes, reader, without_spark
+from tidelog_backfill.replay.write import Reading, Wrote, reader, without_spark
 
 
 class Kept:
@@ -26,8 +26,9 @@ class Kept:
     def __init__(self) -> None:
         self.keys: list[int] = []
 
-    async def written(self, part: int, rows: Iterator[Sent]) -> Wrote:
-        self.keys += [msgspec.json.decode(one.payload)["id"] for one in rows]
+    async def written(self, part: int, found: Iterator[Bundle]) -> Wrote:
+        changes = [change for bundle in found for change in unpacked(bundle)]
+        self.keys += [msgspec.json.decode(one.payload)["id"] for one in changes]
         return Wrote(part, len(self.keys), 1, [])
 
 
@@ -55,9 +56,9 @@ def test_what_is_left_out_is_counted_without_spark(tmp_path: Path) -> None:
 def test_it_comes_with_the_rows_even_to_a_part_that_is_done(tmp_path: Path) -> None:
     numbers = pa.RecordBatch.from_pydict({"id": [0, 1]})
     batches = reader(reading(tmp_path))(iter([numbers]))
-    sent = [Sent(**row) for batch in batches for row in batch.to_pylist()]
-    counted: Counter[str] = Counter()
-    rows = list(changes(iter(sent), counted))
-    assert counted == {"truncated": 2}
+    sent = [Bundle(**row) for batch in batches for row in batch.to_pylist()]
+    left_out: Counter[str] = Counter()
+    rows = list(counted(sent, left_out))
+    assert left_out == {"truncated": 2}
     assert {one.table for one in rows} <= {0}
     assert len(rows) < len(sent)

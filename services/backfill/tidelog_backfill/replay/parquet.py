@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, final
 
 import msgspec
@@ -31,13 +29,13 @@ from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.subjects import escape, unescape
 from tidelog_backfill.column_types import file_type
 from tidelog_backfill.parquet_values import array, place_of
+from tidelog_backfill.replay.bundles import EVENT, GONE, Bundle, Change
+from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.outline import position_after
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.position import Position
 from tidelog_backfill.replay.routing import Form, Place, Routing
-from tidelog_backfill.replay.shuffle import EVENT, GONE, PIN, Sent
 from tidelog_backfill.replay.target import Said
-from tidelog_backfill.replay.works import latest
 from tidelog_backfill.replay.write import PartWriting, Wrote
 from tidelog_backfill.snapshot.values import stored
 
@@ -45,14 +43,8 @@ STATE, DDLS = "_replay.json", "_ddl"
 GROUP_ROWS = 20_000
 GROUP_BYTES = 16 << 20
 _OWN = [("_op", pa.string()), ("_commit_ts", pa.int64()), ("_seq", pa.int64())]
-_TABLE, _KEY, _STAMP = (
-    attrgetter("table"),
-    attrgetter("key"),
-    attrgetter("commit_ts", "seq"),
-)
 _ROW = msgspec.json.Decoder(dict[str, Any])
 _EVENT = msgspec.json.Decoder(Event)
-_NAMES = msgspec.json.Decoder(list[str])
 
 
 @final
@@ -129,27 +121,14 @@ class ParquetWriting(msgspec.Struct, frozen=True):
     after_ts: int
     routing: Routing
 
-    async def written(self, part: int, rows: Iterator[Sent]) -> Wrote:
+    async def written(self, part: int, found: Iterator[Bundle]) -> Wrote:
         """Raises Stopped for a value that Parquet can't have, OSError."""
         files = _Files(self, part)
         pins: set[int] = set()
-        for table, of_table in groupby(rows, _TABLE):
-            for change in self._kept(table, of_table):
-                if change.kind == PIN:
-                    pins.add(table)
-                elif table not in pins:
-                    files.add(change)
+        for _, changes in gathered(found, self.routing.spread, pins):
+            for change in changes:
+                files.add(change)
         return Wrote(part, files.end(), len(files), sorted(pins))
-
-    def _kept(self, table: int, rows: Iterator[Sent]) -> Iterator[Sent]:
-        """The last change of each key; where they go in order all changes, each once though two
-        logs have it."""
-        if self.routing.spread[table]:
-            for _, of_key in groupby(rows, _KEY):
-                yield from latest(list(of_key))
-        else:
-            for _, of_place in groupby(rows, _STAMP):
-                yield next(of_place)
 
 
 class _Files:
@@ -164,7 +143,7 @@ class _Files:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, change: Sent) -> None:
+    def add(self, change: Change) -> None:
         file = self._open.get(change.form)
         if file is None:
             form = self._writing.routing.forms[change.form]
@@ -190,10 +169,10 @@ class _File:
         theirs = [pa.field(one.name, file_type(one)) for one in self._columns]
         self._schema = pa.schema([*own, *theirs])
         self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=files)
-        self._held: list[Sent] = []
+        self._held: list[Change] = []
         self._bytes = self._rows = 0
 
-    def add(self, change: Sent) -> None:
+    def add(self, change: Change) -> None:
         self._held.append(change)
         self._bytes += len(change.payload)
         if len(self._held) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
@@ -220,14 +199,14 @@ class _File:
         self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
 
 
-def _row(change: Sent, texts: frozenset[str]) -> tuple[str, dict[str, Any]]:
+def _row(change: Change, texts: frozenset[str]) -> tuple[str, dict[str, Any]]:
     """What became of it, and at least the key's columns. `texts`: columns that are no bytes."""
     if change.kind == EVENT:
         event = _EVENT.decode(change.payload)
         op, row, marked = event.op, event.after or event.before or {}, event.b64
     else:
         op, row = ("d" if change.kind == GONE else "u"), _ROW.decode(change.payload)
-        marked = _NAMES.decode(change.b64) if change.b64 else []
+        marked = change.b64
     for name in texts.intersection(marked):
         if row.get(name) is not None:
             row[name] = _text(row[name], name)

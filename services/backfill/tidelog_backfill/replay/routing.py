@@ -21,9 +21,10 @@ from tidelog.schema.structure import TableStructure
 
 Place = tuple[str, str]
 """Database and table."""
+BLOCK_BYTES = 1 << 20
 BLOCK_BITS = 12
-"""Integer keys that are alike but for so many bits are one part's: a database writes neighbours
-faster, as they share pages."""
+"""Integer keys that are alike but for so many bits, or fewer where rows are large, are one part's:
+a database writes neighbours faster, as they share pages."""
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -40,11 +41,14 @@ class Form(msgspec.Struct, frozen=True):
 
 
 class Routing(msgspec.Struct, frozen=True):
-    """`spread`: by table, whether its rows go by their key. Travels to executors."""
+    """`spread`: by table, whether its rows go by their key. What a part has of such a table is cut
+    into `buckets`, each small enough to be held. Travels to executors."""
 
     parts: int
     forms: list[Form]
     spread: list[bool]
+    buckets: int = 1
+    block_bits: int = BLOCK_BITS
 
     def first_form(self, table: int) -> Form:
         return next(form for form in self.forms if form.table == table)
@@ -53,14 +57,26 @@ class Routing(msgspec.Struct, frozen=True):
         """Where all rows of a table go that is not spread."""
         return _place_part(self.first_form(table).place, self.parts)
 
+    def slot(self, key: Hashable) -> int:
+        """Of a row's normalised key."""
+        slots = self.parts * self.buckets
+        return lane_of(key >> self.block_bits if isinstance(key, int) else key, slots)
+
+    def place(self, table: int, slot: int) -> tuple[int, int]:
+        """Part and bucket: small tables begin in different parts."""
+        return (slot + self.home(table)) % self.parts, slot // self.parts
+
 
 def routing(
     tables: Iterable[tuple[str, TableStructure, TableRule]],
     parts: int,
     pinned: Collection[Place] = (),
+    *,
+    buckets: int = 1,
+    row_bytes: int = 1,
 ) -> Routing:
     """Of all tables at all versions that rows may come in. `pinned`: tables with a value of which
-    nobody can tell what it equals."""
+    nobody can tell what it equals; `row_bytes`: of a row, on average."""
     numbers: dict[Place, int] = {}
     forms: list[Form] = []
     for db, structure, rule in tables:
@@ -70,7 +86,8 @@ def routing(
         place not in pinned and _can_spread([form for form in forms if form.table == number])
         for place, number in numbers.items()
     ]
-    return Routing(parts, forms, spread)
+    bits = min(BLOCK_BITS, (BLOCK_BYTES // max(1, row_bytes)).bit_length() - 1)
+    return Routing(parts, forms, spread, buckets, max(0, bits))
 
 
 def _can_spread(forms: list[Form]) -> bool:
@@ -84,11 +101,6 @@ def _can_spread(forms: list[Form]) -> bool:
     first = forms[0].structure.key_columns
     same_columns = all(form.structure.key_columns == first for form in forms)
     return same_columns and all(one.signature == keys[0].signature for one in keys)
-
-
-def part_of(key: Hashable, parts: int) -> int:
-    """Of a row's normalised key."""
-    return lane_of(key >> BLOCK_BITS if isinstance(key, int) else key, parts)
 
 
 def _place_part(place: Place, parts: int) -> int:

@@ -33,7 +33,7 @@ from tidelog_backfill.replay.pb_ddls import databases
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.routing import Place, Routing, routing
-from tidelog_backfill.replay.step import carried_out, parts_of, surveyed, tasks_of
+from tidelog_backfill.replay.step import buckets_of, carried_out, parts_of, surveyed, tasks_of
 from tidelog_backfill.replay.target import DatabaseTarget, Target
 from tidelog_backfill.replay.wanted import Wanted
 from tidelog_backfill.replay.write import Reading
@@ -150,7 +150,14 @@ class _Replay:
         """Its rows; again with those tables in one part that turn out to need it."""
         rules = await self._target.rules(segment.structures)
         while True:
-            route = routing(rules, parts_of(segment, self._parts), self._pinned)
+            parts = parts_of(segment, self._parts)
+            route = routing(
+                rules,
+                parts,
+                self._pinned,
+                buckets=buckets_of(segment, parts),
+                row_bytes=segment.size // max(1, segment.rows),
+            )
             pins = await self._step(segment, route)
             if not pins:
                 self._places |= {form.place for form in route.forms}

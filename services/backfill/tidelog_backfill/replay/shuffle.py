@@ -1,87 +1,60 @@
-"""A chunk's bodies -> rows that are sent to the parts: the map side. Pure.
+"""A chunk's bodies -> bundles for the parts: the map side. Pure.
 
 Of a key of a spread table only its last change is sent: what a hot key went through stays here.
 That is enough, since what all chunks say of a key is settled by the latest of their changes alone,
 as `tidelog.plan.fold` has it with `safe`: a row that is not there at the end is deleted, one that
 is there is put. A change of the key is a delete of the old one and a put of the new one. Images
-are not decoded here: their JSON travels as it came.
+are not decoded here: their JSON travels as it came, and keys are told apart by theirs.
 
-Changes of a table that is not spread are sent one by one.
+Changes of a table that is not spread are sent transaction by transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple, final
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import final
 
 import msgspec
 
-from tidelog.changes import Event
 from tidelog.errors import Stopped, UnparsablePayload
-from tidelog.plan.fold import row_key
-from tidelog.plan.keys import TableKeys, Unsure
+from tidelog.plan.keys import Unsure
 from tidelog_backfill.files.chunk import Body
-from tidelog_backfill.replay.routing import Form, Routing, part_of
+from tidelog_backfill.replay.bundles import EVENT, GONE, PUT, Bundle, Change, bundles, pinned
+from tidelog_backfill.replay.key_texts import KeyTexts
+from tidelog_backfill.replay.routing import Routing
 
-GONE, PUT, EVENT, PIN, LEFT_OUT = 1, 2, 3, 0, 4
-"""Of a key that no row has, of one that a row has; a change in order; a table that has a value of
-which nobody can tell what it equals: told to every part; what was left out of a chunk."""
 HELD_ROWS = 200_000
 HELD_BYTES = 32 << 20
 
 
-class Sent(NamedTuple):
-    """A row for a part. Sorted by (table, key, exact, commit_ts, seq) the changes of a key stand
-    together, in order. `key`: as the database compares it; `exact`: as it is, if that differs.
-    `payload`: of a PUT the row, of GONE the key's columns, of an EVENT all of it, as JSON; `b64`:
-    the JSON array of names, if there are any."""
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """An Event; `before` isn't needed, its key is `key`."""
 
-    part: int
-    table: int
-    form: int
-    kind: int
-    key: bytes
-    exact: bytes
+    op: str
     commit_ts: int
-    seq: int
-    b64: bytes
-    payload: bytes
+    key: msgspec.Raw = msgspec.Raw(b"")
+    after: msgspec.Raw = msgspec.Raw(b"")
+    b64: list[str] = []
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False):
     db: str
     table: str
     schema_version: int
-    events: msgspec.Raw
+    events: list[_Row]
 
 
-class _Change(msgspec.Struct, frozen=True, gc=False):
-    """An Event; `before` isn't needed, its key is `key`."""
+class _Texts(msgspec.Struct, frozen=True, gc=False):
+    """A message whose events stay as they are."""
 
-    op: str
-    commit_ts: int
-    key: dict[str, Any] | None = None
-    after: msgspec.Raw = msgspec.Raw(b"")
-    b64: list[str] = []
-
-
-class _Last(NamedTuple):
-    """The latest change of a key."""
-
-    stamp: tuple[int, int]
-    kind: int
-    form: int
-    row: dict[str, Any]
-    """At least the key's columns."""
-    b64: list[str]
-    after: bytes
+    events: list[msgspec.Raw]
 
 
 _MESSAGE = msgspec.json.Decoder(_Message)
-_CHANGES = msgspec.json.Decoder(list[_Change])
-_EVENTS = msgspec.json.Decoder(list[Event])
-_json = msgspec.json.encode
-_pack = msgspec.msgpack.encode
+_TEXTS = msgspec.json.Decoder(_Texts)
+_COMMIT_TS = attrgetter("commit_ts")
 
 
 @final
@@ -97,37 +70,40 @@ class Shuffler:
             for number, form in enumerate(routing.forms)
         }
         self._tables = [_Table(routing, number) for number in range(len(routing.spread))]
-        self._keys = [_after_key(form) for form in routing.forms]
-        self._in_order: list[Sent] = []
+        self._in_order: list[Bundle] = []
+        self._in_order_bytes = 0
         self.events = 0
         """Changes taken so far."""
-        self._rows = 0
-        self._bytes = 0
 
     def add(self, body: Body) -> None:
         """Raises UnparsablePayload, and Stopped for a table that the routing does not have."""
         try:
             message = _MESSAGE.decode(body.body)
-            form = self._form(message)
+            number = self._form(message)
+            table = self._routing.forms[number].table
             after = max(self._after, body.after)
-            if self._routing.spread[self._routing.forms[form].table]:
-                self._spread(form, _CHANGES.decode(message.events), body.seq, after)
+            if self._routing.spread[table]:
+                rows = self._tables[table]
+                self.events += rows.add(number, message.events, body.seq, after, self._until)
             else:
-                self._keep(form, _EVENTS.decode(message.events), body.seq, after)
+                self._keep(number, message.events, body, after)
         except msgspec.DecodeError as error:
             raise UnparsablePayload(f"a row message can't be read: {error}") from error
 
     @property
     def is_full(self) -> bool:
-        return self._rows >= HELD_ROWS or self._bytes >= HELD_BYTES
+        rows, size = len(self._in_order), self._in_order_bytes
+        for table in self._tables:
+            rows += len(table)
+            size += table.bytes
+        return rows >= HELD_ROWS or size >= HELD_BYTES
 
-    def take(self) -> Iterator[Sent]:
+    def take(self) -> Iterator[Bundle]:
         """What it holds; it begins anew."""
         for table in self._tables:
             yield from table.take()
-        in_order, self._in_order = self._in_order, []
+        in_order, self._in_order, self._in_order_bytes = self._in_order, [], 0
         yield from in_order
-        self._rows = self._bytes = 0
 
     def _form(self, message: _Message) -> int:
         form = self._forms.get((message.db, message.table, message.schema_version))
@@ -139,112 +115,95 @@ class Shuffler:
             )
         return form
 
-    def _spread(self, form: int, changes: list[_Change], seq: int, after: int) -> None:
-        table = self._tables[self._routing.forms[form].table]
-        columns = table.columns
-        single = columns[0] if len(columns) == 1 else ""
-        rows, size = len(table), table.bytes
-        for place, change in enumerate(changes, seq):
-            commit_ts, row, b64 = change.commit_ts, change.key, change.b64
-            if not after < commit_ts <= self._until:
-                continue
-            self.events += 1
-            if row is None:
-                raise UnparsablePayload(f"a change of {commit_ts} has no key")
-            exact = row[single] if single and not b64 else row_key(row, b64, columns)
-            stamp = commit_ts, place
-            if change.op == "d":
-                table.note(exact, _Last(stamp, GONE, form, row, b64, b""))
-                continue
-            image = bytes(change.after)
-            if change.op == "u":
-                new_row = self._keys[form](image)
-                new = new_row[single] if single and not b64 else row_key(new_row, b64, columns)
-                if new != exact:
-                    table.note(exact, _Last(stamp, GONE, form, row, b64, b""))
-                    exact, row = new, new_row
-            table.note(exact, _Last(stamp, PUT, form, row, b64, image))
-        self._rows += len(table) - rows
-        self._bytes += table.bytes - size
-
-    def _keep(self, form: int, events: list[Event], seq: int, after: int) -> None:
+    def _keep(self, form: int, rows: list[_Row], body: Body, after: int) -> None:
         table = self._routing.forms[form].table
         part = self._routing.home(table)
-        for place, event in enumerate(events, seq):
-            commit_ts = event.commit_ts
-            if after < commit_ts <= self._until:
-                self.events += 1
-                data = _json(event)
-                self._rows += 1
-                self._bytes += len(data)
-                sent = Sent(part, table, form, EVENT, b"", b"", commit_ts, place, b"", data)
-                self._in_order.append(sent)
+        texts = _TEXTS.decode(body.body).events
+        changes = [
+            Change(form, EVENT, b"", row.commit_ts, seq, [], bytes(text))
+            for seq, (row, text) in enumerate(zip(rows, texts, strict=True), body.seq)
+            if after < row.commit_ts <= self._until
+        ]
+        self.events += len(changes)
+        for _, of_one in groupby(changes, _COMMIT_TS):
+            for bundle in bundles(part, table, 0, list(of_one)):
+                self._in_order.append(bundle)
+                self._in_order_bytes += len(bundle.data)
 
 
 class _Table:
     """The latest changes of a spread table's keys."""
 
     def __init__(self, routing: Routing, number: int) -> None:
-        form = routing.first_form(number)
-        self.columns = form.structure.key_columns
+        self._routing = routing
         self._number = number
-        self._parts = routing.parts
-        self._shift = routing.home(number)
-        self._keys = TableKeys(form.structure, form.rule)
-        self._last: dict[Hashable, _Last] = {}
+        self._keys = KeyTexts(routing.first_form(number))
+        self._last: dict[bytes, Change] = {}
         self.bytes = 0
         """Of the rows it holds."""
 
     def __len__(self) -> int:
         return len(self._last)
 
-    def note(self, exact: Hashable, change: _Last) -> None:
-        known = self._last.get(exact)
-        if known is None or known.stamp <= change.stamp:
-            self._last[exact] = change
-            self.bytes += len(change.after) - (len(known.after) if known is not None else 0)
+    def add(self, form: int, rows: list[_Row], seq: int, after: int, until: int) -> int:
+        """How many of the rows it took."""
+        taken = 0
+        keys, is_exact = self._keys, self._keys.is_exact
+        for place, row in enumerate(rows, seq):
+            commit_ts = row.commit_ts
+            if not after < commit_ts <= until:
+                continue
+            taken += 1
+            b64, text, image = row.b64, bytes(row.key), bytes(row.after)
+            key = text if is_exact and not b64 else keys.exact(text, b64)
+            if row.op == "u" and not _begins(image, text):
+                new = keys.exact(keys.of_image(image), b64)
+                if new != key:
+                    self._note(Change(form, GONE, key, commit_ts, place, b64, text))
+                    key = new
+            if image:
+                self._note(Change(form, PUT, key, commit_ts, place, b64, image))
+            else:
+                self._note(Change(form, GONE, key, commit_ts, place, b64, text))
+        return taken
 
-    def take(self) -> Iterator[Sent]:
+    def _note(self, change: Change) -> None:
+        known = self._last.get(change.key)
+        if known is None:
+            self.bytes += len(change.payload)
+        elif (known.commit_ts, known.seq) <= (change.commit_ts, change.seq):
+            self.bytes += len(change.payload) - len(known.payload)
+        else:
+            return
+        self._last[change.key] = change
+
+    def take(self) -> Iterator[Bundle]:
         last, self._last, self.bytes = self._last, {}, 0
+        routing = self._routing
         try:
-            for exact, change in last.items():
-                yield self._sent(exact, change)
+            slots = self._slots(last)
         except Unsure:
-            for part in range(self._parts):
-                yield Sent(part, self._number, 0, PIN, b"", b"", 0, 0, b"", b"")
+            for part in range(routing.parts):
+                yield pinned(part, self._number)
+            return
+        for slot, changes in slots.items():
+            part, bucket = routing.place(self._number, slot)
+            yield from bundles(part, self._number, bucket, changes)
 
-    def _sent(self, exact: Hashable, change: _Last) -> Sent:
-        keys, row, b64 = self._keys, change.row, change.b64
-        normal = row[keys.plain] if keys.plain and not b64 else keys.first(row, b64)
-        commit_ts, seq = change.stamp
-        return Sent(
-            (part_of(normal, self._parts) + self._shift) % self._parts,
-            self._number,
-            change.form,
-            change.kind,
-            _pack(_one_zero(normal)),
-            b"" if normal == exact else _pack(exact),
-            commit_ts,
-            seq,
-            _json(b64) if b64 else b"",
-            change.after if change.kind == PUT else _json(row),
-        )
-
-
-def _one_zero(key: Any) -> Any:
-    """-0.0 and 0.0 are equal, and are written otherwise."""
-    if isinstance(key, tuple):
-        return tuple([_one_zero(part) for part in key])
-    return key + 0.0 if isinstance(key, float) else key
+    def _slots(self, last: dict[bytes, Change]) -> dict[int, list[Change]]:
+        """Raises Unsure."""
+        slots: dict[int, list[Change]] = {}
+        normal, slot_of = self._keys.normal, self._routing.slot
+        for key, change in last.items():
+            slot = slot_of(normal(key))
+            if slot in slots:
+                slots[slot].append(change)
+            else:
+                slots[slot] = [change]
+        return slots
 
 
-def _after_key(form: Form) -> Callable[[bytes], dict[str, Any]]:
-    """Reads the key's columns out of a row's JSON, and passes over the others."""
-    columns = form.structure.key_columns
-    fields = [(f"k{n}", Any, msgspec.field(name=name)) for n, name in enumerate(columns)]
-    decode = msgspec.json.Decoder(msgspec.defstruct("Key", fields)).decode
-
-    def key(data: bytes) -> dict[str, Any]:
-        return dict(zip(columns, msgspec.structs.astuple(decode(data)), strict=True))
-
-    return key
+def _begins(image: bytes, key: bytes) -> bool:
+    """Whether the row's JSON begins with the key's, as it mostly does: then that is its key."""
+    end = len(key) - 1
+    return image[:end] == key[:end] and image[end : end + 1] in (b",", b"}")

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelog_backfill.files.chain import alone, chained
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.records import OnCorrupt
+from tidelog_backfill.replay.bundles import ORDER
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.routing import Routing
 from tidelog_backfill.replay.write import (
-    ORDER,
     SENT,
     WROTE,
     Batches,
@@ -36,6 +36,8 @@ TASK_BYTES = 8 << 20
 """A chunk is cut for more tasks than this only where cores would be idle."""
 PART_BYTES = 1 << 20
 """Of rows; a smaller segment has fewer parts."""
+BUCKET_BYTES = 8 << 20
+"""Of rows, about: what a writing task holds at once."""
 SMALL_BYTES = 1 << 20
 """Of rows that the driver writes itself: a job of Spark's takes longer than they do."""
 
@@ -93,6 +95,11 @@ def digest(segment: Segment, routing: Routing) -> str:
 def parts_of(segment: Segment, most: int) -> int:
     """How many parts it is worth."""
     return max(1, min(most, segment.size // PART_BYTES))
+
+
+def buckets_of(segment: Segment, parts: int) -> int:
+    """Into how many a part's rows are cut."""
+    return max(1, -(-segment.size // (parts * BUCKET_BYTES)))
 
 
 def tasks_of(chunks: list[Chunk], wanted: int) -> list[Chunk]:

@@ -1,16 +1,12 @@
-"""A part's rows -> what its lane writes, transaction by transaction: the reduce side. Pure.
-
-Rows come sorted, so of a spread table one key is in hand at a time, whatever a part holds. Within
-a transaction deletes come before puts: a row that is deleted may be equal, for the database, to one
-that is put and spelled otherwise; those share a normalised key, and so a transaction.
-"""
+"""What was gathered -> what a part's lane writes, transaction by transaction: the second half of
+the reduce side. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
-from typing import final
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
+from typing import Any, final
 
 import msgspec
 
@@ -18,118 +14,92 @@ from tidelog.changes import Event
 from tidelog.downstream import Image, TableShare
 from tidelog.plan.events import TableEvents
 from tidelog.plan.window import Planner
+from tidelog_backfill.replay.bundles import GONE, Change
+from tidelog_backfill.replay.gather import Group
 from tidelog_backfill.replay.routing import Routing
-from tidelog_backfill.replay.shuffle import GONE, PIN, Sent
 
 WORK_BYTES = 8 << 20
-_ROW = msgspec.json.Decoder(dict)
-_NAMES = msgspec.json.Decoder(list[str])
-_EVENT = msgspec.json.Decoder(Event)
-_TABLE, _KEY = attrgetter("table"), attrgetter("key")
+_ROWS = msgspec.json.Decoder(list[dict[str, Any]])
+_EVENTS = msgspec.json.Decoder(list[Event])
+_TABLE = itemgetter(0)
+_FORM = attrgetter("form")
+_KIND_AND_FORM = attrgetter("kind", "form")
 
 
 @final
 class Works:
-    """`pins`: tables that must have one part, of which nothing was written. `rows`: that remained
-    and were handed out. Both grow while the works are taken."""
+    """`rows`: that were handed out; it grows while the works are taken."""
 
     def __init__(self, routing: Routing, max_rows: int) -> None:
         self._routing = routing
         self._max_rows = max_rows
-        self.pins: set[int] = set()
         self.rows = 0
 
-    def of(self, rows: Iterable[Sent]) -> Iterator[list[TableShare]]:
+    def of(self, groups: Iterable[Group]) -> Iterator[list[TableShare]]:
         """Shares of one transaction each."""
-        open_ = _Open()
-        for table, of_table in groupby(rows, _TABLE):
+        open_: list[Change] = []
+        for table, of_table in groupby(groups, _TABLE):
+            found = (changes for _, changes in of_table)
             if not self._routing.spread[table]:
-                yield from self._in_order(of_table)
+                yield from self._in_order(found)
                 continue
-            for _, of_key in groupby(of_table, _KEY):
-                changes = list(of_key)
-                if changes[0].kind == PIN:
-                    self.pins.add(table)
-                if table in self.pins:
-                    continue
-                self.rows += open_.add(changes)
-                if open_.rows >= self._max_rows or open_.bytes >= WORK_BYTES:
-                    yield open_.shares(self._routing)
-                    open_ = _Open()
-        if open_.rows:
-            yield open_.shares(self._routing)
+            for changes in self._cut(found, open_):
+                yield self._net(changes)
+        if open_:
+            yield self._net(open_)
 
-    def _in_order(self, rows: Iterable[Sent]) -> Iterator[list[TableShare]]:
-        """As on a single lane of an Applier. A change that two logs have comes once."""
+    def _cut(self, found: Iterable[list[Change]], open_: list[Change]) -> Iterator[list[Change]]:
+        """Into transactions. What is left is in `open_`, which may hold some already."""
+        size = sum(len(change.payload) for change in open_)
+        for changes in found:
+            for change in changes:
+                open_.append(change)
+                size += len(change.payload)
+                if len(open_) >= self._max_rows or size >= WORK_BYTES:
+                    yield open_.copy()
+                    open_.clear()
+                    size = 0
+
+    def _net(self, changes: list[Change]) -> list[TableShare]:
+        """Of spread tables. All deletes come first: they may be of a bucket whose other rows are
+        put by the same transaction."""
+        self.rows += len(changes)
+        changes.sort(key=_KIND_AND_FORM)
+        shares: list[TableShare] = []
+        for (kind, number), found in groupby(changes, _KIND_AND_FORM):
+            form, rows = self._routing.forms[number], _images(list(found))
+            if kind == GONE:
+                shares.append(TableShare(form.db, form.structure, deletes=rows))
+            else:
+                shares.append(TableShare(form.db, form.structure, updates=rows))
+        return shares
+
+    def _in_order(self, found: Iterable[list[Change]]) -> Iterator[list[TableShare]]:
+        """As on a single lane of an Applier."""
         planner = Planner(1)
-        runs: list[tuple[int, list[Event]]] = []
-        window = count = size = 0
-        last = (-1, -1)
-        for row in rows:
-            if (row.commit_ts, row.seq) == last:
-                continue
-            last = row.commit_ts, row.seq
-            if not runs or runs[-1][0] != row.form:
-                runs.append((row.form, []))
-            runs[-1][1].append(_EVENT.decode(row.payload))
-            count += 1
-            size += len(row.payload)
-            if count >= self._max_rows or size >= WORK_BYTES:
-                yield self._planned(planner, window, runs)
-                self.rows += count
-                window, runs, count, size = window + 1, [], 0, 0
-        if runs:
-            yield self._planned(planner, window, runs)
-            self.rows += count
+        open_: list[Change] = []
+        rest = (left for left in [open_] if left)
+        for window, changes in enumerate(chain(self._cut(found, open_), rest)):
+            yield self._planned(planner, window, changes)
 
-    def _planned(
-        self, planner: Planner, window: int, runs: list[tuple[int, list[Event]]]
-    ) -> list[TableShare]:
-        forms = [(self._routing.forms[number], events) for number, events in runs]
-        tables = [TableEvents(form.db, form.structure, form.rule, events) for form, events in forms]
+    def _planned(self, planner: Planner, window: int, changes: list[Change]) -> list[TableShare]:
+        self.rows += len(changes)
+        tables: list[TableEvents] = []
+        for number, of_form in groupby(changes, _FORM):
+            form = self._routing.forms[number]
+            events = _EVENTS.decode(_joined(list(of_form)))
+            tables.append(TableEvents(form.db, form.structure, form.rule, events))
         plan = planner.plan(window, tables, safe=True)
         assert plan is not None, "one lane has no conflicts"
         planner.applied(window)
         return plan[0]
 
 
-def latest(changes: Sequence[Sent]) -> Iterator[Sent]:
-    """The last change of each exact key, of one normalised key's in order."""
-    for number, change in enumerate(changes, 1):
-        if number == len(changes) or changes[number].exact != change.exact:
-            yield change
+def _images(changes: list[Change]) -> list[Image]:
+    rows = _ROWS.decode(_joined(changes))
+    return [Image(row, change.b64) for row, change in zip(rows, changes, strict=True)]
 
 
-class _Open:
-    """A transaction that is being filled with rows of spread tables."""
-
-    def __init__(self) -> None:
-        self.rows = self.bytes = 0
-        self._deletes: dict[int, list[Image]] = {}
-        self._puts: dict[int, list[Image]] = {}
-        """By form."""
-
-    def add(self, changes: list[Sent]) -> int:
-        """All of one normalised key, in order of the exact keys and of time."""
-        found = 0
-        for change in latest(changes):
-            to = self._deletes if change.kind == GONE else self._puts
-            b64 = _NAMES.decode(change.b64) if change.b64 else ()
-            to.setdefault(change.form, []).append(Image(_ROW.decode(change.payload), b64))
-            self.bytes += len(change.payload)
-            found += 1
-        self.rows += found
-        return found
-
-    def shares(self, routing: Routing) -> list[TableShare]:
-        """Of a table with two forms all deletes first."""
-        forms = routing.forms
-        deletes = [
-            TableShare(forms[number].db, forms[number].structure, deletes=rows)
-            for number, rows in self._deletes.items()
-        ]
-        puts = [
-            TableShare(forms[number].db, forms[number].structure, updates=rows)
-            for number, rows in self._puts.items()
-        ]
-        return deletes + puts
+def _joined(changes: list[Change]) -> bytes:
+    """A JSON array of what they hold: read at once."""
+    return b"[" + b",".join([change.payload for change in changes]) + b"]"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -23,39 +22,25 @@ from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.view import View
+from tidelog_backfill.replay.bundles import Bundle, counted, counts, in_order
+from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.routing import Routing
-from tidelog_backfill.replay.shuffle import LEFT_OUT, Sent, Shuffler
+from tidelog_backfill.replay.shuffle import Shuffler
 from tidelog_backfill.replay.works import Works
 from tidelog_backfill.task_errors import errors_carried
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 
-SENT = (
-    "part int, `table` int, form int, kind int, `key` binary, exact binary, commit_ts bigint,"
-    " seq bigint, b64 binary, payload binary"
-)
-ORDER = ("table", "key", "exact", "commit_ts", "seq")
-_ORDER = attrgetter(*ORDER)
+SENT = "part int, `table` int, bucket int, commit_ts bigint, seq bigint, data binary"
 WROTE = "part int, rows bigint, works bigint, pins array<int>, left_out binary"
-BATCH_ROWS = 10_000
+BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
 """Of one transaction, each through a new connection."""
 PAUSE_S = 0.5
 """Before the second attempt; then twice as long each time."""
 
-_SENT_TYPES = [
-    pa.int32(),
-    pa.int32(),
-    pa.int32(),
-    pa.int32(),
-    pa.binary(),
-    pa.binary(),
-    pa.int64(),
-    pa.int64(),
-    pa.binary(),
-    pa.binary(),
-]
+_SENT_TYPES = [pa.int32(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.binary()]
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -87,8 +72,8 @@ class Stepped(NamedTuple):
 class PartWriting(Protocol):
     """How parts are written. Travels to executors."""
 
-    async def written(self, part: int, rows: Iterator[Sent]) -> Wrote:
-        """All of a part's rows, sorted. The same again comes to the same."""
+    async def written(self, part: int, found: Iterator[Bundle]) -> Wrote:
+        """All that a part gets, sorted. The same again comes to the same."""
 
 
 class LaneWriting(msgspec.Struct, frozen=True):
@@ -102,20 +87,21 @@ class LaneWriting(msgspec.Struct, frozen=True):
     step: str
     max_rows: int
 
-    async def written(self, part: int, rows: Iterator[Sent]) -> Wrote:
+    async def written(self, part: int, found: Iterator[Bundle]) -> Wrote:
         """Raises what a lane does."""
         lane = PartLane(self, part, RealClock())
         works = Works(self.routing, self.max_rows)
+        pins: set[int] = set()
         count = 0
         try:
-            for shares in works.of(rows):
+            for shares in works.of(gathered(found, self.routing.spread, pins)):
                 await lane.apply(Work(shares, safe=True))
                 count += 1
-            if not works.pins:
+            if not pins:
                 await lane.apply(Work([], safe=True, done=PartDone(self.step, part)))
         finally:
             await lane.close()
-        return Wrote(part, works.rows, count, sorted(works.pins))
+        return Wrote(part, works.rows, count, sorted(pins))
 
 
 def reader(reading: Reading) -> Task:
@@ -126,10 +112,10 @@ def reader(reading: Reading) -> Task:
             for batch in batches:
                 for (number,) in zip(*batch.to_pydict().values(), strict=True):
                     left_out: Counter[str] = Counter()
-                    for rows in _sent(reading, reading.chunks[number], left_out):
-                        yield _batch(rows)
+                    for found in _sent(reading, reading.chunks[number], left_out):
+                        yield _batch(found)
                     if +left_out:
-                        yield _batch([_counts(left_out)])
+                        yield _batch([counts(left_out)])
 
     return read
 
@@ -137,29 +123,29 @@ def reader(reading: Reading) -> Task:
 async def without_spark(reading: Reading, writing: PartWriting) -> Stepped:
     """All of it here and now, all parts through one lane after the other: for a few rows. Raises
     what the two tasks do."""
-    parts: dict[int, list[Sent]] = {}
+    parts: dict[int, list[Bundle]] = {}
     left_out: Counter[str] = Counter()
     for chunk in reading.chunks:
-        for rows in _sent(reading, chunk, left_out):
-            for one in rows:
+        for found in _sent(reading, chunk, left_out):
+            for one in found:
                 parts.setdefault(one.part, []).append(one)
     wrote = [
-        await writing.written(part, iter(sorted(rows, key=_ORDER)))
-        for part, rows in sorted(parts.items())
+        await writing.written(part, iter(sorted(found, key=in_order)))
+        for part, found in sorted(parts.items())
     ]
     return Stepped(wrote, left_out)
 
 
 def writer(writing: PartWriting) -> Task:
-    """Its batches hold the rows of one part, sorted. Raises what a lane does."""
+    """Its batches hold the bundles of one part, sorted. Raises what a lane does."""
 
     def write(batches: Batches) -> Batches:
         with errors_carried():
             context = TaskContext.get()
             assert context is not None
             left_out: Counter[str] = Counter()
-            rows = changes(_rows(batches), left_out)
-            wrote = asyncio.run(writing.written(context.partitionId(), rows))
+            found = counted(_bundles(batches), left_out)
+            wrote = asyncio.run(writing.written(context.partitionId(), found))
         names = [*Wrote._fields, "left_out"]
         values = [*wrote, msgspec.json.encode(left_out)]
         types = [pa.int32(), pa.int64(), pa.int64(), pa.list_(pa.int32()), pa.binary()]
@@ -169,22 +155,7 @@ def writer(writing: PartWriting) -> Task:
     return write
 
 
-def _counts(left_out: Counter[str]) -> Sent:
-    """To some part: so they are told once, however often a task is tried. They stand before all
-    tables."""
-    return Sent(0, -1, 0, LEFT_OUT, b"", b"", 0, 0, b"", msgspec.json.encode(left_out))
-
-
-def changes(rows: Iterator[Sent], left_out: Counter[str]) -> Iterator[Sent]:
-    """A part's rows without what was left out, which is counted."""
-    for one in rows:
-        if one.kind == LEFT_OUT:
-            left_out.update(msgspec.json.decode(one.payload, type=dict[str, int]))
-        else:
-            yield one
-
-
-def _sent(reading: Reading, chunk: Chunk, left_out: Counter[str]) -> Iterator[list[Sent]]:
+def _sent(reading: Reading, chunk: Chunk, left_out: Counter[str]) -> Iterator[list[Bundle]]:
     (span,) = reading.view.spans
     shuffler = Shuffler(reading.routing, span.after_ts, span.until_ts)
     shown = bodies(chunk, reading.view, on_corrupt=reading.on_corrupt, left_out=left_out)
@@ -195,28 +166,30 @@ def _sent(reading: Reading, chunk: Chunk, left_out: Counter[str]) -> Iterator[li
     yield from _pieces(shuffler, reading.done)
 
 
-def _pieces(shuffler: Shuffler, done: frozenset[int]) -> Iterator[list[Sent]]:
-    rows: list[Sent] = []
+def _pieces(shuffler: Shuffler, done: frozenset[int]) -> Iterator[list[Bundle]]:
+    found: list[Bundle] = []
+    size = 0
     for one in shuffler.take():
         if one.part not in done:
-            rows.append(one)
-        if len(rows) >= BATCH_ROWS:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
+            found.append(one)
+            size += len(one.data)
+        if size >= BATCH_BYTES:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
 
 
-def _batch(rows: Sequence[Sent]) -> pa.RecordBatch:
-    columns = zip(zip(*rows, strict=True), _SENT_TYPES, strict=True)
+def _batch(found: Sequence[Bundle]) -> pa.RecordBatch:
+    columns = zip(zip(*found, strict=True), _SENT_TYPES, strict=True)
     arrays = [pa.array(values, kind) for values, kind in columns]
-    return pa.RecordBatch.from_arrays(arrays, list(Sent._fields))
+    return pa.RecordBatch.from_arrays(arrays, list(Bundle._fields))
 
 
-def _rows(batches: Batches) -> Iterator[Sent]:
+def _bundles(batches: Batches) -> Iterator[Bundle]:
     for batch in batches:
         columns = [column.to_pylist() for column in batch.columns]
-        yield from map(Sent, *columns)
+        yield from map(Bundle, *columns)
 
 
 class PartLane:

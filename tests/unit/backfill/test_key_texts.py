@@ -1,0 +1,109 @@
+"""Keys by their JSON: the same ones, and in the same places, as by their values."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.downstreams.shapes import column, table
+from tidelog.changes import Event, RowMessage
+from tidelog.downstream import TableRule
+from tidelog.plan.fold import row_key
+from tidelog.plan.keys import TableKeys, Unsure
+from tidelog.schema.structure import KeyPart, TableStructure
+from tidelog_backfill.files.chunk import Body
+from tidelog_backfill.replay.bundles import GONE, PUT, Change, unpacked
+from tidelog_backfill.replay.key_texts import KeyTexts
+from tidelog_backfill.replay.routing import Form, routing
+from tidelog_backfill.replay.shuffle import Shuffler
+
+json = msgspec.json.encode
+CI = {"collation": "utf8mb4_general_ci"}
+SHAPES = {
+    "number": [column("id", "bigint")],
+    "text": [column("id", "varchar(20)", **CI)],
+    "several": [column("id", "bigint"), column("b", "varchar(20)", **CI)],
+    "bytes": [column("id", "varbinary(20)")],
+    "double": [column("id", "double")],
+}
+NUMBERS = st.sampled_from([0, 1, 2, 10, 12, 100, -1, 1 << 63])
+TEXTS = st.sampled_from(["", "a", "A", "a ", 'q"', "b\\", "1", "12"])
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bigint": NUMBERS,
+    "varchar": TEXTS,
+    "varbinary": st.sampled_from([b"", b"a", b"\xff", b"a\0"]),
+    "double": st.sampled_from([0.0, -0.0, 1.5, 1e300, 1.0, 12.0]),
+}
+
+
+def shape(name: str) -> tuple[TableStructure, TableRule]:
+    key = tuple(one.name for one in SHAPES[name])
+    structure = table("t", *SHAPES[name], column("v", "bigint"), key=key)
+    return structure, TableRule(False, True, (tuple(KeyPart(part) for part in key),))
+
+
+@st.composite
+def keys(draw: st.DrawFn, name: str) -> tuple[dict[str, Any], list[str]]:
+    """A key as an event has it: text is in base64 now and then."""
+    row: dict[str, Any] = {}
+    b64: list[str] = []
+    for one in SHAPES[name]:
+        value = draw(VALUES[one.base])
+        if isinstance(value, bytes) or (isinstance(value, str) and draw(st.booleans())):
+            raw = value if isinstance(value, bytes) else value.encode()
+            value = b64encode(raw).decode()
+            b64.append(one.name)
+        row[one.name] = value
+    return row, b64
+
+
+@given(st.data(), st.sampled_from(sorted(SHAPES)))
+def test_texts_are_equal_as_the_values_are(data: st.DataObject, name: str) -> None:
+    structure, rule = shape(name)
+    texts = KeyTexts(Form(0, "d", structure, rule))
+    (one, marks), (other, other_marks) = data.draw(st.tuples(keys(name), keys(name)))
+    names = structure.key_columns
+    by_value = row_key(one, marks, names) == row_key(other, other_marks, names)
+    exact, other_exact = texts.exact(json(one), marks), texts.exact(json(other), other_marks)
+    assert (exact == other_exact) == by_value
+    known = TableKeys(structure, rule)
+    assert texts.normal(exact) == known.first(one, marks)
+    assert texts.of_image(json({"v": 1} | one)) == json(one)
+
+
+def test_where_text_that_is_no_text_goes_nobody_can_tell() -> None:
+    texts = KeyTexts(Form(0, "d", *shape("text")))
+    bad = b64encode(b"\xff").decode()
+    exact = texts.exact(json({"id": bad}), ["id"])
+    assert exact != texts.exact(json({"id": bad}), [])
+    with pytest.raises(Unsure):
+        texts.normal(exact)
+
+
+def sent(name: str, *events: Event) -> list[Change]:
+    structure, rule = shape(name)
+    route = routing([("d", structure, rule)], 2)
+    shuffler = Shuffler(route, 0, 1 << 62)
+    shuffler.add(Body(json(RowMessage("d", "t", structure.version, list(events))), 0))
+    return [change for bundle in shuffler.take() for change in unpacked(bundle)]
+
+
+@given(st.data(), st.sampled_from(sorted(SHAPES)), st.booleans())
+def test_an_update_of_the_key_deletes_the_old_one(
+    data: st.DataObject, name: str, leading: bool
+) -> None:
+    """Also where the one begins like the other, and wherever the row has its key."""
+    (old, marks), (new, more) = data.draw(st.tuples(keys(name), keys(name)))
+    if marks != more:  # an event marks both images
+        new, more = old, marks
+    before, after = (({} if leading else {"v": 0}) | row | {"v": 1} for row in (old, new))
+    found = sent(name, Event("u", 5, old, before, after, marks))
+    moved = row_key(old, marks, list(old)) != row_key(new, marks, list(new))
+    kinds = sorted((change.kind, change.payload) for change in found)
+    gone = [(GONE, json(old))] if moved else []
+    assert kinds == [*gone, (PUT, json(after))]
