@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog import record
 from tidelog.errors import BadInput
+from tidelog.ports import Buffer
 from tidelog.synced import unpack
 from tidelog_cli import inspect_pb
 from tidelog_cli.inspect_relay import WHY
@@ -239,7 +240,7 @@ def _large(file: BinaryIO, at: int, length: int) -> _Record:
     return _Record(at, at + length, head, "")
 
 
-def _head(payload: memoryview) -> bytes:
+def _head(payload: Buffer) -> bytes:
     """Its first bytes; all of it where the timestamps don't stand first."""
     head = bytes(payload[:HEAD_BYTES])
     return head if head[:1] == b"\x08" else bytes(payload)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tidelog.changes import Marker
 from tidelog.errors import UnparsablePayload
+from tidelog.ports import Buffer
 from tidelog.record import HEADER_BYTES
 from tidelog.record_walk import walk
 from tidelog.synced import unpack
@@ -140,7 +141,7 @@ def _read(path: Path, size: int) -> _Found:
     return _Found(header, lines, end, bad)
 
 
-def parsed(payload: memoryview) -> RelayRecord:
+def parsed(payload: Buffer) -> RelayRecord:
     """Raises UnparsablePayload."""
     try:
         return RelayRecord.FromString(bytes(payload))

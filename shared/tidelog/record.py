@@ -22,6 +22,9 @@ END_MAGIC = 0x123AB922
 MAX_PAYLOAD = (2 << 30) - 1
 """What gRPC can carry; a longer length is garbage."""
 
+COPIED = 4 << 10
+"""Payloads of so many bytes at most are small."""
+
 _HEADER = struct.Struct("<IQI")
 _FOOTER = struct.Struct("<QI")
 HEADER_BYTES = _HEADER.size
@@ -35,11 +38,15 @@ class Header(NamedTuple):
     crc: int
 
 
-class Split(NamedTuple):
-    """What `split` found: whole records as (offset of the header, payload), the bytes they take,
-    and what stopped it: "" (the data ends there or within a record), "magic", "length", "crc"."""
+Placed = tuple[int, bytes | memoryview]
+"""Offset of a record's header, and its payload."""
 
-    records: list[tuple[int, memoryview]]
+
+class Split(NamedTuple):
+    """What `split` found: whole records, the bytes they take, and what stopped it: "" (the data
+    ends there or within a record), "magic", "length", "crc"."""
+
+    records: list[Placed]
     consumed: int
     bad: str
     wanted: int
@@ -84,14 +91,15 @@ def matches(payload: Buffer, crc: int) -> bool:
     return bool(crc32c(payload) == crc)
 
 
-def split(data: Buffer, base: int = 0) -> Split:
-    """Cut `data`, which starts at offset `base` of its file, into records; payloads are views."""
+def split(data: bytes, base: int = 0) -> Split:
+    """Cut `data`, which starts at offset `base` of its file, into records. Large payloads are
+    views; small ones are copies: these cost less, and the garbage collector passes them by."""
     view = memoryview(data)
-    records: list[tuple[int, memoryview]] = []
-    position, size = 0, len(view)
+    records: list[Placed] = []
+    position, size = 0, len(data)
     unpack, check = _HEADER.unpack_from, crc32c
     while size - position >= HEADER_BYTES:
-        magic, length, crc = unpack(view, position)
+        magic, length, crc = unpack(data, position)
         if magic != MAGIC:
             return Split(records, position, "magic", 0)
         if not 0 < length <= MAX_PAYLOAD:
@@ -99,9 +107,10 @@ def split(data: Buffer, base: int = 0) -> Split:
         start = position + HEADER_BYTES
         if size - start < length:
             return Split(records, position, "", HEADER_BYTES + length)
-        payload = view[start : start + length]
+        end = start + length
+        payload = data[start:end] if length <= COPIED else view[start:end]
         if check(payload) != crc:
             return Split(records, position, "crc", 0)
         records.append((base + position, payload))
-        position = start + length
+        position = end
     return Split(records, position, "", 0)

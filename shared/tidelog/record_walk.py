@@ -12,9 +12,9 @@ _ENDS = "the file ends within it"
 
 
 class Step(NamedTuple):
-    """Records as (offset, payload), the offset after them, why they end there ("" = they don't)."""
+    """Records, the offset after them, why they end there ("" = they don't)."""
 
-    records: list[tuple[int, memoryview]]
+    records: list[record.Placed]
     end: int
     bad: str
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidelog import record
 from tidelog.errors import Corrupt, ForeignCluster, ForeignDirectory, UnparsablePayload
-from tidelog.ports import Disk, File
+from tidelog.ports import Buffer, Disk, File
 from tidelog.relay import records
 from tidelog_proto.relay_pb2 import RelayRecord
 
@@ -101,7 +101,7 @@ def read_header(part: Part) -> tuple[str, int] | None:
     return one.header.feed, one.header.cluster_id
 
 
-def parsed(path: str, offset: int, payload: memoryview) -> RelayRecord:
+def parsed(path: str, offset: int, payload: Buffer) -> RelayRecord:
     """Raises Corrupt."""
     try:
         return records.parsed(payload)

@@ -140,7 +140,7 @@ def test_facts_tell_ddls_versions_and_runs_by_commit_ts(tmp_path: Path) -> None:
     write(tmp_path, [payloads])
     (facts,) = facts_of(tmp_path, 1 << 20)
     at = [sum(len(record.frame(one)) for one in payloads[:n]) for n in range(2)]
-    sizes = [len(payloads[n]) + 2 for n in range(2)]  # commit_ts takes two bytes
+    sizes = [len(payloads[n]) for n in range(2)]
     assert facts.ddls == [FoundDdl(25, 20, payload.commit_head(20, 25) + payloads[3][4:])]
     assert facts.versions == [
         FoundVersion(5, 30, 30, 2, 7),

@@ -31,7 +31,9 @@ def test_head_and_body_make_the_prewrite_a_commit(
     facts = classify(given_bytes)
     assert (facts.kind, facts.start_ts, facts.commit_ts) == (Kind.PREWRITE, start_ts, 0)
     assert bytes(facts.payload) == given_bytes
+    assert payload.head(given_bytes) == facts[:3]
     made = payload.commit_head(start_ts, start_ts + gap) + given_bytes[facts.body :]
+    assert payload.committed(given_bytes, start_ts + gap) == made
     expected = Binlog.FromString(given_bytes)
     expected.tp = 1  # type: ignore[assignment]
     expected.commit_ts = start_ts + gap
@@ -44,18 +46,28 @@ def test_fields_in_another_order_are_put_in_order(size: int) -> None:
     rows = Binlog(prewrite_value=b"x" * size, prewrite_key=b"k").SerializeToString()
     mixed = rows + Binlog(start_ts=9, commit_ts=0, tp=0).SerializeToString()  # type: ignore[arg-type]
     facts = classify(mixed)
+    assert payload.head(mixed) == facts[:3]
     made = payload.commit_head(9, 12) + bytes(facts.payload)[facts.body :]
     read = Binlog.FromString(made)
     assert (read.tp, read.start_ts, read.commit_ts) == (1, 9, 12)
     assert (len(read.prewrite_value), read.prewrite_key) == (size, b"k")
 
 
-def test_kinds() -> None:
-    assert classify(commit(5, 9))[:3] == (Kind.COMMIT, 5, 9)
-    assert classify(rollback(5))[:3] == (Kind.ROLLBACK, 5, 0)
-    assert classify(payload.fake(7))[:3] == (Kind.FAKE, 7, 7)
-    assert classify(payload.verdict(5, 0, b"k"))[:3] == (Kind.ROLLBACK, 5, 0)
-    assert classify(payload.verdict(5, 8, b"k"))[:3] == (Kind.COMMIT, 5, 8)
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (commit(5, 9), (Kind.COMMIT, 5, 9)),
+        (rollback(5), (Kind.ROLLBACK, 5, 0)),
+        (payload.fake(7), (Kind.FAKE, 7, 7)),
+        (payload.verdict(5, 0, b"k"), (Kind.ROLLBACK, 5, 0)),
+        (payload.verdict(5, 8, b"k"), (Kind.COMMIT, 5, 8)),
+        (b"\x10\x05\x08\x00", (Kind.PREWRITE, 5, 0)),
+    ],
+)
+def test_kinds(data: bytes, expected: payload.Head) -> None:
+    assert classify(data)[:3] == expected
+    assert payload.head(data) == expected
+    assert payload.head(memoryview(data)) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,10 +84,11 @@ def test_kinds() -> None:
     ],
 )
 def test_garbage_is_refused(data: bytes) -> None:
-    with pytest.raises(UnparsablePayload):
-        classify(data)
-    with pytest.raises(UnparsablePayload):
-        classify(data + b"\x0b" * 70_000)
+    for read in (classify, payload.head):
+        with pytest.raises(UnparsablePayload):
+            read(data)
+        with pytest.raises(UnparsablePayload):
+            read(data + b"\x0b" * 70_000)
 
 
 def test_a_large_request_is_cut_without_a_copy() -> None:

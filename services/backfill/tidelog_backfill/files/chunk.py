@@ -38,7 +38,7 @@ class Chunk(msgspec.Struct, frozen=True):
         yield msgspec.structs.replace(self, begin=begin, cuts=())
 
 
-class Body(msgspec.Struct, frozen=True):
+class Body(msgspec.Struct, frozen=True, gc=False):
     """Row changes of one table as the stream has them: `body` is the JSON of a RowMessage, its
     events in order. All events of a table, of whatever chunk, are in upstream order by (commit_ts,
     `seq` + place among the events of the body). Events with commit_ts <= `after` are left out.
@@ -74,7 +74,7 @@ class FoundVersion(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Transactions with rows that follow one another by commit_ts in a chunk, with no DDL of the
     chunk among them, some MiB at most (or one transaction). [begin, end): the offsets between which
     their records begin (of segments: the Prewrites; of a large batch of a relay: its pieces too).

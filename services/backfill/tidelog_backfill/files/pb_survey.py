@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion, Run
+from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
 from tidelog_backfill.files.pb import PbRecords, is_packed
 from tidelog_backfill.files.records import CUT_BYTES, OnCorrupt
-from tidelog_backfill.files.runs import runs
+from tidelog_backfill.files.runs import Piece, runs
 from tidelog_proto.pb_binlog_pb2 import Binlog, BinlogType, Column, Event
 
 _NAME = 0x0A
@@ -56,7 +56,7 @@ class _Found:
         self._versions: list[FoundVersion] = []
         self._seen: dict[_Shape, _Seen] = {}
         """Since the last DDL."""
-        self._runs: list[Run] = []
+        self._pieces: list[Piece] = []
         self._first = self._last = 0
 
     def ddl(self, binlog: Binlog, offset: int, payload: bytes) -> None:
@@ -76,7 +76,7 @@ class _Found:
             seen.rows += 1
         self._first = min(self._first or ts, ts)
         self._last = max(self._last, ts)
-        self._runs.append(Run(ts, ts, len(events), size, begin, end))
+        self._pieces.append((ts, ts, len(events), size, begin, end))
 
     def _close(self) -> None:
         for (db, table, columns), seen in self._seen.items():
@@ -92,13 +92,13 @@ class _Found:
             chunk,
             chunk.begin,
             chunk.end,
-            rows=sum(run.rows for run in self._runs),
-            size=sum(run.size for run in self._runs),
+            rows=sum(one[2] for one in self._pieces),
+            size=sum(one[3] for one in self._pieces),
             first_ts=self._first,
             last_ts=self._last,
             ddls=self._ddls,
             versions=self._versions,
-            runs=runs(self._runs, (ddl.commit_ts for ddl in self._ddls)),
+            runs=runs(self._pieces, (ddl.commit_ts for ddl in self._ddls)),
         )
 
 

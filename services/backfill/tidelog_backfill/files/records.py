@@ -22,7 +22,7 @@ from tidelog_backfill.files.chunk import Chunk
 log = structlog.get_logger()
 
 OnCorrupt = Literal["stop", "skip"]
-Placed = tuple[int, memoryview]
+Placed = record.Placed
 """Offset of a record, and its payload."""
 
 BLOCK = 1 << 20
@@ -30,12 +30,12 @@ CUT_BYTES = 4 << 20
 """A chunk's cuts are so far apart at least."""
 FEW = 8
 """So many places of what is counted are told, and one more is kept: there are others."""
-_HEADER = record.HEADER_BYTES
 MAGIC = record.MAGIC.to_bytes(4, "little")
 HINT = (
     "look at it with `tidelog inspect`; restore the file, or go on without what is damaged:"
     " --on-corrupt skip"
 )
+_HEADER = record.HEADER_BYTES
 
 
 def corrupt(path: str, offset: int, what: str) -> Corrupt:
@@ -128,7 +128,9 @@ class Records:
             bad = ""
             for step in walk(self._file.read, self.end, self._file.size):
                 bad = step.bad
-                own = [one for one in step.records if one[0] < upto]
+                own = step.records
+                if own and own[-1][0] >= upto:
+                    own = [one for one in own if one[0] < upto]
                 if own:
                     self._seen(own)
                     yield own

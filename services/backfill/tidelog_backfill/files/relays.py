@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog import record
 from tidelog.errors import UnparsablePayload
+from tidelog.ports import Buffer
 from tidelog.relay.records import parsed
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
@@ -63,7 +64,7 @@ class Relay:
             for offset, payload in step:
                 yield self._entry(offset, self._content(offset, payload))
 
-    def _content(self, offset: int, payload: memoryview) -> Content:
+    def _content(self, offset: int, payload: Buffer) -> Content:
         try:
             one = parsed(payload)
         except UnparsablePayload as error:
@@ -99,7 +100,7 @@ class Relay:
                 raise corrupt(self.path, offset, "no record begins here")
             if head[record.HEADER_BYTES] == BATCH_TAG:
                 payload = self._file.read(offset + record.HEADER_BYTES, found.length)
-                one = self._content(offset, memoryview(payload))
+                one = self._content(offset, payload)
                 if isinstance(one, RelayBatch):
                     return Ahead(offset, one.pieces, one.pieces_at, one.after, one.commit_ts)
             offset += record.HEADER_BYTES + found.length

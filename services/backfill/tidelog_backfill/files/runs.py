@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable
 
+from tidelog.timestamps import TS_MAX
 from tidelog_backfill.files.chunk import Run
 
 RUN_BYTES = 4 << 20
 
+Piece = tuple[int, int, int, int, int, int]
+"""The fields of a Run, of one transaction or a few: there is a piece for each of a log's."""
 
-def runs(ones: Iterable[Run], ddls: Iterable[int]) -> list[Run]:
-    """Runs of one or a few transactions each, joined: to RUN_BYTES where they follow one another
-    without a DDL (commit_ts in `ddls`) between, and beyond that where they overlap."""
-    at = sorted(ddls)
+
+def runs(pieces: Iterable[Piece], ddls: Iterable[int]) -> list[Run]:
+    """Pieces joined, to RUN_BYTES where they follow one another without a DDL (commit_ts in `ddls`)
+    between, and beyond that where they overlap."""
     found: list[Run] = []
-    for one in sorted(ones, key=lambda run: run.first_ts):
-        last = found[-1] if found else None
-        if last is not None and (one.first_ts <= last.last_ts or _follows(last, one, at)):
-            found[-1] = _joined(last, one)
+    barriers = [*sorted(ddls), TS_MAX + 1]
+    barrier = last = -1
+    first = rows = size = begin = end = 0
+    for piece in sorted(pieces):
+        if piece[0] > last and (piece[0] >= barrier or size + piece[3] > RUN_BYTES):
+            if rows:
+                found.append(Run(first, last, rows, size, begin, end))
+            first, last, rows, size, begin, end = piece
         else:
-            found.append(one)
+            last = max(last, piece[1])
+            rows += piece[2]
+            size += piece[3]
+            begin = min(begin, piece[4])
+            end = max(end, piece[5])
+        if last >= barrier:
+            barrier = barriers[bisect_right(barriers, last)]
+    if rows:
+        found.append(Run(first, last, rows, size, begin, end))
     return found
-
-
-def _follows(last: Run, one: Run, ddls: list[int]) -> bool:
-    if last.size + one.size > RUN_BYTES:
-        return False
-    ddl = bisect_left(ddls, last.last_ts + 1)
-    return ddl == len(ddls) or ddls[ddl] > one.first_ts
-
-
-def _joined(last: Run, one: Run) -> Run:
-    return Run(
-        last.first_ts,
-        max(last.last_ts, one.last_ts),
-        last.rows + one.rows,
-        last.size + one.size,
-        min(last.begin, one.begin),
-        max(last.end, one.end),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -15,12 +15,12 @@ from tidelog.filter.filters import EVENT_FILTER
 from tidelog.filter.loopback import LOOPBACK, has_channel
 from tidelog.filter.rows import without
 from tidelog.rows.errors import Malformed, RowCorrupt
-from tidelog.rows.payload import MutationRows, read_payload
+from tidelog.rows.payload import MutationRows, Payload, read_payload
 from tidelog.rows.table_codec import DELETE, INSERT, UPDATE, TableCodec
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import TableInfo
 from tidelog_backfill.files.chunk import Body
-from tidelog_backfill.files.segments import Prewrite, Transactions
+from tidelog_backfill.files.segments import Transactions
 from tidelog_backfill.files.spans import Spans
 from tidelog_backfill.files.view import Span, TableView
 
@@ -42,19 +42,14 @@ class _Table:
         self._left_out = left_out
         self._own_schema = view.version >= view.known_version
 
-    def bodies(
-        self, mutation: MutationRows, commit_ts: int, start_ts: int, seq: int
-    ) -> Iterator[Body]:
-        """`seq`: rows of the transaction before these. Raises RowCorrupt."""
-        for part in sliced(mutation):
-            wanted = part
-            if self._ignored:
-                wanted, ignored = without(part, self._ignored)
-                self._left_out[EVENT_FILTER] += ignored
-            events, _ = self._envelope.events(wanted, self._own_schema, commit_ts, start_ts, 0)
-            if events:
-                yield Body(self._envelope.message(events)[0], seq, 0, start_ts)
-            seq += len(part.sequence)
+    def body(self, mutation: MutationRows, commit_ts: int, start_ts: int, seq: int) -> Body | None:
+        """Of at most SLICE_ROWS rows; `seq`: those of the transaction before these. Raises
+        RowCorrupt."""
+        if self._ignored:
+            mutation, ignored = without(mutation, self._ignored)
+            self._left_out[EVENT_FILTER] += ignored
+        events, _ = self._envelope.events(mutation, self._own_schema, commit_ts, start_ts, 0)
+        return Body(self._envelope.message(events)[0], seq, 0, start_ts) if events else None
 
 
 class SegmentBodies:
@@ -70,24 +65,18 @@ class SegmentBodies:
 
     def of(self, path: str, transactions: Transactions) -> Iterator[Body]:
         """Raises Corrupt, Undecodable, InvariantBroken."""
-        for commit_ts, prewrite in transactions:
+        for commit_ts, start_ts, offset, payload in transactions:
             span = self._spans.of(commit_ts)
             try:
-                if span is None:
-                    self._count_ignored(commit_ts, prewrite)
-                    continue
-                yield from self._rows(span, commit_ts, prewrite)
+                if span is not None:
+                    yield from self._rows(span, commit_ts, start_ts, read_payload(bytes(payload)))
+                elif self._spans.ignores(commit_ts) and not read_payload(bytes(payload)).is_ddl:
+                    self._left_out[IGNORED_TXN] += 1
             except (Malformed, RowCorrupt) as error:
-                reason = f"{path} at offset {prewrite.offset}: {error}"
+                reason = f"{path} at offset {offset}: {error}"
                 raise Undecodable(commit_ts, reason, hint=HINT) from error
 
-    def _count_ignored(self, commit_ts: int, prewrite: Prewrite) -> None:
-        """DDLs are not ignored. Raises Malformed."""
-        if self._spans.ignores(commit_ts) and not read_payload(bytes(prewrite.payload)).is_ddl:
-            self._left_out[IGNORED_TXN] += 1
-
-    def _rows(self, span: Span, commit_ts: int, prewrite: Prewrite) -> Iterator[Body]:
-        value = read_payload(bytes(prewrite.payload))
+    def _rows(self, span: Span, commit_ts: int, start_ts: int, value: Payload) -> Iterator[Body]:
         version = value.schema_version
         if span.marks and self._is_echo(span, version, value.mutations):
             self._left_out[LOOPBACK] += 1
@@ -95,16 +84,24 @@ class SegmentBodies:
         tables, seq = self._of(span), 0
         for mutation in value.mutations:
             table = tables.get((mutation.table_id, version))
-            if table is not None:
-                yield from table.bodies(mutation, commit_ts, prewrite.start_ts, seq)
-            elif mutation.table_id in span.dropped:
-                self._left_out[span.dropped[mutation.table_id]] += 1
-            else:
-                raise InvariantBroken(
-                    f"transaction {commit_ts} has rows of table id {mutation.table_id} at version"
-                    f" {version}, which the plan does not know"
-                )
-            seq += len(mutation.sequence)
+            if table is None:
+                self._leave_out(span, commit_ts, mutation.table_id, version)
+                seq += len(mutation.sequence)
+                continue
+            for part in sliced(mutation):
+                body = table.body(part, commit_ts, start_ts, seq)
+                if body is not None:
+                    yield body
+                seq += len(part.sequence)
+
+    def _leave_out(self, span: Span, commit_ts: int, table_id: int, version: int) -> None:
+        why = span.dropped.get(table_id)
+        if why is None:
+            raise InvariantBroken(
+                f"transaction {commit_ts} has rows of table id {table_id} at version {version},"
+                " which the plan does not know"
+            )
+        self._left_out[why] += 1
 
     def _of(self, span: Span) -> dict[_Key, _Table]:
         found = self._tables.get(span.until_ts)
@@ -131,12 +128,13 @@ class SegmentBodies:
         )
 
 
-def sliced(mutation: MutationRows) -> Iterator[MutationRows]:
+def sliced(mutation: MutationRows) -> Iterable[MutationRows]:
     """The rows in order, SLICE_ROWS at a time. Raises RowCorrupt."""
+    return (mutation,) if len(mutation.sequence) <= SLICE_ROWS else _slices(mutation)
+
+
+def _slices(mutation: MutationRows) -> Iterator[MutationRows]:
     sequence = mutation.sequence
-    if len(sequence) <= SLICE_ROWS:
-        yield mutation
-        return
     lists = {
         INSERT: mutation.inserted_rows,
         UPDATE: mutation.updated_rows,

@@ -4,37 +4,16 @@ comes later in the log, be it in another file, only the first few bytes are read
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tidelog import record
 from tidelog.errors import UnparsablePayload
-from tidelog.payload import Facts, Kind, classify, commit_head
-from tidelog.ports import Buffer
+from tidelog.payload import COMMIT, FAKE, PREWRITE, PREWRITE_HEAD, ROLLBACK, Head, head
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.parts import following
-from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Records, corrupt
+from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Placed, Records, corrupt
 
-PREWRITE_HEAD = b"\x08\x00"
-"""tp = 0, as every writer puts it first; one that doesn't is classified."""
-
-
-class Prewrite(NamedTuple):
-    """`offset`: of its record. `body`: where the fields after tp and timestamps begin in
-    `payload`."""
-
-    start_ts: int
-    offset: int
-    payload: Buffer
-    body: int
-
-    def committed(self, commit_ts: int) -> bytes:
-        """What a reader of the Pump gets: the Prewrite with the head of its Commit."""
-        head = commit_head(self.start_ts, commit_ts)
-        return b"".join((head, memoryview(self.payload)[self.body :]))
-
-
-Transaction = tuple[int, Prewrite]
-"""commit_ts, and what was committed."""
+Transaction = tuple[int, int, int, bytes | memoryview]
+"""commit_ts, start_ts, the offset of the Prewrite's record, its payload."""
 
 
 class Transactions:
@@ -51,38 +30,37 @@ class Transactions:
         self._file = file
         self._chunk = chunk
         self._on_corrupt = on_corrupt
-        self._prewrites: dict[int, Prewrite] = {}
+        self._prewrites: dict[int, Placed] = {}
         self._verdicts: dict[int, int] = {}
         """By start_ts the commit_ts, 0 = rolled back."""
 
     def __iter__(self) -> Iterator[Transaction]:
         """In the order of Prewrites. Raises Corrupt."""
         for step in self.records.steps():
-            for offset, payload in step:
-                self._take(offset, payload)
+            self._take(step)
         self._look_ahead()
-        for start_ts, prewrite in self._prewrites.items():
-            commit_ts = self._verdicts.get(start_ts)
+        verdicts = self._verdicts
+        for start_ts, (offset, payload) in self._prewrites.items():
+            commit_ts = verdicts.get(start_ts)
             if commit_ts:
-                yield commit_ts, prewrite
+                yield commit_ts, start_ts, offset, payload
             elif commit_ts is None:
                 self.open += 1
                 if self.open <= FEW + 1:
-                    self.open_at.append(prewrite.offset)
+                    self.open_at.append(offset)
 
-    def _take(self, offset: int, payload: memoryview) -> None:
-        facts = _classified(self.records, offset, payload)
-        if facts is None:
-            return
-        if facts.kind == Kind.PREWRITE:
-            one = Prewrite(facts.start_ts, offset, facts.payload, facts.body)
-            self._prewrites.setdefault(facts.start_ts, one)  # of a repeated one the first counts
-        elif facts.kind != Kind.FAKE:
-            self._judge(self._chunk.path, offset, facts.start_ts, facts.commit_ts)
+    def _take(self, step: list[Placed]) -> None:
+        prewrites, verdicts = self._prewrites, self._verdicts
+        for placed in step:
+            kind, start_ts, commit_ts = _head(self.records, placed)
+            if kind == PREWRITE:
+                prewrites.setdefault(start_ts, placed)  # of a repeated one the first counts
+            elif kind != FAKE and verdicts.setdefault(start_ts, commit_ts) != commit_ts:
+                self._judge_again(self._chunk.path, placed[0], start_ts, commit_ts)
 
-    def _judge(self, path: str, offset: int, start_ts: int, commit_ts: int) -> None:
-        before = self._verdicts.get(start_ts)
-        if before and commit_ts and before != commit_ts:
+    def _judge_again(self, path: str, offset: int, start_ts: int, commit_ts: int) -> None:
+        before = self._verdicts[start_ts]
+        if before and commit_ts:
             what = f"transaction {start_ts} is committed at {commit_ts}, before that at {before}"
             raise corrupt(path, offset, what)
         self._verdicts[start_ts] = before or commit_ts
@@ -106,23 +84,22 @@ class Transactions:
     def _search(self, file: LogFile, chunk: Chunk, waiting: set[int]) -> None:
         records = Records(file, chunk, self._on_corrupt)
         for step in records.steps():
-            for offset, payload in step:
-                if payload[:2] == PREWRITE_HEAD:
+            for placed in step:
+                if placed[1][:2] == PREWRITE_HEAD:
                     continue
-                facts = _classified(records, offset, payload)
-                if facts is None or facts.start_ts not in waiting:
-                    continue
-                if facts.kind in (Kind.COMMIT, Kind.ROLLBACK):
-                    self._judge(chunk.path, offset, facts.start_ts, facts.commit_ts)
-                    waiting.discard(facts.start_ts)
+                kind, start_ts, commit_ts = _head(records, placed)
+                if start_ts in waiting and kind in (COMMIT, ROLLBACK):
+                    self._verdicts[start_ts] = commit_ts
+                    waiting.discard(start_ts)
             if not waiting:
                 return
 
 
-def _classified(records: Records, offset: int, payload: memoryview) -> Facts | None:
-    """None: it is skipped. Raises Corrupt."""
+def _head(records: Records, placed: Placed) -> Head:
+    """Of one that is skipped it is that of a fake. Raises Corrupt."""
+    offset, payload = placed
     try:
-        return classify(payload)
+        return head(payload)
     except UnparsablePayload as error:
         records.lose(offset, record.HEADER_BYTES + len(payload), error.message)
-        return None
+        return FAKE, 0, 0

@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.changes import Marker
+from tidelog.payload import committed
 from tidelog.relay.batches import above
 from tidelog.rows.errors import Malformed
 from tidelog.rows.payload import read_payload
 from tidelog_backfill.files import row_texts
-from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion, Run
+from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
 from tidelog_backfill.files.pb_survey import pb_survey
 from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
 from tidelog_backfill.files.relays import Entry, Relay
-from tidelog_backfill.files.runs import runs
+from tidelog_backfill.files.runs import Piece, runs
 from tidelog_backfill.files.segments import Transactions
 from tidelog_proto.relay_pb2 import RelayBatch, RelayHeader
 
@@ -39,22 +40,29 @@ class _Found:
     def __init__(self) -> None:
         self.rows = self.size = self.first_ts = self.last_ts = 0
         self.ddls: list[FoundDdl] = []
-        self._runs: list[Run] = []
+        self._pieces: list[Piece] = []
         self._versions: dict[_Key, tuple[int, int, int]] = {}
 
     def seen(self, first_ts: int, last_ts: int) -> None:
-        self.first_ts = min(self.first_ts or first_ts, first_ts)
-        self.last_ts = max(self.last_ts, last_ts)
+        if first_ts < self.first_ts or not self.first_ts:
+            self.first_ts = first_ts
+        if last_ts > self.last_ts:
+            self.last_ts = last_ts
 
-    def run(self, one: Run) -> None:
-        if one.rows:
-            self.rows += one.rows
-            self.size += one.size
-            self._runs.append(one)
+    def piece(self, one: Piece) -> None:
+        rows, size = one[2:4]
+        if rows:
+            self.rows += rows
+            self.size += size
+            self._pieces.append(one)
 
     def count(self, key: _Key, first_ts: int, last_ts: int, rows: int) -> None:
         first, last, before = self._versions.get(key, (first_ts, last_ts, 0))
-        self._versions[key] = min(first, first_ts), max(last, last_ts), before + rows
+        if first_ts < first:
+            first = first_ts
+        if last_ts > last:
+            last = last_ts
+        self._versions[key] = first, last, before + rows
 
     def facts(self, chunk: Chunk, records: Records) -> Facts:
         """What all kinds have in common."""
@@ -76,29 +84,27 @@ class _Found:
             ],
             skipped=records.skipped,
             skipped_at=records.skipped_at,
-            runs=runs(self._runs, (ddl.commit_ts for ddl in self.ddls)),
+            runs=runs(self._pieces, (ddl.commit_ts for ddl in self.ddls)),
         )
 
 
 def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
     found = _Found()
-    for commit_ts, prewrite in transactions:
+    for commit_ts, start_ts, offset, payload in transactions:
         found.seen(commit_ts, commit_ts)
-        payload = prewrite.committed(commit_ts)
         try:
-            value = read_payload(payload)
+            value = read_payload(bytes(payload))
         except Malformed as error:
-            raise corrupt(chunk.path, prewrite.offset, f"it is no Binlog: {error}") from error
+            raise corrupt(chunk.path, offset, f"it is no Binlog: {error}") from error
         if value.is_ddl:  # it says so only if a job or a text is named
-            found.ddls.append(FoundDdl(commit_ts, prewrite.start_ts, payload))
+            found.ddls.append(FoundDdl(commit_ts, start_ts, committed(payload, commit_ts)))
             continue
         rows = 0
         for mutation in value.mutations:
             key = mutation.table_id, "", "", value.schema_version
             found.count(key, commit_ts, commit_ts, len(mutation.sequence))
             rows += len(mutation.sequence)
-        begin = prewrite.offset
-        found.run(Run(commit_ts, commit_ts, rows, len(payload), begin, begin + 1))
+        found.piece((commit_ts, commit_ts, rows, len(payload), offset, offset + 1))
     facts = found.facts(chunk, transactions.records)
     return msgspec.structs.replace(facts, open=transactions.open, open_at=transactions.open_at)
 
@@ -172,4 +178,4 @@ class _RelayFound(_Found):
                 size += len(body)
         if rows:
             self.seen(first_ts, last_ts)
-        self.run(Run(first_ts, last_ts, rows, size, entry.offset, entry.offset + 1))
+        self.piece((first_ts, last_ts, rows, size, entry.offset, entry.offset + 1))

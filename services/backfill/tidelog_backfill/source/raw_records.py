@@ -53,7 +53,7 @@ def _batch(chunk: Chunk, step: list[Placed]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _head(chunk: Chunk, offset: int, payload: memoryview) -> _Head:
+def _head(chunk: Chunk, offset: int, payload: bytes | memoryview) -> _Head:
     try:
         if chunk.kind == "relay":
             one = parsed(payload)

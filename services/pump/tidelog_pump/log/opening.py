@@ -10,7 +10,7 @@ import structlog
 from tidelog import record
 from tidelog.errors import Corrupt, UnparsablePayload
 from tidelog.payload import classify
-from tidelog.ports import Disk, File
+from tidelog.ports import Buffer, Disk, File
 from tidelog.record_walk import walk
 from tidelog.synced import UNKNOWN, Synced
 from tidelog.timestamps import TS_MAX
@@ -131,7 +131,7 @@ class Opening:
         return good
 
 
-def _newest(pointer: Pointer, payload: memoryview) -> int:
+def _newest(pointer: Pointer, payload: Buffer) -> int:
     try:
         facts = classify(payload)
     except UnparsablePayload as error:

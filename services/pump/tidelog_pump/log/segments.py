@@ -44,7 +44,7 @@ log = structlog.get_logger()
 
 CLOSE_BYTES = 50 << 10
 """A last segment of this size is closed at a clean stop, as the original's is."""
-Records = list[tuple[Pointer, memoryview]]
+Records = list[tuple[Pointer, bytes | memoryview]]
 
 
 class Segments:
