@@ -86,6 +86,16 @@ def test_options_say_from_when_to_when(session: SparkSession, relay: Path) -> No
         read(session, relay, tabels="x")
 
 
+def test_a_schema_says_which_columns_are_read(session: SparkSession, relay: Path) -> None:
+    reader = session.read.format("tidelog")
+    rows = reader.schema("op string, commit_ts long").load(str(relay)).where("commit_ts < 106")
+    assert sorted(map(tuple, rows.collect())) == [("c", 102), ("c", 105)]
+    raw = reader.schema("kind string").option("rows", "raw").load(str(relay))
+    assert {row.kind for row in raw.collect()} == {"header", "batch"}
+    with pytest.raises(PySparkException, match="there is no column op bigint"):
+        reader.schema("op long").load(str(relay)).count()
+
+
 def test_records_are_told_as_they_lie(session: SparkSession, relay: Path) -> None:
     rows = read(session, relay, rows="raw", chunk_bytes="3000").orderBy("offset").collect()
     assert [row.kind for row in rows] == ["header", *["batch"] * 201]

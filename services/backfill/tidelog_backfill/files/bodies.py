@@ -35,7 +35,7 @@ def bodies(
         return
     with LogFile(chunk.path) as file:
         if chunk.kind == "relay":
-            yield from relay_bodies(Relay(file, chunk, on_corrupt), spans, counted)
+            yield from relay_bodies(Relay(file, chunk, on_corrupt), spans, left_out)
         else:
             made = SegmentBodies(spans, view.channel_id, counted)
             yield from made.of(chunk.path, Transactions(file, chunk, on_corrupt))

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 
 
 class _At(msgspec.Struct, gc=False):
     commit_ts: int
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """What a RowMessage's rows are of."""
+
+    db: str
+    table: str
+    schema_version: int
 
 
 class Placed(msgspec.Struct, gc=False):
@@ -27,10 +36,30 @@ class _Cut(msgspec.Struct, gc=False):
     events: list[msgspec.Raw]
 
 
+_EVENTS = b',"events":'
+_HEADS = 1024
+_HEAD = msgspec.json.Decoder(Head)
 _PLACED = msgspec.json.Decoder(Placed)
 _CUT = msgspec.json.Decoder(_Cut)
 _AT = msgspec.json.Decoder(_At)
 _json = msgspec.json.Encoder().encode
+
+
+def head(body: bytes) -> Head:
+    """Its events are not looked at where they come last, as ours do. Raises
+    msgspec.DecodeError."""
+    end = body.find(_EVENTS)
+    if end >= 0:
+        try:
+            return _head(body[:end] + b"}")
+        except msgspec.DecodeError:
+            pass  # that was not the head, but a part of an event
+    return _HEAD.decode(body)
+
+
+@lru_cache(_HEADS)
+def _head(text: bytes) -> Head:
+    return _HEAD.decode(text)
 
 
 def placed(body: bytes) -> Placed:

@@ -24,7 +24,8 @@ class Spans:
             else:
                 self._ranges.append((span.after_ts, span.until_ts))
         self._lacking = view.lacking
-        self._all_names = not view.only and not view.lacking
+        self._reasons: dict[tuple[str, str, int], str] = {}
+        self.all_names = not view.only and not view.lacking
 
     def of(self, commit_ts: int) -> Span | None:
         """The one a transaction is shown in."""
@@ -37,6 +38,13 @@ class Spans:
     def why_not(self, db: str, table: str, version: int) -> str:
         """The reason why nothing is shown of such rows, which tell their names themselves; "": they
         are shown."""
+        key = db, table, version
+        reason = self._reasons.get(key)
+        if reason is None:
+            reason = self._reasons[key] = self._reason(db, table, version)
+        return reason
+
+    def _reason(self, db: str, table: str, version: int) -> str:
         if not self.names.wants(db, table):
             return NOT_WANTED
         if self._lacking and schema_key(db, table, version) in self._lacking:
@@ -51,11 +59,17 @@ class Spans:
         return span if commit_ts > span.after_ts else None
 
     def cover(self, after: int, until: int) -> bool:
-        """Whether all of (after, until] is shown, whatever table it is of."""
-        if self._ignored or not self._all_names:
+        """Whether all of (after, until] is shown, but for tables that are not."""
+        if self._ignored:
             return False
-        return any(begin <= after and until <= end for begin, end in self._ranges)
+        for begin, end in self._ranges:  # noqa: SIM110 - once per record: a generator takes longer
+            if begin <= after and until <= end:
+                return True
+        return False
 
     def touch(self, after: int, until: int) -> bool:
         """Whether anything of (after, until] may be shown."""
-        return any(begin < until and after < end for begin, end in self._ranges)
+        for begin, end in self._ranges:  # noqa: SIM110 - as above
+            if begin < until and after < end:
+                return True
+        return False

@@ -1,12 +1,15 @@
 """Bodies of the stream as Arrow columns: the images of rows stay the JSON that they are. Pure.
 
 No object is made of an image: its text is cut out of the body, and all texts of a column become one
-buffer. JSON has no zero byte, so that one can stand between two texts.
+buffer. What a body's rows have in common is kept once, and repeated by numpy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -38,12 +41,14 @@ SCHEMA = pa.schema(
 
 
 class _Event(msgspec.Struct, gc=False):
+    """Nothing of it is anything that the garbage collector has to follow: `b64` neither."""
+
     op: str
     commit_ts: int
     key: msgspec.Raw = _NOTHING
     before: msgspec.Raw = _NOTHING
     after: msgspec.Raw = _NOTHING
-    b64: list[str] = []
+    b64: msgspec.Raw = _NOTHING
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -53,18 +58,29 @@ class _Message(msgspec.Struct, gc=False):
 
 
 _MESSAGE = msgspec.json.Decoder(_Message)
+_NAMES = msgspec.json.Decoder(list[str])
+T = TypeVar("T")
+_commit_ts = attrgetter("commit_ts")
 
 
-def batches(bodies: Iterable[Body]) -> Iterator[pa.RecordBatch]:
-    """Of some thousand changes, or some MiB. Raises UnparsablePayload."""
+def batches(bodies: Iterable[Body], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
+    """Of some thousand changes, or some MiB. `schema`: fields of SCHEMA. Raises
+    UnparsablePayload."""
     rows = _Rows()
     for body in bodies:
         rows.add(body)
         if len(rows.events) >= BATCH_ROWS or rows.size >= BATCH_BYTES:
-            yield rows.batch()
+            yield rows.batch(schema)
             rows = _Rows()
     if rows.events:
-        yield rows.batch()
+        yield rows.batch(schema)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise UnparsablePayload(f"a row message can't be read: {error}") from error
 
 
 class _Rows:
@@ -73,55 +89,74 @@ class _Rows:
     def __init__(self) -> None:
         self.events: list[_Event] = []
         self.size = 0
-        self._dbs: list[str] = []
-        self._tables: list[str] = []
-        self._starts: list[int] = []
-        self._seqs: list[int] = []
+        # Of each body:
+        self.dbs: list[str] = []
+        self.tables: list[str] = []
+        self.starts: list[int] = []
+        self.firsts: list[int] = []
+        self.counts: list[int] = []
 
     def add(self, body: Body) -> None:
-        try:
-            message = _MESSAGE.decode(body.body)
-        except msgspec.DecodeError as error:
-            raise UnparsablePayload(f"a row message can't be read: {error}") from error
-        events = message.events
-        seqs: Iterable[int] = range(body.seq, body.seq + len(events))
+        """Raises UnparsablePayload."""
+        message = _decoded(_MESSAGE, body.body)
+        events, first = message.events, body.seq
         if events and events[0].commit_ts <= body.after:
-            shown = [one for one in zip(seqs, events, strict=True) if one[1].commit_ts > body.after]
-            seqs, events = [seq for seq, _ in shown], [event for _, event in shown]
-        count = len(events)
+            cut = bisect_right(events, body.after, key=_commit_ts)
+            events, first = events[cut:], first + cut
         self.events += events
         self.size += len(body.body)
-        self._seqs += seqs
-        self._starts += [body.start_ts] * count
-        self._dbs += [message.db] * count
-        self._tables += [message.table] * count
+        self.dbs.append(message.db)
+        self.tables.append(message.table)
+        self.starts.append(body.start_ts)
+        self.firsts.append(first)
+        self.counts.append(len(events))
 
-    def batch(self) -> pa.RecordBatch:
-        events = self.events
-        columns = [
-            pa.array([one.commit_ts for one in events], pa.int64()),
-            pa.array(self._starts, pa.int64()),
-            pa.array(self._seqs, pa.int64()),
-            pa.array(self._dbs, pa.string()),
-            pa.array(self._tables, pa.string()),
-            pa.array([one.op for one in events], pa.string()),
-            texts([one.key for one in events]),
-            texts([one.before for one in events]),
-            texts([one.after for one in events]),
-            pa.array([one.b64 for one in events], pa.list_(pa.string())),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """Raises UnparsablePayload."""
+        columns = [_COLUMNS[name](self) for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def spread(self, values: Sequence[str | int], kind: pa.DataType) -> pa.Array:
+        """That of each body, for each of its rows."""
+        bodies = np.repeat(np.arange(len(self.counts)), self.counts)
+        return pa.array(values, kind).take(pa.array(bodies))
+
+    def seqs(self) -> pa.Array:
+        counts = np.asarray(self.counts)
+        bases = np.asarray(self.firsts) - (counts.cumsum() - counts)
+        return pa.array(np.repeat(bases, counts) + np.arange(len(self.events)), pa.int64())
+
+
+_COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
+    "commit_ts": lambda rows: pa.array([one.commit_ts for one in rows.events], pa.int64()),
+    "start_ts": lambda rows: rows.spread(rows.starts, pa.int64()),
+    "seq": lambda rows: rows.seqs(),
+    "db": lambda rows: rows.spread(rows.dbs, pa.string()),
+    "table": lambda rows: rows.spread(rows.tables, pa.string()),
+    "op": lambda rows: pa.array([one.op for one in rows.events], pa.string()),
+    "key": lambda rows: texts([one.key for one in rows.events]),
+    "before": lambda rows: texts([one.before for one in rows.events]),
+    "after": lambda rows: texts([one.after for one in rows.events]),
+    "b64": lambda rows: _lists([one.b64 for one in rows.events]),
+}
 
 
 def texts(raws: list[msgspec.Raw]) -> pa.Array:
     """A column of them; null where there is nothing, or null."""
-    joined = np.frombuffer(b"\0".join([*raws, _NOTHING]), np.uint8)
-    is_end = joined == 0
+    lengths = np.fromiter(map(len, raws), np.int32, len(raws))
     offsets = np.zeros(len(raws) + 1, np.int32)
-    offsets[1:] = np.flatnonzero(is_end) - np.arange(len(raws))
-    lengths = np.diff(offsets)
+    lengths.cumsum(out=offsets[1:])
     valid = (lengths > 0) & (lengths != _NULL)
-    nulls = len(raws) - int(valid.sum())
+    nulls = len(raws) - int(np.count_nonzero(valid))
     mask = pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None
-    parts = [mask, pa.py_buffer(offsets), pa.py_buffer(joined[~is_end])]
+    parts = [mask, pa.py_buffer(offsets), pa.py_buffer(b"".join(raws))]
     return pa.Array.from_buffers(pa.string(), len(raws), parts, nulls)
+
+
+def _lists(raws: list[msgspec.Raw]) -> pa.Array:
+    """Nearly all are empty. Raises UnparsablePayload."""
+    kind = pa.list_(pa.string())
+    if not any(raws):
+        offsets = pa.array(np.zeros(len(raws) + 1, np.int32))
+        return pa.ListArray.from_arrays(offsets, pa.array([], pa.string()), type=kind)
+    return pa.array([_decoded(_NAMES, raw) if raw else [] for raw in raws], kind)

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from tidelog.errors import ConfigError
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.source import changes, raw_records, typed
@@ -18,23 +19,39 @@ from tidelog_backfill.source.tasks import Task, newest_structure, tasks
 
 
 class TidelogSource(DataSource):
-    """`spark.read.format("tidelog")`."""
+    """`spark.read.format("tidelog")`. Spark does not tell it which columns a query needs; a schema
+    that is given, `.schema("commit_ts long, op string")`, does."""
+
+    _shape: TableStructure | None = None
 
     @classmethod
     def name(cls) -> str:
         return "tidelog"
 
     def schema(self) -> StructType:
-        options = parse(self.options)
-        if options.table:
-            return from_arrow_schema(typed.schema(newest_structure(options)))
-        is_raw = options.rows == "raw"
-        return from_arrow_schema(raw_records.SCHEMA if is_raw else changes.SCHEMA)
+        return from_arrow_schema(self._whole(parse(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse(self.options)
-        shape = newest_structure(options) if options.table else None
-        return TidelogReader(options, shape)
+        return TidelogReader(options, chosen(schema, self._whole(options)), self._shape)
+
+    def _whole(self, options: Options) -> pa.Schema:
+        if not options.table:
+            return raw_records.SCHEMA if options.rows == "raw" else changes.SCHEMA
+        if self._shape is None:
+            self._shape = newest_structure(options)  # kept: the log has to be read for it
+        return typed.schema(self._shape)
+
+
+def chosen(schema: StructType, whole: pa.Schema) -> pa.Schema:
+    """Its columns, as we have them. Raises ConfigError for one that is none of ours."""
+    known = {field.name: field.dataType for field in from_arrow_schema(whole)}
+    for field in schema:
+        if known.get(field.name) != field.dataType:
+            have = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
+            what = f"{field.name} {field.dataType.simpleString()}"
+            raise ConfigError(f"there is no column {what}", hint=f"there are {have}")
+    return pa.schema([whole.field(name) for name in schema.names])
 
 
 class _Partition(InputPartition):
@@ -45,8 +62,9 @@ class _Partition(InputPartition):
 class TidelogReader(DataSourceReader):
     """Each partition is a chunk of a file."""
 
-    def __init__(self, options: Options, shape: TableStructure | None) -> None:
+    def __init__(self, options: Options, schema: pa.Schema, shape: TableStructure | None) -> None:
         self._options = options
+        self._schema = schema
         self._shape = shape
         self._window = Window(options.after_ts, options.until_ts)
 
@@ -62,8 +80,8 @@ class TidelogReader(DataSourceReader):
         assert isinstance(partition, _Partition)
         task, on_corrupt = partition.task, self._options.on_corrupt
         if task.view is None:
-            return raw_records.batches(task.chunk, on_corrupt)
+            return raw_records.batches(task.chunk, self._schema, on_corrupt)
         shown = bodies(task.chunk, task.view, on_corrupt=on_corrupt)
         if self._shape is not None:
-            return typed.batches(shown, self._shape)
-        return changes.batches(shown)
+            return typed.batches(shown, self._shape, self._schema)
+        return changes.batches(shown, self._schema)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -29,28 +31,29 @@ _Head = tuple[str, int, int]
 """Kind, start_ts, commit_ts: 0 where the record has none."""
 
 
-def batches(chunk: Chunk, on_corrupt: OnCorrupt) -> Iterator[pa.RecordBatch]:
-    """About a MiB each. Raises Corrupt."""
+def batches(chunk: Chunk, schema: pa.Schema, on_corrupt: OnCorrupt) -> Iterator[pa.RecordBatch]:
+    """About a MiB each. `schema`: fields of SCHEMA. Raises Corrupt."""
     if chunk.kind == "pb":
         for record in pb.records(chunk, on_corrupt):
-            yield _batch(chunk, [(record.offset, memoryview(record.payload))])
+            yield _batch(chunk, [(record.offset, memoryview(record.payload))], schema)
         return
     with LogFile(chunk.path) as file:
         for step in Records(file, chunk, on_corrupt).steps():
-            yield _batch(chunk, step)
+            yield _batch(chunk, step, schema)
 
 
-def _batch(chunk: Chunk, step: list[Placed]) -> pa.RecordBatch:
-    heads = [_head(chunk, offset, payload) for offset, payload in step]
-    columns = [
-        pa.array([chunk.path] * len(step), pa.string()),
-        pa.array([offset for offset, _ in step], pa.int64()),
-        pa.array([kind for kind, _, _ in heads], pa.string()),
-        pa.array([start_ts for _, start_ts, _ in heads], pa.int64()),
-        pa.array([commit_ts for _, _, commit_ts in heads], pa.int64()),
-        pa.array([bytes(payload) for _, payload in step], pa.binary()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+def _batch(chunk: Chunk, step: list[Placed], schema: pa.Schema) -> pa.RecordBatch:
+    kinds, starts, commits = zip(*(_head(chunk, *one) for one in step), strict=True)
+    columns: dict[str, Iterable[Any]] = {
+        "file": repeat(chunk.path, len(step)),
+        "offset": (offset for offset, _ in step),
+        "kind": kinds,
+        "start_ts": starts,
+        "commit_ts": commits,
+        "payload": (bytes(payload) for _, payload in step),
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _head(chunk: Chunk, offset: int, payload: bytes | memoryview) -> _Head:

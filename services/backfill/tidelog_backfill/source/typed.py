@@ -2,31 +2,29 @@
 
 A row is as it was after its change; of a deletion as it was before. The columns are those of the
 table's newest structure: one that a row does not have, or whose value has no place in the type (a
-date with zeros), is null.
+date with zeros), is null. Images are read into objects that have the wanted columns only.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from tidelog.changes import Event
-from tidelog.errors import BadInput
-from tidelog.plan.decode import Decoded
+from tidelog.errors import BadInput, UnparsablePayload
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog_backfill.column_types import arrow_type
 from tidelog_backfill.files.chunk import Body
+from tidelog_backfill.source.column_values import ColumnValues
 
 BATCH_ROWS = 8192
+BATCH_BYTES = 16 << 20
 OWN = ("commit_ts", "op")
-_json = msgspec.json.Encoder().encode
-Convert = Callable[[Any], Any]
+_NOTHING = msgspec.Raw()
+_NAMES = msgspec.json.Decoder(list[str])
 
 
 def schema(structure: TableStructure) -> pa.Schema:
@@ -41,81 +39,91 @@ def schema(structure: TableStructure) -> pa.Schema:
     return pa.schema([("commit_ts", pa.int64()), ("op", pa.string()), *columns])
 
 
-def batches(bodies: Iterable[Body], structure: TableStructure) -> Iterator[pa.RecordBatch]:
-    """Raises UnparsablePayload."""
-    shape = schema(structure)
-    columns = [_Column(column) for column in structure.columns]
-    for body in bodies:
-        decoded = Decoded()
-        decoded.add(body.body, body.after)
-        for _, events in decoded.runs:
-            for at in range(0, len(events), BATCH_ROWS):
-                yield _batch(events[at : at + BATCH_ROWS], columns, shape)
+def batches(
+    bodies: Iterable[Body], structure: TableStructure, shape: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """`shape`: fields of its schema. Raises UnparsablePayload."""
+    wanted = set(shape.names)
+    table = _Table([column for column in structure.columns if column.name in wanted])
+    rows: list[Any] = []
+    size = 0
+    try:
+        for body in bodies:
+            rows += table.events(body)
+            size += len(body.body)
+            if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield table.batch(rows, shape)
+                rows, size = [], 0
+        if rows:
+            yield table.batch(rows, shape)
+    except msgspec.DecodeError as error:
+        raise UnparsablePayload(f"a row message can't be read: {error}") from error
 
 
-def _batch(events: list[Event], columns: list[_Column], shape: pa.Schema) -> pa.RecordBatch:
-    arrays = [
-        pa.array([event.commit_ts for event in events], pa.int64()),
-        pa.array([event.op for event in events], pa.string()),
-        *(column.array(events) for column in columns),
+class _Table:
+    """Of so many of its columns."""
+
+    def __init__(self, columns: Sequence[ColumnStructure]) -> None:
+        self._columns = [ColumnValues(column) for column in columns]
+        image = _image(columns)
+        self._empty = image()
+        self._image = msgspec.json.Decoder(image | None)
+        self._message: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_message(image))
+
+    def events(self, body: Body) -> list[Any]:
+        """Raises msgspec.DecodeError."""
+        events: list[Any] = self._message.decode(body.body).events
+        if events and events[0].commit_ts <= body.after:
+            return [event for event in events if event.commit_ts > body.after]
+        return events
+
+    def batch(self, events: Sequence[Any], shape: pa.Schema) -> pa.RecordBatch:
+        """Raises msgspec.DecodeError."""
+        images = [event.after or self._before(event) for event in events]
+        encoded = self._encoded(events)
+        arrays = {
+            "commit_ts": pa.array([event.commit_ts for event in events], pa.int64()),
+            "op": pa.array([event.op for event in events], pa.string()),
+        }
+        for place, column in enumerate(self._columns):
+            values = list(map(attrgetter(f"c{place}"), images))
+            arrays[column.name] = column.array(values, encoded.get(column.name, ()))
+        return pa.RecordBatch.from_arrays([arrays[name] for name in shape.names], schema=shape)
+
+    def _before(self, event: Any) -> Any:
+        """Of a deletion."""
+        return (self._image.decode(event.before) if event.before else None) or self._empty
+
+    def _encoded(self, events: Sequence[Any]) -> dict[str, list[int]]:
+        """By column, of which rows the value is base64."""
+        found: dict[str, list[int]] = {}
+        for row, names in enumerate([event.b64 for event in events]):
+            for name in _NAMES.decode(names) if names else ():
+                found.setdefault(name, []).append(row)
+        return found
+
+
+def _message(image: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A RowMessage with such images. Its parts hold nothing that refers back to them."""
+    event = msgspec.defstruct(
+        "Event",
+        [
+            ("op", str),
+            ("commit_ts", int),
+            ("before", msgspec.Raw, _NOTHING),
+            ("after", image | None, None),
+            ("b64", msgspec.Raw, _NOTHING),
+        ],
+        gc=False,
+    )
+    return msgspec.defstruct("Message", [("events", list[event])], gc=False)  # type: ignore[valid-type]
+
+
+def _image(columns: Sequence[ColumnStructure]) -> type[msgspec.Struct]:
+    """Its fields are the columns, in order: their names need not be those of attributes."""
+    fields = [
+        (f"c{place}", msgspec.Raw, _NOTHING) if column.base == "json" else (f"c{place}", Any, None)
+        for place, column in enumerate(columns)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=shape)
-
-
-class _Column:
-    def __init__(self, column: ColumnStructure) -> None:
-        self._name = column.name
-        self._binary = column.binary
-        self._type = arrow_type(column)
-        self._convert = _converter(column, self._type)
-
-    def array(self, events: Iterable[Event]) -> pa.Array:
-        return pa.array([self._value(event) for event in events], self._type)
-
-    def _value(self, event: Event) -> Any:
-        image = event.before if event.after is None else event.after
-        value = None if image is None else image.get(self._name)
-        if value is None:
-            return None
-        if self._binary:
-            return b64decode(value)
-        if self._name in event.b64:
-            return b64decode(value).decode(errors="replace")
-        return self._convert(value)
-
-
-def _converter(column: ColumnStructure, kind: pa.DataType) -> Convert:
-    if column.base == "json":
-        return lambda value: _json(value).decode()
-    if pa.types.is_decimal(kind):
-        return lambda value: Decimal(str(value))
-    if column.base == "date":
-        return _date
-    if column.base == "datetime":
-        return _datetime
-    if column.base == "timestamp":
-        return _timestamp
-    return str if pa.types.is_string(kind) else _same
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _date(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _datetime(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _timestamp(text: str) -> datetime | None:
-    moment = _datetime(text)
-    return None if moment is None else moment.replace(tzinfo=UTC)
+    names = {f"c{place}": column.name for place, column in enumerate(columns)}
+    return msgspec.defstruct("Image", fields, rename=names, gc=False)
