@@ -99,6 +99,13 @@ def test_what_is_no_row_message_is_named(wrong: bytes) -> None:
         list(batches([Body(wrong, 0)]))
 
 
+def test_an_image_that_is_null_is_none() -> None:
+    events = b'{"op":"d","commit_ts":1,"key":{},"before":{"a":null},"after":null}'
+    told = b'{"db":"d","table":"t","schema_version":1,"events":[' + events + b"]}"
+    (row,) = [row for batch in batches([Body(told, 0)]) for row in batch.to_pylist()]
+    assert (row["key"], row["before"], row["after"]) == ("{}", '{"a":null}', None)
+
+
 def test_names_that_are_none_are_named() -> None:
     event = b'{"op":"c","commit_ts":1,"b64":[1]}'
     wrong = b'{"db":"d","table":"t","schema_version":1,"events":[' + event + b"]}"

@@ -8,6 +8,7 @@ import msgspec
 
 from bench import pump_log
 from bench.shapes import SHAPES, load
+from tidelog_backfill.source.changes import SCHEMA
 from tidelog_backfill.source.data_source import TidelogReader
 from tidelog_backfill.source.options import parse
 
@@ -16,7 +17,7 @@ def test_a_load_as_a_pump_has_it(tmp_path: Path) -> None:
     made = load(SHAPES[1], 7, 0.01)
     log = pump_log.write(tmp_path, made)
     options = {"path": str(tmp_path), "ddl-history": log.history, "chunk-bytes": "50000"}
-    reader = TidelogReader(parse(options), None)
+    reader = TidelogReader(parse(options), SCHEMA)
     told = [
         (row["commit_ts"], row["seq"], row["op"], *_state(row["key"], row["after"]))
         for partition in reader.partitions()

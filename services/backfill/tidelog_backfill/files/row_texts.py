@@ -49,17 +49,17 @@ def head(body: bytes) -> Head:
     """Its events are not looked at where they come last, as ours do. Raises
     msgspec.DecodeError."""
     end = body.find(_EVENTS)
-    if end >= 0:
-        try:
-            return _head(body[:end] + b"}")
-        except msgspec.DecodeError:
-            pass  # that was not the head, but a part of an event
-    return _HEAD.decode(body)
+    found = _head(body[:end] + b"}") if end >= 0 else None
+    return found or _HEAD.decode(body)
 
 
 @lru_cache(_HEADS)
-def _head(text: bytes) -> Head:
-    return _HEAD.decode(text)
+def _head(text: bytes) -> Head | None:
+    """None: that was not the head, but a part of an event."""
+    try:
+        return _HEAD.decode(text)
+    except msgspec.DecodeError:
+        return None
 
 
 def placed(body: bytes) -> Placed:

@@ -62,7 +62,9 @@ class _Partition(InputPartition):
 class TidelogReader(DataSourceReader):
     """Each partition is a chunk of a file."""
 
-    def __init__(self, options: Options, schema: pa.Schema, shape: TableStructure | None) -> None:
+    def __init__(
+        self, options: Options, schema: pa.Schema, shape: TableStructure | None = None
+    ) -> None:
         self._options = options
         self._schema = schema
         self._shape = shape
