@@ -7,6 +7,7 @@ gRPC statuses and exit codes are tables keyed by class; nothing matches on an er
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -15,11 +16,18 @@ class TidelogError(Exception):
 
     definite: ClassVar[bool] = True
     default_hint: ClassVar[str] = ""
+    _told_as = ""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint or self.default_hint
+
+    @property
+    def codes(self) -> list[str]:
+        """For other processes: its class by name, then that one's bases, nearest first."""
+        own = [cls.__name__ for cls in type(self).__mro__ if issubclass(cls, TidelogError)]
+        return [self._told_as, *own] if self._told_as else own
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -224,12 +232,22 @@ def exit_code(error: BaseException) -> int:
     return EXIT_FAILED
 
 
-def error_class(name: str) -> type[TidelogError]:
-    """The class a peer named in a reply; an unknown name is an `Unavailable` (indefinite)."""
+def told_error(codes: Sequence[str], message: str, *, hint: str = "") -> TidelogError:
+    """The error that another process told of: the first class of `codes` that is known here; where
+    none is, an `Unavailable` (indefinite). Whatever else its constructor takes is not known."""
+    cls = next(filter(None, map(error_class, codes)), Unavailable)
+    error = cls.__new__(cls)
+    TidelogError.__init__(error, message, hint=hint)
+    error._told_as = codes[0] if codes[0] != cls.__name__ else ""
+    return error
+
+
+def error_class(name: str) -> type[TidelogError] | None:
+    """None: this process knows no class of that name."""
     queue: list[type[TidelogError]] = [TidelogError]
     while queue:
         cls = queue.pop()
         if cls.__name__ == name:
             return cls
         queue.extend(cls.__subclasses__())
-    return Unavailable
+    return None

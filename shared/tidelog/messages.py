@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from tidelog.errors import TidelogError, UnparsablePayload, error_class
+from tidelog.errors import TidelogError, UnparsablePayload, told_error
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -253,5 +253,5 @@ def decode_reply(data: bytes, kind: type[S]) -> S:
     """Parse an answer; an `ErrorReply` is raised as the error it names."""
     if data.startswith(b'{"error":"error"'):
         reply = decode(data, ErrorReply)
-        raise error_class(reply.code)(reply.message, hint=reply.hint)
+        raise told_error([reply.code], reply.message, hint=reply.hint)
     return decode(data, kind)

@@ -8,15 +8,17 @@ from collections import Counter
 
 import tidelog
 import tidelog_applier
+import tidelog_backfill
 import tidelog_cli
 import tidelog_drainer
 import tidelog_pump
 import tidelog_registry
-from tidelog.errors import TidelogError, error_class
+from tidelog.errors import TidelogError, told_error
 
 PACKAGES = (
     tidelog,
     tidelog_applier,
+    tidelog_backfill,
     tidelog_cli,
     tidelog_drainer,
     tidelog_pump,
@@ -35,4 +37,4 @@ def test_each_name_is_one_class_and_can_be_made_from_a_reply() -> None:
     names = Counter(cls.__name__ for cls in set(classes))
     assert [name for name, count in names.items() if count > 1] == []
     assert len(names) > 20
-    assert error_class("Refused")("no", hint="later").hint == "later"
+    assert told_error(["Refused"], "no", hint="later").hint == "later"

@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from tidelog.errors import TidelogError, UnparsablePayload, error_class, exit_code
+from tidelog.errors import TidelogError, UnparsablePayload, exit_code, told_error
 
 
 class Progress(msgspec.Struct, frozen=True, tag_field="is", tag="progress"):
@@ -47,23 +47,24 @@ class Report(msgspec.Struct, frozen=True, tag_field="is", tag="report"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag_field="is", tag="failed"):
-    """It ended by an error: its class by name, and the process's exit code."""
+    """It ended by an error: its class by name, and the process's exit code. `bases` are that
+    class's, nearest first: who is told may not know the class itself."""
 
     code: str
     message: str
     hint: str = ""
     exit_code: int = 1
+    bases: list[str] = []
 
     @classmethod
     def of(cls, error: BaseException) -> Failed:
-        if isinstance(error, TidelogError):
-            name, message, hint = type(error).__name__, error.message, error.hint
-        else:
-            name, message, hint = "TidelogError", f"{type(error).__name__}: {error}", ""
-        return cls(name, message, hint, exit_code(error))
+        if not isinstance(error, TidelogError):
+            error = TidelogError(f"{type(error).__name__}: {error}")
+        code, *bases = error.codes
+        return cls(code, error.message, error.hint, exit_code(error), bases)
 
     def error(self) -> TidelogError:
-        return error_class(self.code)(self.message, hint=self.hint)
+        return told_error([self.code, *self.bases], self.message, hint=self.hint)
 
 
 Line = Progress | Report | Failed

@@ -14,7 +14,6 @@ from tidelog import subjects
 from tidelog.bulk.control import AskJobs, Cancel, Jobs, JobStatus, Submit
 from tidelog.bulk.jobs import Job, ReplayJob
 from tidelog.bulk.told import Progress, Report
-from tidelog.errors import TidelogError
 from tidelog.messages import decode_reply, encode
 from tidelog.ports import Bus
 from tidelog.sim.world import World
@@ -33,7 +32,7 @@ class Clockwork:
     def __init__(self, world: World) -> None:
         self._world = world
         self.step_s = 1.0
-        self.fails: list[TidelogError] = []
+        self.fails: list[Exception] = []
         self.running: list[str] = []
         self.began: list[str] = []
         self.jobs: list[Job] = []

@@ -186,3 +186,17 @@ def test_the_pumps_keep_what_a_job_still_needs() -> None:
         assert clockwork.forgotten == ["a", "b"]
 
     run(main, 8)
+
+
+def test_what_nobody_foresaw_ends_its_job_only() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        clockwork.fails = [TypeError("not foreseen")]
+        await client.submit("a")
+        await client.submit("b")
+        await client.until(world, "b", "done")
+        failed = await client.one("a")
+        assert (failed.state, failed.tries) == ("failed", 1)
+        assert "TypeError: not foreseen" in str(failed.failed)
+
+    run(main, 1)

@@ -45,7 +45,7 @@ ROUNDS = 6  # more than the restarts that a supervisor allows
 
 
 def typed(code: str) -> bool:
-    return error_class(code) is not Unavailable or code == "Unavailable"
+    return error_class(code) is not None
 
 
 def crashes(world: World) -> list[object]:

@@ -62,7 +62,7 @@ class Ended(msgspec.Struct, frozen=True):
     """Its process is no more. None: it was cancelled."""
 
     id: str
-    outcome: Report | TidelogError | None
+    outcome: Report | Exception | None
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class JobKeeper(Actor[Mail]):
         self._runner = runner
         self._queue: Queue
         self._attempt: asyncio.Task[None] | None = None
-        self._outcome: Report | TidelogError | None = None
+        self._outcome: Report | Exception | None = None
         self._attempted = ""
         self._not_before = 0.0
         self._told: Progress | None = None
@@ -169,7 +169,7 @@ class JobKeeper(Actor[Mail]):
             self._outcome = await self._runner.run(
                 job.id, self._placed(job.job), lambda told: self._queue.told(job, told)
             )
-        except TidelogError as error:
+        except Exception as error:  # noqa: BLE001 (what nobody foresaw ends this job, and no other)
             self._outcome = error
 
     async def _watch(self, attempt: asyncio.Task[None], job_id: str) -> None:

@@ -9,7 +9,7 @@ import structlog
 from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.compression import unpack
-from tidelog.errors import Fatal, TidelogError, Unavailable, error_class
+from tidelog.errors import Fatal, TidelogError, Unavailable, told_error
 from tidelog.filter.unwanted import Unwanted
 from tidelog.ports import Ports
 from tidelog_drainer.config import DrainerConfig
@@ -108,7 +108,7 @@ class Cursor(Actor[Nudge]):
         )
         frame = unpack(answer.data)
         if frame.code:
-            raise error_class(frame.code)(frame.message)
+            raise told_error([frame.code], frame.message)
         return frame
 
     async def _wait_after(self, error: TidelogError) -> None:

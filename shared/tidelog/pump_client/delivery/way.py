@@ -7,7 +7,7 @@ from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
-from tidelog.errors import TidelogError, Unavailable, error_class
+from tidelog.errors import TidelogError, Unavailable, told_error
 from tidelog.ports import Bus
 from tidelog.pump_client.errors import OutcomeUnknown
 from tidelog.subjects import pump as pump_subject
@@ -56,7 +56,7 @@ def refusal(code: str, message: str, *, definite: bool) -> TidelogError | None:
     """The error a Pump names; "" = none."""
     if not code:
         return None
-    error = error_class(code)(message)
+    error = told_error([code], message)
     if error.definite and not definite:
         return OutcomeUnknown(f"{code}: {message}")
     return error
