@@ -61,7 +61,7 @@ def run(work: Coroutine[Any, Any, int]) -> None:
 def fail(error: BaseException) -> None:
     if not isinstance(error, TidelogError):
         raise error
-    say(Text.assemble((f"{type(error).__name__}: ", "red"), " ".join(error.message.split())))
+    say(Text.assemble((f"{error.codes[0]}: ", "red"), " ".join(error.message.split())))
     if error.hint:
         say(Text(f"  try: {error.hint}"))
     raise typer.Exit(exit_code(error))

@@ -42,6 +42,7 @@ def jobs_command(
 ) -> None:
     """All that it knows, or with an ID that one, live until it ends."""
     if context.invoked_subcommand is not None:
+        context.default_map = {context.invoked_subcommand: context.params}
         return
 
     async def work(bus: NatsBus, of: str) -> None:
