@@ -1,8 +1,10 @@
-"""An Applier's backlog, replayed at once: the Applier is paused and lets its downstream go, a job
-writes the relay log there, and the Applier begins from the checkpoint that the job left."""
+"""An Applier's backlog, replayed at once: the Applier is paused, lets its downstream go and reads
+the stream into its relay log, a job writes that downstream, and the Applier begins from the
+checkpoint that the job left."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,18 +14,19 @@ from typing import Any
 import msgspec
 
 from tidelog import subjects
-from tidelog.applier_control import LET_GO, ApplierRequest, DecidedStep
+from tidelog.applier_control import LET_GO, READ_AHEAD, ApplierRequest, DecidedStep
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
-from tidelog.errors import BadInput, ConfigError, NotFound
+from tidelog.errors import BadInput, ConfigError, NotFound, Unavailable
 from tidelog.messages import APPLIER, decode_reply, encode
 from tidelog.ports import Bus
 from tidelog_cli import bulk, operate
-from tidelog_cli.connect import TIMEOUT_S, connected
+from tidelog_cli.connect import TIMEOUT_S, connected, nodes_soon, published_ts
 from tidelog_cli.operate import Wish
 from tidelog_cli.state_file import TopologyState
 
 QUIET_S = 120.0
+POLL_S = 0.5
 SHARED = (
     "feed",
     "downstream",
@@ -106,7 +109,8 @@ async def hand_over(
     async with connected(state) as bus:
         await _order(bus, state.cluster, node, operate.PAUSE, told)
         try:
-            await _let_go(bus, state.cluster, node)
+            await _ask(bus, state.cluster, node, LET_GO)
+            await _read_ahead(bus, state.cluster, node, job.feed, told)
             return await bulk.do_here(job, told, env=env)
         finally:
             await _order(bus, state.cluster, node, operate.RESUME, told)
@@ -120,7 +124,24 @@ async def _order(bus: Bus, cluster: str, node: str, action: str, told: bulk.Told
     )
 
 
-async def _let_go(bus: Bus, cluster: str, node: str) -> None:
+async def _read_ahead(bus: Bus, cluster: str, node: str, feed: str, told: bulk.Told) -> None:
+    """Until the Applier's relay log holds what is published now, or it gets no further: then what
+    it holds is replayed. Raises what keeps it from reading on for good."""
+    goal = published_ts(await nodes_soon(bus, cluster), feed)
+    loop = asyncio.get_running_loop()
+    reached, moved_at = 0, loop.time()
+    while reached < goal and loop.time() - moved_at < QUIET_S:
+        await asyncio.sleep(POLL_S)
+        try:
+            found = (await _ask(bus, cluster, node, READ_AHEAD)).commit_ts
+        except Unavailable:
+            continue
+        if found > reached:
+            reached, moved_at = found, loop.time()
+            told(Progress("reading ahead", commit_ts=reached, note=f"the stream, to {goal}"))
+
+
+async def _ask(bus: Bus, cluster: str, node: str, verb: str) -> DecidedStep:
     subject = subjects.applier(cluster, node, "control")
-    answer = await bus.request(subject, encode(ApplierRequest(LET_GO)), timeout_s=TIMEOUT_S)
-    decode_reply(answer.data, DecidedStep)
+    answer = await bus.request(subject, encode(ApplierRequest(verb)), timeout_s=TIMEOUT_S)
+    return decode_reply(answer.data, DecidedStep)

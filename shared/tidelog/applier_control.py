@@ -7,11 +7,13 @@ import msgspec
 from tidelog.pump_control import Ts
 
 LET_GO = "let-go"
+READ_AHEAD = "read-ahead"
 
 
 class ApplierRequest(msgspec.Struct, frozen=True):
     """`ddl-done` and `ddl-again`, with the commit_ts of the DDL. `let-go`: a paused one closes
-    its downstream, so that somebody else may write it; resumed, it begins from what it finds."""
+    its downstream, so that somebody else may write it; resumed, it begins from what it finds.
+    Meanwhile it reads the stream into its relay log: `read-ahead` asks how far."""
 
     verb: str
     ts: Ts = 0
@@ -19,7 +21,8 @@ class ApplierRequest(msgspec.Struct, frozen=True):
 
 class DecidedStep(msgspec.Struct, frozen=True):
     """Answer: the word is in the downstream's checkpoint (of `let-go`: the downstream is
-    closed, and `commit_ts` is where it stood). `step` counts the DDL's statements there
+    closed, and `commit_ts` is where it stood; of `read-ahead`: up to there its relay log holds
+    everything). `step` counts the DDL's statements there
     from 0: the word is about that one."""
 
     feed: str

@@ -3,6 +3,8 @@ checkpoint that it finds there once it is resumed."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -19,17 +21,17 @@ from tests.unit.applier.sim_rig import (
 from tests.unit.registry.nodes import CLUSTER
 from tests.unit.registry.rig import operate
 from tidelog import messages, subjects
-from tidelog.applier_control import LET_GO, ApplierRequest, DecidedStep
-from tidelog.errors import Refused
+from tidelog.applier_control import LET_GO, READ_AHEAD, ApplierRequest, DecidedStep
+from tidelog.errors import Refused, Unavailable
 from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.world import World, run
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
 
-async def let_go(world: World) -> DecidedStep:
+async def let_go(world: World, verb: str = LET_GO) -> DecidedStep:
     subject = subjects.applier(CLUSTER, NODE, "control")
-    body = messages.encode(ApplierRequest(LET_GO))
+    body = messages.encode(ApplierRequest(verb))
     answer = await world.ports("cli").bus.request(subject, body, timeout_s=5)
     return messages.decode_reply(answer.data, DecidedStep)
 
@@ -82,6 +84,35 @@ def test_it_goes_on_behind_what_was_replayed(seed: int) -> None:
         await publisher.rows(t=[create(99, 1)])
         await world.until(lambda: saved(database) == publisher.commit_ts, 30, "the last row")
         assert [row["id"] for row in database.rows("d", "t")] == [1, 99]
+        assert database.violations == []
+
+    run(main, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_meanwhile_its_relay_log_takes_the_stream(seed: int) -> None:
+    """Far more than it holds in memory; and what is not replayed, it applies from there."""
+
+    async def main(world: World) -> None:
+        database, publisher = await paused(world)
+        with pytest.raises(Unavailable, match="does not read ahead"):
+            await let_go(world, READ_AHEAD)
+        await let_go(world)
+        for number in range(300):
+            await publisher.rows(t=[create(1000 + number, 1)])
+        reached = 0
+        while reached < publisher.commit_ts:
+            await world.sleep(0.5)
+            with suppress(Unavailable):  # it has only begun
+                reached = (await let_go(world, READ_AHEAD)).commit_ts
+        replayed(database, publisher.commit_ts - 100)
+        await world.ports("drainer").bus.stream_delete(publisher.stream)
+        await publisher.create_stream()
+        await operate(world.ports().bus, NODE, "resume")
+        await publisher.rows(t=[create(99, 1)])
+        await world.until(lambda: saved(database) == publisher.commit_ts, 60, "the last row")
+        found = sorted(row["id"] for row in database.rows("d", "t"))
+        assert found == [1, 99, *range(1200, 1300)]
         assert database.violations == []
 
     run(main, seed)

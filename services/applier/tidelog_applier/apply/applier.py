@@ -15,7 +15,7 @@ import structlog
 
 from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.applier_control import LET_GO, ApplierRequest, DecidedStep
+from tidelog.applier_control import LET_GO, READ_AHEAD, ApplierRequest, DecidedStep
 from tidelog.ddl_pending import AGAIN, DONE
 from tidelog.downstream import TakenOver
 from tidelog.errors import (
@@ -42,7 +42,7 @@ from tidelog_applier.apply.trouble import Trouble
 from tidelog_applier.apply.windows import cut
 from tidelog_applier.config import ApplierConfig
 from tidelog_applier.position import Position
-from tidelog_applier.read import Intake, Structures, Taken
+from tidelog_applier.read import Ahead, Intake, Structures, Taken
 
 log = structlog.get_logger()
 
@@ -104,6 +104,7 @@ class Applier(Actor[Mail]):
         self._pipeline = Pipeline(config, ports, position, self.spawn, self.progress)
         self._taking = Taking(self._pipeline, ports.clock, self.spawn)
         self._intake: Intake | None = None
+        self._ahead: Ahead | None = None
         self._relay = relay
         self._in_hand: list[Taken] = []
         self._ended: TidelogError | None = None
@@ -139,10 +140,35 @@ class Applier(Actor[Mail]):
         self.spawn(self._begin(asking), "begin")
 
     async def _lead(self) -> None:
-        while self._position.held and self._position.away:
-            await self._ports.clock.sleep(HELD_S)
+        if self._is_away():
+            await self._read_ahead()
         self._position.away = False
         await self._lease.ask(AskLead)
+
+    def _is_away(self) -> bool:
+        return self._position.held and self._position.away
+
+    async def _read_ahead(self) -> None:
+        """What is in the stream goes into the relay log, for whoever replays that."""
+        saved = self._position.checkpoint
+        if saved is None or not self._config.relay.log_dir:
+            await self._held()
+            return
+        intake = self._new_intake(saved)
+        self._ahead = Ahead(intake)
+        trouble = Trouble(self._ports, self._position, "reading ahead")
+        try:
+            while (error := await self._ahead.read(self._is_away)) is not None:
+                await trouble.met(error)
+            trouble.over()
+            await self._held()
+        finally:
+            self._ahead = None
+            await intake.close()
+
+    async def _held(self) -> None:
+        while self._is_away():
+            await self._ports.clock.sleep(HELD_S)
 
     async def _begin(self, leading: asyncio.Task[None]) -> None:
         """Once this Applier leads its feed: the downstream, then the log and the stream from there
@@ -157,15 +183,13 @@ class Applier(Actor[Mail]):
             return
         except ActorStopped:
             return
-        intake = self._intake = Intake(
-            self._ports.bus,
-            self._config.feed,
-            self._relay,
-            Structures(self._ports, self._config.feed),
-            after=self._pipeline.control.saved_ts,
-        )
+        intake = self._intake = self._new_intake(self._pipeline.control.saved_ts)
         self.spawn(self._save_now_and_then(intake), "checkpoints")
         await self._read(intake)
+
+    def _new_intake(self, after: int) -> Intake:
+        feed, structures = self._config.feed, Structures(self._ports, self._config.feed)
+        return Intake(self._ports.bus, feed, self._relay, structures, after=after)
 
     async def _read(self, intake: Intake) -> None:
         trouble = Trouble(self._ports, self._position, "reading")
@@ -241,6 +265,9 @@ class Applier(Actor[Mail]):
         if asked.request.verb == LET_GO:
             await self._let_go(asked.reply)
             return
+        if asked.request.verb == READ_AHEAD:
+            self._tell_ahead(asked.reply)
+            return
         try:
             word = self._word(asked.request.verb)
             await self._pipeline.open()
@@ -266,6 +293,17 @@ class Applier(Actor[Mail]):
         raise BeginAnew(
             f"the downstream, which stands at {stood}, is let go until the pause is over"
         )
+
+    def _tell_ahead(self, reply: Reply[DecidedStep]) -> None:
+        config = self._config
+        try:
+            if self._ahead is None:
+                raise Unavailable("this Applier does not read ahead", hint="let it go first")
+            reached = self._ahead.reached
+        except TidelogError as error:
+            reply.fail(error)
+            return
+        reply.set(DecidedStep(config.feed, config.node, reached, 0, READ_AHEAD))
 
     def _word(self, verb: str) -> str:
         if verb not in DDL_WORDS:

@@ -4,8 +4,9 @@
 """
 
 from tidelog.relay import Batch, LargeBatch
+from tidelog_applier.read.ahead import Ahead
 from tidelog_applier.read.assembler import Moved
 from tidelog_applier.read.intake import Intake, Taken
 from tidelog_applier.read.structures import Structures
 
-__all__ = ["Batch", "Intake", "LargeBatch", "Moved", "Structures", "Taken"]
+__all__ = ["Ahead", "Batch", "Intake", "LargeBatch", "Moved", "Structures", "Taken"]
