@@ -1,4 +1,4 @@
-"""`python -m bench [NAME…] [--json FILE] [--quick] [--profile SERVICE]`.
+"""`python -m bench [NAME…] [--json FILE] [--quick] [--changes N] [--profile SERVICE]`.
 
 Names: limits, tso, pump, pull, rebuild, drain, idle, backlog, apply, latency; only by name memory,
 and replay on Spark, which take minutes.
@@ -35,6 +35,7 @@ from bench import (
     tso,
 )
 from bench.figure import Figure, Limit
+from bench.replay_cases import CASES
 from bench.stage import OUT
 from tests.servers import MariaDb, mariadb_server, nats_server
 from tidelog.logs import configure
@@ -55,6 +56,9 @@ def arguments(argv: list[str]) -> Namespace:
         help=f"of {', '.join(NAMES)}: all if none; or {', '.join(BY_NAME)}",
     )
     parser.add_argument("--quick", action="store_true", help="a quarter of the time")
+    parser.add_argument(
+        "--changes", type=int, default=0, help="of `replay`, in its first log; 0 = 5 million"
+    )
     parser.add_argument("--json", type=Path, default=OUT / "bench.json", help="where to")
     parser.add_argument("--svg", type=Path, default=OUT / "bench.svg", help="where to")
     parser.add_argument("--dir", type=Path, help="where to put the servers' data (a real disk)")
@@ -78,6 +82,7 @@ class Bench:
         self._names = args.names or list(NAMES)
         self._directory = directory
         self._share = 0.25 if args.quick else 1.0
+        self._replayed = args.changes / CASES[0].shape.changes if args.changes else self._share
         self._profile = args.profile
         self._servers = ExitStack()
         self._db: MariaDb | None = None
@@ -113,16 +118,17 @@ class Bench:
                     self._say(name)
                     place = self._directory / name
                     self.figures += await measure(place, self.limits, share, self._profile)
-            for name, into_sql in (
-                ("backlog", backlog.measure),
-                ("apply", apply.measure),
-                ("latency", latency.measure),
-                ("replay", replay.measure),
+            for name, into_sql, share in (
+                ("backlog", backlog.measure, self._share),
+                ("apply", apply.measure, self._share),
+                ("latency", latency.measure, self._share),
+                ("replay", replay.measure, self._replayed),
             ):
                 if self._wants(name):
                     self._say(name)
+                    place = self._directory / name
                     self.figures += await into_sql(
-                        self._directory / name, self.db, self.limits, self._share, self._profile
+                        place, self.db, self.limits, share, self._profile
                     )
 
             if self._wants("memory"):

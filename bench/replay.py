@@ -7,12 +7,12 @@ an empty table, which is all that it can do: no DDL, no row that is there, nothi
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from bench import from_relay, pump_log, relay_log
+from bench import from_relay, pump_log, relay_log, replay_cases
 from bench.apply import builds, check, emptied, url_of
 from bench.drain import python_path
 from bench.figure import Figure, Limit
@@ -20,68 +20,53 @@ from bench.jdbc_driver import fetched
 from bench.limits_apply import create
 from bench.limits_sql import connect
 from bench.on_spark import Asked, Ran
-from bench.shapes import HOT_ROWS, Load, Shape, hot, inserts, load
+from bench.relay_log import Written
+from bench.replay_cases import CASES, OF_PUMP, Case
+from bench.shapes import Load, load
 from bench.spark_runs import SparkRuns
 from bench.tables import DATABASE
 from tests.servers import MariaDb
 
 SECTION = "replay"
-CHANGES = 5_000_000
-DDL_EVERY = 250_000
 CORES = (1, 2)
 READ_AIM = 400_000
-SEGMENT_SHARE = 0.2
-"""Of the changes, in the Pump's log."""
-
-
-class Case(NamedTuple):
-    """`aim`: of the Applier's rate, with all cores."""
-
-    shape: Shape
-    aim: float
-
-
-CASES = (
-    Case(Shape("insert", "inserts", 6, 0, CHANGES, inserts), 0.7),
-    Case(Shape("hot", f"updates of {HOT_ROWS} rows", 6, HOT_ROWS, CHANGES, hot(HOT_ROWS)), 3.0),
-)
+PUMP_TABLE = 200
 
 
 async def measure(
     directory: Path, db: MariaDb, limits: Mapping[str, Limit], share: float, profile: str = ""
 ) -> list[Figure]:
-    """`share` of the changes, a DDL after as many of them as ever."""
+    """`share` of the changes, a DDL after as many of them as ever. The compiled codecs, if there
+    are any."""
     jar = fetched()
+    build, site = builds()[-1]
     figures: list[Figure] = []
-    for number, case in enumerate(CASES):
-        made = load(case.shape, 100 + number, share)
-        log = _Log(directory / case.shape.key, db, case, made)
-        await log.write()
-        by_jdbc = await log.jdbc(jar) if jar else None
-        for build, site in builds():
-            with python_path(site):
-                figures += await log.figures(build, by_jdbc)
-        log.remove()
-    return figures + await _of_segments(directory / "pump", share)
+    with python_path(site):
+        for number, case in enumerate(CASES):
+            place = directory / case.shape.key
+            place.mkdir(parents=True)
+            written = await replay_cases.written(place, number, share)
+            log = _Log(place, db, case, replay_cases.made(number, share), written)
+            figures += await log.figures(build, jar)
+            await emptied(db)
+            log.remove()
+        figures += await _of_pump(directory / "pump", share, build)
+    return figures
 
 
-async def _of_segments(directory: Path, share: float) -> list[Figure]:
+async def _of_pump(directory: Path, share: float, build: str) -> list[Figure]:
     """The data source alone: rows of a Pump's log are decoded by the codecs."""
-    made = load(CASES[0].shape, 200, SEGMENT_SHARE * share)
+    made = load(OF_PUMP, PUMP_TABLE, share)
     log = pump_log.write(directory, made)
     runs = SparkRuns(directory / "runs")
     count = sum(map(len, made.measured))
-    figures: list[Figure] = []
-    for build, site in builds():
-        rates = []
-        for cores in CORES:
-            asked = Asked(what="read", cores=cores, log=str(directory), history=log.history)
-            with python_path(site):
-                rates.append(count / (await runs.run(asked)).seconds)
-        name = f"a Pump's log, {log.bytes >> 20} MiB, {made.table.columns} columns"
-        figures.append(_read(name, rates, build))
+    rates = []
+    for cores in CORES:
+        asked = Asked(what="read", cores=cores, log=str(directory), history=log.history)
+        rates.append(count / (await runs.run(asked)).seconds)
+    name = f"a Pump's log, {log.bytes >> 20} MiB, {made.table.columns} columns"
     shutil.rmtree(directory)
-    return figures
+    return [_read(name, rates, build)]
 
 
 def _read(name: str, rates: Sequence[float], build: str) -> Figure:
@@ -95,53 +80,72 @@ def _read(name: str, rates: Sequence[float], build: str) -> Figure:
     )
 
 
+def _linked(source: Path, target: Path) -> None:
+    """A log as its own Applier has it: that one only appends to the newest file, and removes."""
+    whole = sorted(source.glob("relay-*"))[:-1]
+
+    def taken(path: str, to: str) -> None:
+        (os.link if Path(path) in whole else shutil.copy2)(path, to)
+
+    shutil.copytree(source, target, copy_function=taken)
+
+
 class _Log:
     """One relay log, and what is made of it."""
 
-    def __init__(self, directory: Path, db: MariaDb, case: Case, made: Load) -> None:
+    def __init__(
+        self, directory: Path, db: MariaDb, case: Case, made: Load, written: Written
+    ) -> None:
         self._directory = directory
         self._db = db
         self._case = case
         self._load = made
+        self._written = written
         self._count = sum(map(len, made.measured))
         self._spark = SparkRuns(directory / "runs")
-
-    async def write(self) -> None:
-        self._directory.mkdir(parents=True)
-        self._written = await relay_log.write(self._directory, self._load, ddl_every=DDL_EVERY)
 
     def remove(self) -> None:
         shutil.rmtree(self._directory)
 
-    async def figures(self, build: str, by_jdbc: float | None) -> list[Figure]:
-        name = f"{self._case.shape.name}, {self._written.bytes >> 20} MiB"
+    async def figures(self, build: str, jar: Path | None) -> list[Figure]:
+        """Beside the Applier, and Spark's JDBC writer if there is its driver."""
+        changes = f"{self._count:,} {self._case.shape.name}"
+        name = f"{changes}, {self._written.bytes >> 20} MiB"
         applier = Limit("the Applier on the same log", await self._applier(), "rows/s")
-        read = [await self._read(cores) for cores in CORES]
-        replayed = [await self._replayed(cores) for cores in CORES]
-        rates = [self._count / ran.seconds for ran in replayed]
-        note = f"{rates[-1] / rates[0]:.2f} × that of one core"
-        note += f"; {replayed[-1].shuffled / self._count:.0f} bytes a change shuffled"
-        if by_jdbc is not None:
-            note += f"; {rates[-1] / by_jdbc:.2f} × Spark's JDBC writer ({by_jdbc / 1000:.0f}k)"
-        return [
-            _read(name, read, build),
-            Figure(SECTION, f"{name}: replayed, one core, {build}", rates[0], "rows/s", applier),
+        read = _read(name, [await self._read(cores) for cores in CORES], build)
+        one, all_cores = [await self._replayed(cores) for cores in CORES]
+        rate = self._count / all_cores.seconds
+        replayed = f"{name}: replayed, {CORES[-1]} cores, {build}"
+        figures = [
+            read,
             Figure(
                 SECTION,
-                f"{name}: replayed, {CORES[-1]} cores, {build}",
-                rates[-1],
+                f"{name}: replayed, one core, {build}",
+                self._count / one.seconds,
+                "rows/s",
+                applier,
+            ),
+            Figure(
+                SECTION,
+                replayed,
+                rate,
                 "rows/s",
                 applier,
                 aim_of_limit=self._case.aim,
-                note=note,
+                note=f"{one.seconds / all_cores.seconds:.2f} × that of one core",
             ),
+            Figure(SECTION, f"{name}: shuffled", all_cores.shuffled / self._count, "B/row"),
         ]
+        if jar is not None:
+            jdbc = Limit("Spark's JDBC writer, of what remains", await self._jdbc(jar), "rows/s")
+            figures.append(Figure(SECTION, f"{replayed}, beside JDBC", rate, "rows/s", jdbc))
+        return figures
 
     async def _applier(self) -> float:
-        """On a copy: it may remove what it has applied."""
+        """On a log of its own: it may remove what it has applied."""
         await self._emptied()
         place = self._directory / "applier"
-        shutil.copytree(self._relay, place / relay_log.DIRECTORY)
+        _linked(Path(self._relay), place / relay_log.DIRECTORY)
         done = await from_relay.applied(
             self._db, url_of(self._db), place, self._load, self._written
         )
@@ -161,7 +165,7 @@ class _Log:
         await check(self._db, self._load)
         return ran
 
-    async def jdbc(self, jar: Path) -> float:
+    async def _jdbc(self, jar: Path) -> float:
         """Changes per second, though it writes only the rows that remain of them."""
         await emptied(self._db)
         connection = await connect(self._db)
