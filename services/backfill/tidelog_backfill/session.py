@@ -2,7 +2,7 @@
 
     session = spark(SparkSettings(master="local[2]"))
 
-Local mode by default; on a cluster the executors need this package and its own, see docs/replay.md.
+Local mode by default. What a cluster needs beside it, docs/replay.md says and `cluster.py` checks.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from tidelog.bulk.jobs import SparkSettings
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, Unavailable
+from tidelog_backfill.cluster import is_local, own_address, said
 
 JAVA = 17
 """Spark 4 needs it, or a newer one."""
 JAVA_HINT = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a JDK 17 or newer"
+MASTER_HINT = "is it a Spark of this version, and can it reach this machine (spark.driver.host)?"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 TRIES = 4
 """Of each task, on a cluster and locally: the fourth failure ends the job."""
@@ -45,26 +48,47 @@ LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",  # nobody outside takes part
     "spark.driver.bindAddress": "127.0.0.1",
 }
+CLUSTER_SETTINGS = {
+    # How many parts there are depends on the cores: the first job waits until all are there that
+    # were asked for, 30 s at most.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
 
 
 def spark(chosen: SparkSettings, *, name: str = "tidelog") -> SparkSession:
     """The session, made when there is none. Raises ConfigError without a JDK, or with settings that
-    Spark does not start with."""
+    Spark does not start with, Unavailable without a cluster's master."""
     check_java(os.environ)
-    is_local = chosen.master.startswith("local")
-    if is_local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # Tasks run in this very Python, with what it has installed.
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(name).master(_retrying(chosen.master))
-    settings = SETTINGS | (LOCAL_SETTINGS if is_local else {})
+    local = is_local(chosen.master)
+    settings = SETTINGS | (_here() if local else _on_cluster(chosen.master))
     settings |= {"spark.driver.memory": chosen.memory} | chosen.settings
+    builder = SparkSession.builder.appName(name).master(_retrying(chosen.master))
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise ConfigError(f"Spark does not start: {error}", hint=JAVA_HINT) from error
+    except (PySparkRuntimeError, Py4JError) as error:
+        if local or isinstance(error, PySparkRuntimeError):
+            raise ConfigError(f"Spark does not start: {said(error)}", hint=JAVA_HINT) from error
+        raise Unavailable(
+            f"{chosen.master} does not take the job: {said(error)}", hint=MASTER_HINT
+        ) from error
+
+
+def _here() -> dict[str, str]:
+    """Tasks run in this very Python, with what it has installed."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    return LOCAL_SETTINGS
+
+
+def _on_cluster(master: str) -> dict[str, str]:
+    """Executors have this Python under the same path, unless PYSPARK_PYTHON says otherwise, and
+    find the driver where the master sees it."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    address = own_address(master)
+    return CLUSTER_SETTINGS | ({"spark.driver.host": address} if address else {})
 
 
 def _retrying(master: str) -> str:

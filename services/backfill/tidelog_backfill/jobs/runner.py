@@ -44,6 +44,7 @@ def run_job(argv: Sequence[str]) -> int:
 def carry_out(job: Job, told: Told) -> Report:
     """With a session of its own. Raises what the job fails by."""
     try:
+        from tidelog_backfill.cluster import check, is_local
         from tidelog_backfill.session import spark
     except ImportError as error:
         raise ConfigError(
@@ -51,6 +52,9 @@ def carry_out(job: Job, told: Told) -> Report:
         ) from error
     session = spark(job.spark, name=f"tidelog-{job.feed}")
     try:
+        if not is_local(job.spark.master):
+            told(Progress("starting", note="executors"))
+            check(session, job)
         return _work(session, job, told)
     finally:
         session.stop()
