@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -40,7 +41,9 @@ Memory = Annotated[str, typer.Option(help="Of Spark's JVM.")]
 Spark = Annotated[
     list[str] | None, typer.Option("--spark", help="KEY=VALUE of Spark's own; again for more.")
 ]
-Parts = Annotated[int, typer.Option(min=0, help="Connections that write; 0 = two per core.")]
+Parts = Annotated[
+    int, typer.Option(min=0, help="Connections that write at most; 0 = one per core.")
+]
 Name = Annotated[str, typer.Option(help="The feed whose stream goes on after it.")]
 CheckpointTable = Annotated[str, typer.Option(help="Where the downstream's checkpoint is.")]
 
@@ -107,7 +110,7 @@ class Where:
         run(self._local(job, as_json) if self.local else self._submitted(job, as_json))
 
     async def _local(self, job: Job, as_json: bool) -> int:
-        with Shown() as shown:
+        with Shown(as_json=as_json) as shown:
             report = await bulk.do_here(job, shown.told)
         return print_report(report, as_json=as_json)
 
@@ -119,15 +122,15 @@ class Where:
             if self._detach:
                 emit(status) if as_json else say(Text(f"job {status.id} is {status.state}"))
                 return 0
-            status = await followed(service, status.id)
+            status = await followed(service, status.id, as_json=as_json)
         return print_report(bulk.outcome(status), as_json=as_json)
 
 
-async def followed(service: bulk.Service, job_id: str) -> JobStatus:
+async def followed(service: bulk.Service, job_id: str, *, as_json: bool = False) -> JobStatus:
     """With a progress bar. Left by Ctrl-C, the job goes on."""
     say(Text(f"job {job_id}", "dim"))
     try:
-        with Shown() as shown:
+        with Shown(as_json=as_json) as shown:
             return await service.follow(job_id, shown.status)
     except asyncio.CancelledError:
         say(
@@ -140,16 +143,19 @@ async def followed(service: bulk.Service, job_id: str) -> JobStatus:
 
 
 class Shown:
-    """Progress on standard error: a bar on a terminal, else a line for each stage."""
+    """Progress on standard error: a bar on a terminal, else a line for each stage; with `--json`
+    each as a line of JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._last: told.Progress | None = None
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[told]}"),
             TimeElapsedColumn(),
             console=errors,
-            disable=not errors.is_terminal,
+            disable=as_json or not errors.is_terminal,
         )
         self._task = self._bars.add_task("waiting", total=None, told="")
         self._stage = ""
@@ -164,11 +170,16 @@ class Shown:
     def status(self, status: JobStatus) -> None:
         if status.progress is not None and status.state == RUNNING:
             self.told(status.progress)
-        else:
+        elif not self._as_json:
             why = f": {status.error}" if status.error else ""
             self._says(f"{status.state}{why}", None, 0, "")
 
     def told(self, progress: told.Progress) -> None:
+        if self._as_json:
+            if progress != self._last:
+                say(Text(msgspec.json.encode(progress).decode()))
+            self._last = progress
+            return
         self._says(progress.stage, progress.total or None, progress.done, line(progress))
 
     def _says(self, stage: str, total: int | None, done: int, text: str) -> None:

@@ -114,7 +114,7 @@ def replay_command(
 async def _handed_over(
     where: Where, node: str, given: hand_over.Given, job: ReplayJob, *, as_json: bool
 ) -> int:
-    with Shown() as shown:
+    with Shown(as_json=as_json) as shown:
         env = bulk_options.environment(given.password)
         report = await hand_over.hand_over(where.topology(), node, job, env, shown.told)
     return bulk_options.print_report(report, as_json=as_json)

@@ -56,7 +56,8 @@ class BulkJob(
     start_ts: Timestamp = 0
     """A downstream without a checkpoint holds everything up to there; 0 = nothing."""
     parts: Annotated[int, Range(0, 128, "parts")] = 0
-    """So many write at once, each through a connection of its own; 0 = two per core."""
+    """So many write at once, each through a connection of its own; 0 = as many as there are cores.
+    """
     part_rows: Annotated[int, Range(1, 1_000_000, "rows")] = 5000
     """Rows of one downstream transaction."""
     cluster: str = "default"

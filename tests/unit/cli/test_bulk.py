@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -62,6 +63,19 @@ def test_progress_and_reports_are_for_people() -> None:
         "skipped: 77 bytes of damaged records",
         "left out, filtered: 5",
         "warning: slow disk",
+    ]
+
+
+def test_progress_is_json_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    progress = Progress("replaying", 5, 10, "rows", note="[b]a[/b] " + 200 * "x")
+    with bulk_options.Shown(as_json=True) as shown:
+        shown.told(progress)
+        shown.told(progress)
+        shown.told(Progress("ddl"))
+    lines = capfd.readouterr().err.splitlines()
+    assert [msgspec.json.decode(line, type=Progress) for line in lines] == [
+        progress,
+        Progress("ddl"),
     ]
 
 

@@ -25,6 +25,7 @@ from tidelog.real.clock import RealClock
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.timestamps import TS_MAX
 from tidelog_backfill.files import purged
+from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
 from tidelog_backfill.replay.history import schema_history
@@ -38,8 +39,13 @@ from tidelog_backfill.replay.target import DatabaseTarget, Target
 from tidelog_backfill.replay.wanted import Wanted
 from tidelog_backfill.replay.write import Reading
 from tidelog_backfill.task_errors import carried
+from tidelog_backfill.watching import watched
 
 Told = Callable[[Progress], None]
+PARTS = 32
+"""Of a large segment, also where fewer cores write them: each is written within seconds, which
+progress, memory and a job that is begun again have something of."""
+PART_BYTES = 32 << 20
 log = structlog.get_logger()
 
 
@@ -56,7 +62,7 @@ def replay(spark: SparkSession, job: ReplayJob, told: Told) -> Report:
 
 
 class _Replay:
-    """Of one job. Its Spark jobs block the loop: nothing else runs meanwhile."""
+    """Of one job. Its Spark jobs run beside the loop, which tells how far they are."""
 
     def __init__(self, spark: SparkSession, job: ReplayJob, told: Told) -> None:
         self._spark = spark
@@ -64,7 +70,7 @@ class _Replay:
         self._told = told
         self._input = _input(job)
         self._cores = spark.sparkContext.defaultParallelism
-        self._parts = job.parts or 2 * self._cores
+        self._parts = job.parts or max(PARTS, 2 * self._cores)
         self._target = _target(job, self._input, self._parts)
         self._places: set[Place] = set()
         self._pinned: set[Place] = set()
@@ -73,6 +79,8 @@ class _Replay:
         self._rows = self._written = self._ddls = 0
         self._segments = 0, 0
         """Done, of how many."""
+        self._total = 0
+        """Rows of all segments."""
 
     async def run(self) -> Report:
         clock = RealClock()
@@ -81,11 +89,12 @@ class _Replay:
             await self._target.open()
             begins = self._target.position.commit_ts
             made = await self._plan()
+            self._total = sum(segment.rows for segment in made.segments)
             if self._target.position.saved is None:
                 await self._target.save(self._target.position.at(made.begins))
             for done, segment in enumerate(made.segments):
                 self._segments = done, len(made.segments)
-                self._tell("replaying", segment.rows)
+                self._tell_rows()
                 await self._segment(segment)
             self._segments = len(made.segments), len(made.segments)
             await self._end(made)
@@ -112,8 +121,7 @@ class _Replay:
         after_ts = position.commit_ts if position.saved is not None else job.start_ts or None
         if after_ts is not None and job.on_corrupt == "stop":
             purged.check(self._input.gone, after_ts)
-        self._tell("reading", self._input.size, "bytes")
-        facts = surveyed(self._spark, self._input.chunks(job.chunk_bytes), job.on_corrupt)
+        facts = await self._surveyed()
         if after_ts is not None:
             self._notes += purged.warnings(self._input.gone, facts, after_ts)
         self._tell("planning")
@@ -131,6 +139,18 @@ class _Replay:
             return plan(facts, wanted, history=history, config=config)
         present = await self._target.present(databases(facts))
         return plan(facts, wanted, config=config, present=present)
+
+    async def _surveyed(self) -> list[Facts]:
+        size, job = self._input.size, self._job
+
+        def read(done: float) -> None:
+            self._tell("reading", int(done * size), size, "bytes")
+
+        read(0)
+        chunks = self._input.chunks(job.chunk_bytes)
+        return await watched(
+            self._spark, lambda: surveyed(self._spark, chunks, job.on_corrupt), read
+        )
 
     async def _segment(self, segment: Segment) -> None:
         target = self._target
@@ -150,7 +170,7 @@ class _Replay:
         """Its rows; again with those tables in one part that turn out to need it."""
         rules = await self._target.rules(segment.structures)
         while True:
-            parts = parts_of(segment, self._parts)
+            parts = parts_of(segment, self._at_most(segment))
             route = routing(
                 rules,
                 parts,
@@ -165,12 +185,21 @@ class _Replay:
             self._pinned |= pins
             log.info("tables whose keys can't be told go in order", tables=sorted(pins))
 
+    def _at_most(self, segment: Segment) -> int:
+        """Parts, where the job does not say it."""
+        by_size = max(2 * self._cores, segment.size // PART_BYTES)
+        return self._job.parts or min(self._parts, by_size)
+
     async def _step(self, segment: Segment, route: Routing) -> set[Place]:
         """Returns tables that must be pinned, and then the step is another one."""
         writing, done = await self._target.step(segment, route)
         chunks = tasks_of(segment.chunks, 2 * self._cores)
         reading = Reading(chunks, segment.view, route, done, self._job.on_corrupt)
-        wrote, left_out = await carried_out(self._spark, segment, reading, writing)
+        wrote, left_out = await watched(
+            self._spark,
+            lambda: asyncio.run(carried_out(self._spark, segment, reading, writing)),
+            lambda done: self._tell_rows(int(done * segment.rows)),
+        )
         self._written += sum(one.rows for one in wrote)
         pins = {route.first_form(table).place for one in wrote for table in one.pins}
         if not pins:
@@ -189,11 +218,18 @@ class _Replay:
                 f" rows need not be those of {reached.commit_ts} until the stream has passed that"
             )
 
-    def _tell(self, stage: str, total: int = 0, unit: str = "rows", note: str = "") -> None:
+    def _tell_rows(self, of_segment: int = 0) -> None:
+        """`of_segment`: about so many of the one that is written."""
+        self._tell("replaying", self._rows + of_segment, self._total, "rows")
+
+    def _tell(
+        self, stage: str, count: int = 0, total: int = 0, unit: str = "", note: str = ""
+    ) -> None:
         done, segments = self._segments
         self._told(
             Progress(
                 stage,
+                done=count,
                 total=total,
                 unit=unit,
                 rows=self._rows,

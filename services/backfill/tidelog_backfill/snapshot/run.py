@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 from pyspark.errors import PySparkException
@@ -26,6 +27,7 @@ from tidelog_backfill.snapshot.source import Source, open_source
 from tidelog_backfill.snapshot.target import CopyTarget
 from tidelog_backfill.snapshot.task import Copied, CopyTask
 from tidelog_backfill.task_errors import carried
+from tidelog_backfill.watching import watched
 
 log = structlog.get_logger()
 
@@ -108,13 +110,16 @@ class Backfill:
         count = len(done)
         task = self._task(plan)
         for wave in waves(plan.chunks, done, self._lanes):
-            copied = self._wave(task, wave)
+            copied = self._wave(task, wave, partial(self._tell, plan, count, wave))
             count += len(copied)
             self._rows += sum(one.rows for one in copied)
-            note = plan.tables[wave[-1].table].shown
-            self._told(
-                Progress("copying", count, len(plan.chunks), "chunks", self._rows, note=note)
-            )
+            self._tell(plan, count, wave, 0)
+
+    def _tell(self, plan: SnapshotPlan, before: int, wave: Sequence[Chunk], part: float) -> None:
+        """So many chunks are copied, and `part` of a wave behind them."""
+        done, total = before + int(part * len(wave)), len(plan.chunks)
+        note = plan.tables[wave[-1].table].shown
+        self._told(Progress("copying", done, total, "chunks", self._rows, note=note))
 
     def _task(self, plan: SnapshotPlan) -> CopyTask:
         job = self._job
@@ -129,11 +134,17 @@ class Backfill:
             job.rows_per_s / at_once,
         )
 
-    def _wave(self, task: CopyTask, chunks: Sequence[Chunk]) -> list[Copied]:
+    def _wave(
+        self, task: CopyTask, chunks: Sequence[Chunk], told: Callable[[float], None]
+    ) -> list[Copied]:
         """A chunk a task: its number among them is its lane's."""
-        context = self._spark.sparkContext
+
+        def copied() -> list[Copied]:
+            found = self._spark.sparkContext.parallelize(chunks, len(chunks))
+            return found.mapPartitionsWithIndex(task).collect()
+
         try:
-            return context.parallelize(chunks, len(chunks)).mapPartitionsWithIndex(task).collect()
+            return self._loop.run(watched(self._spark, copied, told))
         except PySparkException as error:
             raise (carried(error) or Unavailable(f"Spark can't copy chunks: {error}")) from error
 
