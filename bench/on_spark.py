@@ -131,7 +131,8 @@ def _replayed(session: SparkSession, asked: Asked, chosen: SparkSettings) -> Non
 def _by_jdbc(session: SparkSession, asked: Asked) -> None:
     """It only inserts: what Spark finds to be a row's last version goes into an empty table."""
     changes = _changes(session, asked, table=asked.table)
-    newest = sql.max_by(sql.struct(*changes.columns), "version").alias("row")
+    version = next(name for name in changes.columns if name.startswith("version"))
+    newest = sql.max_by(sql.struct(*changes.columns), version).alias("row")
     rows = changes.groupBy("id").agg(newest).select("row.*").drop("commit_ts", "op")
     # The dialect that quotes names as MariaDB does is that of MySQL's URLs.
     rows.write.mode("append").jdbc(

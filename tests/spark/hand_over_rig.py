@@ -2,7 +2,7 @@
 go on behind it, and is all of it there? Also where the command is interrupted, or the replay's
 process is killed: the Applier takes over then.
 
-    python -m tests.spark.hand_over_rig --changes 600000 [--trouble interrupt|kill]
+    python -m tests.spark.hand_over_rig --changes 1000000 [--trouble interrupt|kill]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.bulk.told import Progress
 
 ROWS = 100
 """Of a transaction."""
-COLUMNS = 16
+COLUMNS = 6
 BEHIND_S = 300.0
 TROUBLE_AT = "replaying"
 
@@ -130,7 +130,7 @@ async def _whole(db: MariaDb, backlog: Backlog) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--changes", type=int, default=600_000)
+    parser.add_argument("--changes", type=int, default=1_000_000)
     parser.add_argument("--trouble", choices=["", "interrupt", "kill"], default="")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidelog-hand-over-") as name:
