@@ -104,6 +104,13 @@ class DatabaseTarget:
         self._opened: Opened | None = None
         self._step = ""
 
+    @property
+    def anew(self) -> str:
+        return (
+            "end the feed's Applier, drop the copied tables, and delete what"
+            f" `tidb_binlog`.`backfill` and {self._options.checkpoint_table} have of the feed"
+        )
+
     async def kept(self) -> SnapshotPlan | None:
         opened = await self._open()
         plan = await self._plans.load()
@@ -149,11 +156,17 @@ class DatabaseTarget:
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
         opened = await self._open()
-        saved = opened.checkpoint
-        if saved is not None and saved.commit_ts >= plan.ts:
-            return frozenset(chunk.number for chunk in plan.chunks)  # it only was not forgotten
         self._step = plan.digest
-        return await self._downstream.parts_done(self._step)
+        found = await self._downstream.parts_done(self._step)
+        at = opened.checkpoint.commit_ts if opened.checkpoint is not None else 0
+        if at and (at < plan.ts or len(found) < len(plan.chunks)):  # else it was not forgotten
+            missing = len(plan.chunks) - len(found)
+            raise Refused(
+                f"an Applier has written {self._place.shown} up to {at}, and {missing} of the"
+                f" copy's {len(plan.chunks)} chunks are missing: it is no copy any more",
+                hint=f"begin anew: {self.anew}",
+            )
+        return found
 
     def way(self) -> DatabaseWay:
         assert self._opened is not None

@@ -116,6 +116,10 @@ class FeedTarget:
         self._feed = feed
         self._bus: NatsBus | None = None
 
+    @property
+    def anew(self) -> str:
+        return f"delete the stream {subjects.snap_stream(self._feed)}"
+
     async def kept(self) -> SnapshotPlan | None:
         joiner = Joiner()
         async for message in self._read("plan"):

@@ -72,6 +72,10 @@ class ParquetTarget:
         self._url = url
         self._files, self._root = place_of(url)
 
+    @property
+    def anew(self) -> str:
+        return "name another directory, or empty this one"
+
     async def kept(self) -> SnapshotPlan | None:
         path = f"{self._root}/{PLAN}"
         if self._is_file(path):
@@ -80,8 +84,9 @@ class ParquetTarget:
             try:
                 return msgspec.json.decode(data, type=SnapshotPlan)
             except msgspec.DecodeError as error:
-                hint = "name another directory, or empty this one"
-                raise Stopped(f"{path} is no plan of a backfill: {error}", hint=hint) from error
+                raise Stopped(
+                    f"{path} is no plan of a backfill: {error}", hint=self.anew
+                ) from error
         everything = fs.FileSelector(self._root, allow_not_found=True)
         if self._files.get_file_info(everything):
             raise Refused(

@@ -45,16 +45,29 @@ class Chunk(msgspec.Struct, frozen=True):
     file: str = ""
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What of a job says what is copied; `source` without a password."""
+
+    feed: str
+    source: str
+    tables: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.tables) or 'all tables'} of {self.source} for feed {self.feed}"
+
+
 class SnapshotPlan(msgspec.Struct, frozen=True):
     """`exact`: the rows are those of `ts`. If not, each row is as it was at some moment between
     `ts` and the copy's end, and what the stream has after `ts`, in safe mode, makes all of them
-    right. `guarantee` says so for people. `warnings`: what is not copied."""
+    right. `guarantee` says so for people. `asked`: what a job asks for that goes on with it.
+    `warnings`: what is not copied."""
 
     ts: int
     exact: bool
     guarantee: str
     tables: list[CopiedTable]
     chunks: list[Chunk]
+    asked: Asked
     warnings: list[str] = []
 
     @property

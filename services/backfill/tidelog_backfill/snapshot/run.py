@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
 import structlog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ from tidelog_backfill.snapshot.database import DatabaseTarget
 from tidelog_backfill.snapshot.feed import FeedTarget
 from tidelog_backfill.snapshot.parquet import ParquetTarget
 from tidelog_backfill.snapshot.pin import Pin
-from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan, waves
+from tidelog_backfill.snapshot.plan import Asked, Chunk, CopiedTable, SnapshotPlan, waves
 from tidelog_backfill.snapshot.source import Source, open_source
 from tidelog_backfill.snapshot.target import CopyTarget
 from tidelog_backfill.snapshot.task import Copied, CopyTask
@@ -61,6 +62,7 @@ class Backfill:
         self.target: CopyTarget = open_target(job, self._lanes)
         self._clock: Clock = RealClock()
         self._pin = Pin(job, self._clock)
+        self._asked = Asked(job.feed, self._source.shown, job.tables)
         self._rows = 0
 
     def run(self) -> Report:
@@ -72,6 +74,7 @@ class Backfill:
             plan = self._planned()
             wait(self.target.keep(plan))
         else:
+            refuse_another(plan, self._asked, self._job.snapshot_ts, self.target.anew)
             wait(self._pin.hold(plan.ts))
         self._copy(plan)
         reach = plan.ts if plan.exact else wait(self._pin.reach(self._source.timestamp()))
@@ -100,9 +103,14 @@ class Backfill:
         if not source.is_exact:
             refuse_ordered(prepared.tables)
         chunks = source.chunks(prepared.tables, self._job.chunk_rows, ts)
-        warnings = [*found.warnings, *prepared.warnings]
         return SnapshotPlan(
-            ts, source.is_exact, source.guarantee, prepared.tables, chunks, warnings
+            ts=ts,
+            exact=source.is_exact,
+            guarantee=source.guarantee,
+            tables=prepared.tables,
+            chunks=chunks,
+            asked=self._asked,
+            warnings=[*found.warnings, *prepared.warnings],
         )
 
     def _copy(self, plan: SnapshotPlan) -> None:
@@ -150,14 +158,28 @@ class Backfill:
 
 
 def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
-    """Nothing is connected yet. Raises ConfigError."""
+    """Nothing is connected yet; it takes a database from no Applier that lives. Raises
+    ConfigError."""
     if job.downstream:
-        return DatabaseTarget(downstream_options(job, os.environ, lanes=lanes), job.feed)
+        found = downstream_options(job, os.environ, lanes=lanes)
+        return DatabaseTarget(msgspec.structs.replace(found, if_free=True), job.feed)
     if job.parquet:
         return ParquetTarget(job.parquet)
     if not job.nats_url:
         raise ConfigError("a copy to the feed needs nats-url", hint="nats://HOST:4222")
     return FeedTarget(job.nats_url, job.feed)
+
+
+def refuse_another(plan: SnapshotPlan, asked: Asked, ts: int, anew: str) -> None:
+    """A job goes on with a plan of what it asks for only. `ts`: the one it names, 0 = none; `anew`:
+    how the plan is forgotten. Raises Refused."""
+    if plan.asked != asked or ts not in (0, plan.ts):
+        wanted = f"{asked} at {ts}" if ts else str(asked)
+        raise Refused(
+            f"the target has a copy, or a part of one, of {plan.asked} at {plan.ts}: {wanted} is"
+            " another",
+            hint=f"ask for the same to go on with it; or {anew}",
+        )
 
 
 _AHEAD_HINT = (

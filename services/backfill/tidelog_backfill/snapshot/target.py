@@ -45,6 +45,10 @@ class Way(Protocol):
 class CopyTarget(Protocol):
     """The driver's side. Errors are typed."""
 
+    @property
+    def anew(self) -> str:
+        """For hints: what a person does so that a kept plan is forgotten."""
+
     async def kept(self) -> SnapshotPlan | None:
         """The plan of a job that was ended before it was done. Raises Refused where the target
         holds what no first copy may meet."""
@@ -56,7 +60,8 @@ class CopyTarget(Protocol):
         """Durable when it returns."""
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
-        """The numbers of its chunks that are written."""
+        """The numbers of its chunks that are written. Raises Refused where somebody else has
+        written the target before all of them were."""
 
     def way(self) -> Way:
         """For tasks, from now on."""

@@ -1,0 +1,103 @@
+"""Copies that meet an Applier, a job that asks for something else, and their own half."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.integration.backfill.copies_rig import PLAIN, Copy, S, sql, url
+from tests.servers import MariaDb, mariadb_server
+from tidelog.downstream import Checkpoint, DownstreamOptions
+from tidelog.downstreams import open_downstream
+from tidelog.errors import Refused
+
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    with mariadb_server(tmp_path_factory.mktemp("source"), *PLAIN) as found:
+        sql(
+            found,
+            "create database shop",
+            "create table shop.item (id int primary key, note varchar(40))",
+            f"insert into shop.item select seq, repeat('x', 40) from shop.seq_1_to_{ROWS}",
+        )
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    with mariadb_server(tmp_path_factory.mktemp("target"), *PLAIN) as found:
+        yield found
+
+
+@pytest.fixture
+def target(server: MariaDb) -> MariaDb:
+    sql(server, "drop database if exists shop", "drop database if exists tidb_binlog")
+    return server
+
+
+def applied(target: MariaDb, commit_ts: int) -> None:
+    """What an Applier leaves that got so far."""
+
+    async def main() -> None:
+        downstream = open_downstream(DownstreamOptions(url=url(target)))
+        await downstream.open("main")
+        await downstream.save_checkpoint(Checkpoint(commit_ts, consistent=True, feed="main"))
+        await downstream.close()
+
+    asyncio.run(main())
+
+
+def test_a_living_applier_keeps_its_downstream(source: MariaDb, target: MariaDb) -> None:
+    def refused() -> None:
+        with (
+            closing(Copy(source, target)) as copy,
+            pytest.raises(Refused, match="another Applier writes"),
+        ):
+            copy.kept()
+
+    async def main() -> None:
+        applier = open_downstream(DownstreamOptions(url=url(target)))
+        await applier.open("main")
+        await asyncio.to_thread(refused)
+        await applier.save_checkpoint(Checkpoint(S, feed="main"))
+        await applier.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("commit_ts", [S - 1, S, S + 7])
+def test_half_a_copy_that_an_applier_went_on_with_is_refused(
+    source: MariaDb, target: MariaDb, commit_ts: int
+) -> None:
+    with closing(Copy(source, target)) as copy:
+        plan = copy.begin()
+        copy.done(plan)
+        copy.write(plan, plan.chunks[:1])
+    applied(target, commit_ts)
+    with closing(Copy(source, target)) as again:
+        assert again.kept() == plan
+        missing = len(plan.chunks) - 1
+        with pytest.raises(Refused, match=f"up to {commit_ts}, and {missing} of") as refused:
+            again.done(plan)
+    assert "tidb_binlog.checkpoint" in refused.value.hint
+
+
+def test_a_whole_one_that_was_not_forgotten_is_done(source: MariaDb, target: MariaDb) -> None:
+    with closing(Copy(source, target)) as copy:
+        plan = copy.begin()
+        copy.done(plan)
+        copy.write(plan, plan.chunks)
+    applied(target, S + 7)
+    with closing(Copy(source, target)) as again:
+        assert again.kept() == plan
+        assert again.done(plan) == frozenset(range(len(plan.chunks)))
+        again.finish(plan)
+        with pytest.raises(Refused, match=f"up to {S + 7}"):
+            again.kept()
+    assert sql(target, "select count(*) from shop.item") == [(ROWS,)]
