@@ -108,6 +108,7 @@ def replayed(
     return replay(session, job, lambda _: None)
 
 
+@pytest.mark.timeout(240)
 def test_the_originals_files_come_to_what_tidb_held(
     session: SparkSession, server: MariaDb, golden: Path
 ) -> None:

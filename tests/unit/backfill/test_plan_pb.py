@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import json
 
 from tests.unit.backfill.pb_logs import SECOND, ddl, facts, inserted, ints
+from tidelog.changes import RowMessage
 from tidelog.errors import Stopped
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
+from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.replay.errors import DdlNotTold
 from tidelog_backfill.replay.plan import Plan
 from tidelog_backfill.replay.planning import plan
@@ -152,7 +155,29 @@ def test_a_ddl_is_early_where_rows_ahead_of_it_have_its_column(
     assert [len(shapes["shop.t"]) for _, shapes in done(made)] == [2, 3]
 
 
-def test_ddls_that_a_drainer_wrote_twice_run_once(tmp_path: Path) -> None:
-    row = inserted(2 * S, "t", id=1, v=2)
-    made = plan(facts(tmp_path, CREATE, row, CREATE, row), Wanted())
+def test_what_a_drainer_wrote_twice_is_replayed_once(tmp_path: Path) -> None:
+    """It began again from its savepoint. A large transaction is several records."""
+    large = [inserted(3 * S, "t", id=at, v=2) for at in range(2)]
+    row = inserted(2 * S, "t", id=9, v=2)
+    log = facts(tmp_path, CREATE, row, *large, CREATE, row, *large, inserted(4 * S, "t", id=8, v=2))
+    made = plan(log, Wanted())
     assert done(made) == [(["create_table"], {"shop.t": ("id", "v")})]
+    (segment,) = made.segments
+    (chunk,) = segment.chunks
+    shown = [json.decode(one.body, type=RowMessage) for one in bodies(chunk, segment.view)]
+    assert [one.events[0].key["id"] for one in shown if one.events[0].key] == [9, 0, 1, 8]
+    assert segment.rows == 4
+
+
+def test_where_it_ends_does_not_change_what_is_early(tmp_path: Path) -> None:
+    log = facts(
+        tmp_path,
+        CREATE,
+        inserted(2 * S, "t", id=1, v=2, a=3),
+        ddl(4 * S, "ALTER TABLE `t` ADD COLUMN `a` INT"),
+        ddl(5 * S, "ALTER TABLE `t` CHANGE COLUMN `v` `w` INT"),
+    )
+    made = plan(log, Wanted(until_ts=3 * S))
+    assert done(made) == [(["create_table", "add_column"], {"shop.t": ("id", "v", "a")})]
+    again = plan(log, Wanted(after_ts=3 * S, until_ts=4 * S))
+    assert done(again) == []

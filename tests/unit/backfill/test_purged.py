@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.backfill import pb_logs
 from tests.unit.backfill.pump_logs import commit, inserts, prewrite, write
 from tidelog.errors import Corrupt, Purged
 from tidelog_backfill.files.inputs import Input, found
@@ -52,3 +53,13 @@ def test_a_record_of_it_that_is_none_is_corrupt(tmp_path: Path) -> None:
     (tmp_path / "b" / "purged.json").write_bytes(b"{")
     with pytest.raises(Corrupt, match=r"purged\.json"):
         found(tmp_path / "b")
+
+
+def test_pb_files_without_their_first_are_warned_of(tmp_path: Path) -> None:
+    pb_logs.write(tmp_path, pb_logs.inserted(51, "t", id=1), number=1)
+    (warning,) = warned(found(tmp_path), 49)
+    assert f"the oldest files of {tmp_path} are gone" in warning
+    assert warned(found(tmp_path), 50) == []
+    (file,) = tmp_path.iterdir()
+    file.rename(tmp_path / file.name.replace("0001-", "0000-"))
+    assert warned(found(tmp_path), 49) == []

@@ -99,7 +99,9 @@ class Facts(msgspec.Struct, frozen=True):
     their batch says); `gaps`: (above, up to) what is missing between two of its batches. `open`:
     Prewrites with neither Commit nor Rollback behind them in the log; the first few of them are at
     `open_at`. `skipped`: bytes of damaged records, passed by on request; `skipped_at`: offset and
-    bytes of the first few. `runs`: rising by first_ts, not overlapping.
+    bytes of the first few. `runs`: rising by first_ts, not overlapping. `again`: offsets in a pb
+    file, [begin, end), of what a drainer wrote a second time when it began again from its
+    savepoint; nothing else here tells of it.
     """
 
     chunk: Chunk
@@ -120,3 +122,4 @@ class Facts(msgspec.Struct, frozen=True):
     skipped: int = 0
     skipped_at: list[tuple[int, int]] = []
     runs: list[Run] = []
+    again: list[tuple[int, int]] = []

@@ -30,7 +30,8 @@ HINT = (
 
 class Input(msgspec.Struct, frozen=True):
     """`logs`: the files of each directory, oldest first. `feed` and `cluster_id`: whose a relay
-    is; "" and 0 where nothing says it. `gone`: what Pumps have purged of theirs."""
+    is; "" and 0 where nothing says it. `gone`: what Pumps have purged of theirs, and pb files that
+    are not there any more."""
 
     kind: Kind
     logs: list[list[Part]]
@@ -83,7 +84,7 @@ def _one(directory: Path) -> Input:
     if bool(segments) + bool(relay) + is_pb > 1:
         raise BadInput(f"{directory} holds segments, relay or pb_binlog files together", hint=HINT)
     if is_pb:
-        return Input("pb", [pb.parts(directory)])
+        return Input("pb", [pb.parts(directory)], gone=pb.gone(directory))
     if segments:
         return Input("segment", [parts(value, SEGMENT)], gone=gone(value))
     if not relay:

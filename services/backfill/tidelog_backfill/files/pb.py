@@ -14,6 +14,7 @@ from tidelog.pb_files.framing import Record
 from tidelog.pb_files.reader import file_records, parsed, whole_files
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.parts import Part
+from tidelog_backfill.files.purged import Gone
 from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, corrupt, search
 from tidelog_proto.pb_binlog_pb2 import Binlog
 
@@ -33,6 +34,13 @@ def parts(path: Path) -> list[Part]:
     """The files, up to the savepoint beside them. Raises Corrupt for one that is missing."""
     files, limits = whole_files(path)
     return [Part(str(file), limits.get(number, file.stat().st_size)) for file, number in files]
+
+
+def gone(directory: Path) -> list[Gone]:
+    """What was before the oldest file, if that isn't the first one. None or one."""
+    entries = directory.iterdir() if directory.is_dir() else ()
+    found = names.in_order(entry.name for entry in entries)
+    return [Gone(str(directory), 0)] if found and found[0].number else []
 
 
 def file_number(path: Path) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidelog.pb_files.framing import Record
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
 from tidelog_backfill.files.pb import PbRecords, is_packed
 from tidelog_backfill.files.records import CUT_BYTES, OnCorrupt
@@ -32,10 +33,13 @@ def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt) -> Facts:
     records = PbRecords(chunk, on_corrupt)
     packed = is_packed(Path(chunk.path))
     found = _Found()
+    order = _Order()
     cuts = [chunk.begin]
     count = 0
     for record, binlog in records:
         count += 1
+        if order.is_again(binlog.commit_ts, record):
+            continue
         begin, end = (chunk.begin, chunk.end) if packed else (record.offset, record.offset + 1)
         if begin - cuts[-1] >= CUT_BYTES:
             cuts.append(begin)
@@ -46,8 +50,32 @@ def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt) -> Facts:
     exact = msgspec.structs.replace(chunk, cuts=tuple(cuts[1:]))
     facts = found.facts(exact)
     return msgspec.structs.replace(
-        facts, records=count, skipped=records.skipped, skipped_at=records.skipped_at
+        facts,
+        records=count,
+        again=order.again,
+        skipped=records.skipped,
+        skipped_at=records.skipped_at,
     )
+
+
+class _Order:
+    """Records rise by commit_ts, those of one transaction have the same. `again`: as in Facts."""
+
+    def __init__(self) -> None:
+        self.again: list[tuple[int, int]] = []
+        self._highest = 0
+        self._begin = -1
+        """Where what is written again begins, while it lasts."""
+
+    def is_again(self, commit_ts: int, record: Record) -> bool:
+        if commit_ts < self._highest or (self._begin >= 0 and commit_ts == self._highest):
+            if self._begin < 0:
+                self._begin = record.offset
+                self.again.append((record.offset, record.end))
+            self.again[-1] = self._begin, record.end
+            return True
+        self._highest, self._begin = commit_ts, -1
+        return False
 
 
 class _Found:

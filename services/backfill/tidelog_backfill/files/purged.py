@@ -63,7 +63,7 @@ def warnings(found: Iterable[Gone], facts: Sequence[Facts], after_ts: int) -> It
             yield _lost(one, after_ts)
         elif not one.upto and begins and after_ts < min(begins) - 1:
             yield (
-                f"the oldest segments of {one.value} are gone, and what is left of it begins at"
+                f"the oldest files of {one.value} are gone, and what is left of it begins at"
                 f" {min(begins)}: what it had of changes after {after_ts} before that is lost"
             )
 

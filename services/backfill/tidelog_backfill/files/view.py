@@ -53,3 +53,4 @@ class View(msgspec.Struct, frozen=True):
     channel_id: int = 0
     ignored_txns: frozenset[int] = frozenset()
     lacking: frozenset[str] = frozenset()
+    again: dict[str, list[tuple[int, int]]] = {}

@@ -85,11 +85,12 @@ class TextSchemas:
     def _outcomes(self, ddl: TextDdl) -> list[DdlOutcome]:
         """Raises DdlNotSupported, DdlRefused."""
         tree = parse(_plain(ddl))
-        if str(tree.args.get("kind") or "").upper() not in ("DATABASE", "SCHEMA"):
+        of_database = str(tree.args.get("kind") or "").upper() in ("DATABASE", "SCHEMA")
+        if ddl.db and not (of_database and kind(tree) == "Create"):
             self._know_database(ddl.db)
-            for table in tree.find_all(exp.Table):
-                if table.name and not table.args.get("db"):
-                    table.set("db", exp.to_identifier(ddl.db, quoted=True))
+        for table in () if of_database or not ddl.db else tree.find_all(exp.Table):
+            if not table.args.get("db"):
+                table.set("db", exp.to_identifier(ddl.db, quoted=True))
         at = datetime.fromtimestamp(physical_ms(ddl.commit_ts) / 1000, UTC)
         found: list[DdlOutcome] = []
         for one in _single(tree):

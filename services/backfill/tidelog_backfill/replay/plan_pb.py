@@ -16,10 +16,10 @@ import msgspec
 
 from tidelog.changes import DdlMessage, structure_key
 from tidelog.schema.structure import TableStructure
-from tidelog.timestamps import physical_ms
+from tidelog.timestamps import LOGICAL_BITS, physical_ms
 from tidelog_backfill.files.chunk import Facts, FoundVersion
 from tidelog_backfill.files.names import Names
-from tidelog_backfill.replay.errors import no_structure
+from tidelog_backfill.replay.errors import DdlNotDecided, DdlNotTold, no_structure
 from tidelog_backfill.replay.intervals import Intervals
 from tidelog_backfill.replay.outline import Outline, Stretch, position_after, position_before
 from tidelog_backfill.replay.pb_ddls import TextDdl, text_ddls
@@ -56,8 +56,7 @@ def outline(
     """Of (after_ts, until_ts] all structures are known. Raises DdlNotTold, DdlNotDecided, Corrupt;
     Stopped for rows of a table that nothing tells of."""
     begins, ends = bounds(facts)
-    told = (schemas.message(ddl) for ddl in text_ddls(facts, until_ts))
-    ddls = [one for one in told if one is not None]
+    ddls = _told(facts, schemas, until_ts)
     rows = sorted((one for each in facts for one in each.versions), key=lambda one: one.first_ts)
     ddls = _with_early(ddls, rows, schemas)
     tables = _Tables(ddls, schemas)
@@ -80,6 +79,22 @@ def outline(
         at = max(at, position_after(ddl))
     end(max(ends, at))
     return Outline(begins, ends, stretches, dict(schemas.left_out))
+
+
+def _told(facts: Sequence[Facts], schemas: Schemas, until_ts: int) -> list[DdlMessage]:
+    """Those up to `until_ts`, and as far as they can be told those that rows before it may need: so
+    what is early doesn't depend on where a replay ends."""
+    found: list[DdlMessage] = []
+    for ddl in text_ddls(facts, until_ts + (AHEAD_MS << LOGICAL_BITS)):
+        try:
+            told = schemas.message(ddl)
+        except (DdlNotTold, DdlNotDecided):
+            if ddl.commit_ts > until_ts:
+                return found
+            raise
+        if told is not None:
+            found.append(told)
+    return found
 
 
 class _Tables:

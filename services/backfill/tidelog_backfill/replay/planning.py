@@ -59,7 +59,8 @@ def plan(
     timeline = Timeline(facts)
     steps = enumerate(_steps(outline, timeline, until, wanted.segment_bytes))
     left = ((number, _left(step, after, wanted)) for number, step in steps)
-    making = _Making(timeline, wanted, config, outline.lacking)
+    again = {one.chunk.path: one.again for one in facts if one.again}
+    making = _Making(timeline, wanted, config, outline.lacking, again)
     segments = [
         making.segment(number, step)
         for number, step in left
@@ -158,6 +159,7 @@ class _Making:
         wanted: Wanted,
         config: DecodeConfig,
         lacking: frozenset[str],
+        again: dict[str, list[tuple[int, int]]],
     ) -> None:
         self._timeline = timeline
         self._view = View(
@@ -166,6 +168,7 @@ class _Making:
             channel_id=config.channel_id,
             ignored_txns=frozenset(config.ignore_txn_commit_ts),
             lacking=lacking,
+            again=again,
         )
 
     def segment(self, number: int, step: Stretch) -> Segment:
