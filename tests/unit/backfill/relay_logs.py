@@ -39,8 +39,11 @@ def body(*times: int) -> bytes:
     return _json(RowMessage("d", "t1", 1, events))
 
 
-def of_several(after: int, *times: int, ddls: tuple[DdlMessage, ...] = ()) -> Whole:
-    txns = [MarkedTxn(ts, ts - 1, 1) for ts in times]
+def of_several(
+    after: int, *times: int, ddls: tuple[DdlMessage, ...] = (), tables: tuple[str, ...] = ()
+) -> Whole:
+    """`tables`: of which the marker says that each transaction has a row."""
+    txns = [MarkedTxn(ts, ts - 1, 1, dict.fromkeys(tables, 1)) for ts in times]
     marker = _json(Marker("a", 1, after, txns))
     named = frozenset((("d", "t1", 1),))
     texts = [_json(one) for one in ddls]

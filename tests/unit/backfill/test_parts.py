@@ -129,6 +129,18 @@ def test_what_lies_outside_the_span_or_was_in_another_batch_is_left_out() -> Non
     assert [one.commit_ts for one in taken(shuffler)] == [12, 20]
 
 
+def test_rows_without_a_key_go_in_order_to_one_part() -> None:
+    structure = table("t", column("id", "bigint"))
+    route = routing([("d", structure, TableRule(True, True, ()))], 4)
+    shuffler = Shuffler(route, 0, ALL)
+    events = [Event("c", commit_ts, None, None, {"id": 1}) for commit_ts in (5, 5, 6)]
+    shuffler.add(body(*events))
+    found = list(shuffler.take())
+    assert [(one.part, one.commit_ts) for one in found] == [(route.home(0), ts) for ts in (5, 6)]
+    (_, first), (_, second) = gathered([*found, *found[1:]], route.spread, set())
+    assert [one.seq for one in (*first, *second)] == [0, 1, 2]
+
+
 def test_it_is_full_by_keys_and_not_by_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog_backfill.replay.shuffle.HELD_ROWS", 3)
     shuffler = Shuffler(routed(INT, 1), 0, ALL)

@@ -161,6 +161,30 @@ def test_facts_tell_gaps_ddls_and_runs_between_them(tmp_path: Path) -> None:
         assert sum(1 for _ in bodies(narrow, ALL)) == (2 if run.first_ts == 105 else 1)
 
 
+@settings(max_examples=50)
+@given(st.data(), st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_rows_are_counted_as_markers_tell_them(data: st.DataObject, sizes: list[int]) -> None:
+    """As they are where markers don't: some events stand in two batches."""
+    told: list[tuple[int, Whole]] = []
+    untold: list[tuple[int, Whole]] = []
+    reached = 101
+    for size in sizes:
+        first = reached + data.draw(st.integers(0, 1))
+        times = range(first, first + size + 1)
+        told.append((reached, of_several(reached, *times, tables=("d.t1",))))
+        untold.append((reached, of_several(reached, *times)))
+        reached = times[-1]
+    facts = []
+    for batches in (told, untold):
+        with TemporaryDirectory() as directory:
+            write(Path(directory), *batches)
+            (chunk,) = found(directory).chunks()
+            one = survey(chunk)
+            facts.append((one.rows, one.size, one.first_ts, one.last_ts, one.versions, one.runs))
+    assert facts[0][:5] == facts[1][:5]
+    assert [run.rows for run in facts[0][5]] == [run.rows for run in facts[1][5]]
+
+
 def test_a_record_of_another_kind_is_named(tmp_path: Path) -> None:
     write(tmp_path)
     file = tmp_path / "relay-000000"

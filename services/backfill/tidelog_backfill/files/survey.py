@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.changes import Marker
+from tidelog.changes import MarkedTxn, Marker
 from tidelog.payload import committed
 from tidelog.relay.batches import above
 from tidelog.rows.errors import Malformed
 from tidelog.rows.payload import read_payload
+from tidelog.subjects import escape
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
 from tidelog_backfill.files.pb_survey import pb_survey
@@ -144,10 +145,13 @@ class _RelayFound(_Found):
             self.structures[table.db.encode() + table.structure] = table.db, table.structure
         if isinstance(content, RelayBatch):
             self._follows(content.after, content.commit_ts)
-            self._batch(content)
-        elif entry.rows:
-            self._follows(entry.after, entry.after)
-        self._rows(entry)
+            told = self._batch(content)
+            if not self._told_rows(entry, told):
+                self._rows(entry)
+        else:
+            if entry.rows:
+                self._follows(entry.after, entry.after)
+            self._rows(entry)
 
     def _follows(self, after: int, reached: int) -> None:
         if self._reached < 0:
@@ -156,7 +160,8 @@ class _RelayFound(_Found):
             self.gaps.append((self._reached, after))
         self._reached = max(self._reached, reached)
 
-    def _batch(self, batch: RelayBatch) -> None:
+    def _batch(self, batch: RelayBatch) -> list[MarkedTxn]:
+        """The transactions of which it is the first to tell."""
         txns = above(_MARKER.decode(batch.marker).txns, batch.after)
         self.seen(txns[0].commit_ts, batch.commit_ts)
         started = {txn.commit_ts: txn.start_ts for txn in txns}
@@ -164,6 +169,29 @@ class _RelayFound(_Found):
             commit_ts = row_texts.commit_ts_of(body)
             if commit_ts > batch.after:
                 self.ddls.append(FoundDdl(commit_ts, started.get(commit_ts, 0), body))
+        return txns
+
+    def _told_rows(self, entry: Entry, txns: list[MarkedTxn]) -> bool:
+        """Counts the rows as the batch's marker does, which is far less to read; False: it does not
+        tell which version they have, or the batch's rows came before it."""
+        heads = {row_texts.head(body) for body in entry.rows}
+        tables: dict[str, tuple[int, int, int]] = {}
+        for txn in txns:
+            for name, rows in txn.tables.items():
+                first, _, before = tables.get(name, (txn.commit_ts, 0, 0))
+                tables[name] = first, txn.commit_ts, before + rows
+        of_heads = {f"{escape(head.db)}.{escape(head.table)}": head for head in heads}
+        if not entry.rows or len(of_heads) != len(heads) or of_heads.keys() != tables.keys():
+            return False
+        for name, (first_ts, last_ts, rows) in tables.items():
+            head = of_heads[name]
+            self.count((0, head.db, head.table, head.schema_version), first_ts, last_ts, rows)
+        first_ts = min(first for first, _, _ in tables.values())
+        last_ts = max(last for _, last, _ in tables.values())
+        rows = sum(rows for _, _, rows in tables.values())
+        size = sum(map(len, entry.rows))
+        self.piece((first_ts, last_ts, rows, size, entry.offset, entry.offset + 1))
+        return True
 
     def _rows(self, entry: Entry) -> None:
         first_ts, last_ts, rows, size = entry.commit_ts, 0, 0, 0

@@ -69,7 +69,8 @@ class Shuffler:
             (*form.place, form.structure.version): number
             for number, form in enumerate(routing.forms)
         }
-        self._tables = [_Table(routing, number) for number in range(len(routing.spread))]
+        spread = [number for number, is_spread in enumerate(routing.spread) if is_spread]
+        self._tables = {number: _Table(routing, number) for number in spread}
         self._in_order: list[Bundle] = []
         self._in_order_bytes = 0
         self.events = 0
@@ -82,8 +83,8 @@ class Shuffler:
             number = self._form(message)
             table = self._routing.forms[number].table
             after = max(self._after, body.after)
-            if self._routing.spread[table]:
-                rows = self._tables[table]
+            rows = self._tables.get(table)
+            if rows is not None:
                 self.events += rows.add(number, message.events, body.seq, after, self._until)
             else:
                 self._keep(number, message.events, body, after)
@@ -93,14 +94,14 @@ class Shuffler:
     @property
     def is_full(self) -> bool:
         rows, size = len(self._in_order), self._in_order_bytes
-        for table in self._tables:
+        for table in self._tables.values():
             rows += len(table)
             size += table.bytes
         return rows >= HELD_ROWS or size >= HELD_BYTES
 
     def take(self) -> Iterator[Bundle]:
         """What it holds; it begins anew."""
-        for table in self._tables:
+        for table in self._tables.values():
             yield from table.take()
         in_order, self._in_order, self._in_order_bytes = self._in_order, [], 0
         yield from in_order
