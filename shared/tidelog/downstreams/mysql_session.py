@@ -54,6 +54,7 @@ _SETTINGS = (
     f"SET SESSION sql_mode='{STRICT}'",
     "SET NAMES utf8mb4",
     "SET SESSION transaction isolation level read committed",
+    "SET SESSION wait_timeout=86400",  # a bulk replay's job may run for long without a word of ours
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tidelog.downstreams.writing import rule_of
 from tidelog.schema.history import TableAt
 from tidelog.schema.structure import structure
 from tidelog_backfill.files.inputs import found
-from tidelog_backfill.replay.bundles import Bundle, counted, unpacked
+from tidelog_backfill.replay.bundles import Bundle, Counts, counted, unpacked
 from tidelog_backfill.replay.routing import routing
 from tidelog_backfill.replay.write import Reading, Wrote, reader, without_spark
 
@@ -49,16 +48,23 @@ def reading(directory: Path) -> Reading:
 
 
 def test_what_is_left_out_is_counted_without_spark(tmp_path: Path) -> None:
-    stepped = asyncio.run(without_spark(reading(tmp_path), Kept()))
-    assert stepped.left_out == {"truncated": 2}
+    stepped = asyncio.run(without_spark(reading(tmp_path), Kept(), 1 << 20))
+    assert stepped is not None
+    assert (stepped.counts.rows, stepped.counts.left_out) == (2, {"truncated": 2})
+
+
+def test_more_than_was_thought_is_not_written_by_the_driver(tmp_path: Path) -> None:
+    kept = Kept()
+    assert asyncio.run(without_spark(reading(tmp_path), kept, 10)) is None
+    assert kept.keys == []
 
 
 def test_it_comes_with_the_rows_even_to_a_part_that_is_done(tmp_path: Path) -> None:
     numbers = pa.RecordBatch.from_pydict({"id": [0, 1]})
     batches = reader(reading(tmp_path))(iter([numbers]))
     sent = [Bundle(**row) for batch in batches for row in batch.to_pylist()]
-    left_out: Counter[str] = Counter()
-    rows = list(counted(sent, left_out))
-    assert left_out == {"truncated": 2}
+    counts = Counts()
+    rows = list(counted(sent, counts))
+    assert (counts.rows, counts.left_out) == (2, {"truncated": 2})
     assert {one.table for one in rows} <= {0}
     assert len(rows) < len(sent)

@@ -20,8 +20,8 @@ BUNDLE_BYTES = 1 << 20
 PINNED = -1
 """In place of a bucket: the table has a value of which nobody can tell what it equals. Told to
 every part."""
-LEFT_OUT = -1
-"""In place of a table: what was left out of a chunk, counted by reason."""
+COUNTS = -1
+"""In place of a table: what a chunk came to."""
 CHANGE_BYTES = 64
 """About what a change takes beside its key and payload."""
 
@@ -82,15 +82,26 @@ def pinned(part: int, table: int) -> Bundle:
     return Bundle(part, table, PINNED, 0, 0, b"")
 
 
-def counts(left_out: Counter[str]) -> Bundle:
-    """To some part: so they are told once, however often a task is tried."""
-    return Bundle(0, LEFT_OUT, 0, 0, 0, msgspec.json.encode(left_out))
+class Counts(msgspec.Struct):
+    """`rows`: that were read of a step; `left_out` as `bodies` counts it, by reason."""
+
+    rows: int = 0
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def bundle(self) -> Bundle:
+        """To some part: so they are told once, however often a task is tried."""
+        return Bundle(0, COUNTS, 0, 0, 0, msgspec.json.encode(self))
+
+    def add(self, told: bytes) -> None:
+        more = msgspec.json.decode(told)
+        self.rows += more["rows"]
+        self.left_out.update(more["left_out"])
 
 
-def counted(found: Iterable[Bundle], left_out: Counter[str]) -> Iterator[Bundle]:
-    """A part's bundles without what was left out, which is counted."""
+def counted(found: Iterable[Bundle], counts: Counts) -> Iterator[Bundle]:
+    """A part's bundles without the counts, which are added up."""
     for bundle in found:
-        if bundle.table == LEFT_OUT:
-            left_out.update(msgspec.json.decode(bundle.data, type=dict[str, int]))
+        if bundle.table == COUNTS:
+            counts.add(bundle.data)
         else:
             yield bundle

@@ -163,7 +163,6 @@ class _Replay:
             before = max(target.position.commit_ts, span.after_ts)
             await target.save(target.position.at(before, reach=segment.commit_ts))
             await self._write(segment)
-        self._rows += segment.rows
         await target.save(target.position.at(segment.commit_ts))
 
     async def _write(self, segment: Segment) -> None:
@@ -195,7 +194,7 @@ class _Replay:
         writing, done = await self._target.step(segment, route)
         chunks = tasks_of(segment.chunks, 2 * self._cores)
         reading = Reading(chunks, segment.view, route, done, self._job.on_corrupt)
-        wrote, left_out = await watched(
+        wrote, counts = await watched(
             self._spark,
             lambda: asyncio.run(carried_out(self._spark, segment, reading, writing)),
             lambda done: self._tell_rows(int(done * segment.rows)),
@@ -203,7 +202,8 @@ class _Replay:
         self._written += sum(one.rows for one in wrote)
         pins = {route.first_form(table).place for one in wrote for table in one.pins}
         if not pins:
-            self._left_out += left_out
+            self._left_out += counts.left_out
+            self._rows += counts.rows
         return pins
 
     async def _end(self, made: Plan) -> None:

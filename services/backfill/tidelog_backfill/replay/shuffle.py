@@ -72,7 +72,8 @@ class Shuffler:
         spread = [number for number, is_spread in enumerate(routing.spread) if is_spread]
         self._tables = {number: _Table(routing, number) for number in spread}
         self._in_order: list[Bundle] = []
-        self._in_order_bytes = 0
+        self._rows = self._bytes = 0
+        """Held."""
         self.events = 0
         """Changes taken so far."""
 
@@ -85,7 +86,10 @@ class Shuffler:
             after = max(self._after, body.after)
             rows = self._tables.get(table)
             if rows is not None:
+                held, size = len(rows), rows.bytes
                 self.events += rows.add(number, message.events, body.seq, after, self._until)
+                self._rows += len(rows) - held
+                self._bytes += rows.bytes - size
             else:
                 self._keep(number, message.events, body, after)
         except msgspec.DecodeError as error:
@@ -93,18 +97,15 @@ class Shuffler:
 
     @property
     def is_full(self) -> bool:
-        rows, size = len(self._in_order), self._in_order_bytes
-        for table in self._tables.values():
-            rows += len(table)
-            size += table.bytes
-        return rows >= HELD_ROWS or size >= HELD_BYTES
+        return self._rows >= HELD_ROWS or self._bytes >= HELD_BYTES
 
     def take(self) -> Iterator[Bundle]:
         """What it holds; it begins anew."""
         for table in self._tables.values():
             yield from table.take()
-        in_order, self._in_order, self._in_order_bytes = self._in_order, [], 0
+        in_order, self._in_order = self._in_order, []
         yield from in_order
+        self._rows = self._bytes = 0
 
     def _form(self, message: _Message) -> int:
         form = self._forms.get((message.db, message.table, message.schema_version))
@@ -129,7 +130,8 @@ class Shuffler:
         for _, of_one in groupby(changes, _COMMIT_TS):
             for bundle in bundles(part, table, 0, list(of_one)):
                 self._in_order.append(bundle)
-                self._in_order_bytes += len(bundle.data)
+                self._rows += 1
+                self._bytes += len(bundle.data)
 
 
 class _Table:

@@ -5,7 +5,6 @@ chunks ─▶ reader ─▶ (shuffle by part) ─▶ sorted ─▶ writer, a lan
 
 from __future__ import annotations
 
-from collections import Counter
 from hashlib import sha256
 
 import msgspec
@@ -15,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelog_backfill.files.chain import alone, chained
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.records import OnCorrupt
-from tidelog_backfill.replay.bundles import ORDER
+from tidelog_backfill.replay.bundles import ORDER, Counts
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.routing import Routing
 from tidelog_backfill.replay.write import (
@@ -40,6 +39,8 @@ BUCKET_BYTES = 8 << 20
 """Of rows, about: what a writing task holds at once."""
 SMALL_BYTES = 1 << 20
 """Of rows that the driver writes itself: a job of Spark's takes longer than they do."""
+MANY = 8
+"""So many times what was thought is left to Spark after all."""
 
 
 def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) -> list[Facts]:
@@ -65,8 +66,10 @@ async def carried_out(
 ) -> Stepped:
     """What each part came to, and what was left out. Raises what tasks do, that of
     Spark's within an error of its own (`task_errors.carried`)."""
-    if segment.size <= SMALL_BYTES:
-        return await without_spark(reading, writing)
+    if segment.size <= SMALL_BYTES:  # as far as is known: sizes within a chunk are estimates
+        stepped = await without_spark(reading, writing, MANY * SMALL_BYTES)
+        if stepped is not None:
+            return stepped
     return _by_spark(spark, reading, writing)
 
 
@@ -79,11 +82,11 @@ def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> St
         .mapInArrow(writer(writing), WROTE)
         .collect()
     )
-    left_out: Counter[str] = Counter()
+    counts = Counts()
     for row in rows:
-        left_out.update(msgspec.json.decode(bytes(row.left_out), type=dict[str, int]))
+        counts.add(bytes(row.counts))
     wrote = [Wrote(row.part, row.rows, row.works, list(row.pins)) for row in rows]
-    return Stepped(wrote, left_out)
+    return Stepped(wrote, counts)
 
 
 def digest(segment: Segment, routing: Routing) -> str:

@@ -4,7 +4,6 @@ own lane. What runs here runs in Spark's Python workers."""
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -22,7 +21,7 @@ from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.view import View
-from tidelog_backfill.replay.bundles import Bundle, counted, counts, in_order
+from tidelog_backfill.replay.bundles import Bundle, Counts, counted, in_order
 from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.routing import Routing
 from tidelog_backfill.replay.shuffle import Shuffler
@@ -33,7 +32,7 @@ Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 
 SENT = "part int, `table` int, bucket int, commit_ts bigint, seq bigint, data binary"
-WROTE = "part int, rows bigint, works bigint, pins array<int>, left_out binary"
+WROTE = "part int, rows bigint, works bigint, pins array<int>, counts binary"
 BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
 """Of one transaction, each through a new connection."""
@@ -63,10 +62,10 @@ class Wrote(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What a step came to; `left_out` as `bodies` counts it, by reason."""
+    """What a step came to."""
 
     wrote: list[Wrote]
-    left_out: Counter[str]
+    counts: Counts
 
 
 class PartWriting(Protocol):
@@ -111,29 +110,32 @@ def reader(reading: Reading) -> Task:
         with errors_carried():
             for batch in batches:
                 for (number,) in zip(*batch.to_pydict().values(), strict=True):
-                    left_out: Counter[str] = Counter()
-                    for found in _sent(reading, reading.chunks[number], left_out):
+                    counts = Counts()
+                    for found in _sent(reading, reading.chunks[number], counts):
                         yield _batch(found)
-                    if +left_out:
-                        yield _batch([counts(left_out)])
+                    yield _batch([counts.bundle()])
 
     return read
 
 
-async def without_spark(reading: Reading, writing: PartWriting) -> Stepped:
-    """All of it here and now, all parts through one lane after the other: for a few rows. Raises
-    what the two tasks do."""
+async def without_spark(reading: Reading, writing: PartWriting, max_bytes: int) -> Stepped | None:
+    """All of it here and now, all parts through one lane after the other: for a few rows. None if
+    there are more than was thought, and nothing is written. Raises what the two tasks do."""
     parts: dict[int, list[Bundle]] = {}
-    left_out: Counter[str] = Counter()
+    counts = Counts()
+    size = 0
     for chunk in reading.chunks:
-        for found in _sent(reading, chunk, left_out):
+        for found in _sent(reading, chunk, counts):
             for one in found:
                 parts.setdefault(one.part, []).append(one)
+                size += len(one.data)
+            if size > max_bytes:
+                return None
     wrote = [
         await writing.written(part, iter(sorted(found, key=in_order)))
         for part, found in sorted(parts.items())
     ]
-    return Stepped(wrote, left_out)
+    return Stepped(wrote, counts)
 
 
 def writer(writing: PartWriting) -> Task:
@@ -143,11 +145,11 @@ def writer(writing: PartWriting) -> Task:
         with errors_carried():
             context = TaskContext.get()
             assert context is not None
-            left_out: Counter[str] = Counter()
-            found = counted(_bundles(batches), left_out)
+            counts = Counts()
+            found = counted(_bundles(batches), counts)
             wrote = asyncio.run(writing.written(context.partitionId(), found))
-        names = [*Wrote._fields, "left_out"]
-        values = [*wrote, msgspec.json.encode(left_out)]
+        names = [*Wrote._fields, "counts"]
+        values = [*wrote, msgspec.json.encode(counts)]
         types = [pa.int32(), pa.int64(), pa.int64(), pa.list_(pa.int32()), pa.binary()]
         columns = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, names)
@@ -155,15 +157,16 @@ def writer(writing: PartWriting) -> Task:
     return write
 
 
-def _sent(reading: Reading, chunk: Chunk, left_out: Counter[str]) -> Iterator[list[Bundle]]:
+def _sent(reading: Reading, chunk: Chunk, counts: Counts) -> Iterator[list[Bundle]]:
     (span,) = reading.view.spans
     shuffler = Shuffler(reading.routing, span.after_ts, span.until_ts)
-    shown = bodies(chunk, reading.view, on_corrupt=reading.on_corrupt, left_out=left_out)
+    shown = bodies(chunk, reading.view, on_corrupt=reading.on_corrupt, left_out=counts.left_out)
     for body in shown:
         shuffler.add(body)
         if shuffler.is_full:
             yield from _pieces(shuffler, reading.done)
     yield from _pieces(shuffler, reading.done)
+    counts.rows += shuffler.events
 
 
 def _pieces(shuffler: Shuffler, done: frozenset[int]) -> Iterator[list[Bundle]]:
