@@ -68,7 +68,12 @@ class Service:
 
     async def jobs(self, job_id: str = "") -> list[JobStatus]:
         """All, or that one. Raises NotFound, Unavailable."""
-        return (await self._ask("status", AskJobs(job_id), Jobs)).jobs
+        found: list[JobStatus] = []
+        while True:
+            page = await self._ask("status", AskJobs(job_id, len(found)), Jobs)
+            found += page.jobs
+            if not page.more:
+                return found
 
     async def cancel(self, job_id: str) -> JobStatus:
         """Raises NotFound, Conflict, Unavailable."""

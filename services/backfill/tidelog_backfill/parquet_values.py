@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs
 
+from tidelog.config import redacted_url
 from tidelog.errors import BadInput
 
 
@@ -34,5 +35,6 @@ def place_of(url: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), url.rstrip("/")
     except (pa.ArrowInvalid, OSError) as error:
         raise BadInput(
-            f"{url} can't be written: {error}", hint="a path, file://, s3://, gs://"
+            f"{redacted_url(url)} is no place for files: {str(error).replace(url, '***')}",
+            hint="a path, file://, s3://, gs://",
         ) from error

@@ -27,9 +27,10 @@ class Submit(msgspec.Struct, frozen=True):
 
 
 class AskJobs(msgspec.Struct, frozen=True):
-    """`status`. Answered with Jobs: the one of that id, or all."""
+    """`status`. Answered with Jobs: the one of that id, or all but the first `skip`."""
 
     id: str = ""
+    skip: int = 0
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -57,6 +58,7 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class Jobs(msgspec.Struct, frozen=True):
-    """In order of their submission."""
+    """In order of their submission. `more`: others follow that one message has no room for."""
 
     jobs: list[JobStatus]
+    more: bool = False

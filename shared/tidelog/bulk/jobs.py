@@ -9,6 +9,7 @@ that does the job have it.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -134,6 +135,9 @@ class BackfillJob(BulkJob, frozen=True, kw_only=True, rename="kebab", tag="backf
 
 
 Job = ReplayJob | BackfillJob
+URLS = ("source", "downstream", "parquet", "ddl-history", "nats-url")
+"""Keys whose values may hold a password."""
+_SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key|account[.]key", re.IGNORECASE)
 
 
 def encode_job(job: Job) -> bytes:
@@ -167,7 +171,16 @@ def read_job(path: Path) -> Job:
 def shown_job(job: Job) -> dict[str, Any]:
     """As a status shows it: no password within a URL."""
     shown: dict[str, Any] = msgspec.to_builtins(job)
-    for key in ("source", "downstream", "parquet", "ddl-history", "nats-url"):
+    for key in URLS:
         if shown.get(key):
             shown[key] = redacted_url(shown[key])
+    settings = shown["spark"]["settings"]
+    shown["spark"]["settings"] = {
+        key: "***" if is_secret_setting(key) else value for key, value in settings.items()
+    }
     return shown
+
+
+def is_secret_setting(key: str) -> bool:
+    """Of Spark, by its name, as Spark itself redacts them."""
+    return _SECRET_SETTING.search(key) is not None

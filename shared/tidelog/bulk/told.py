@@ -8,6 +8,15 @@ import msgspec
 
 from tidelog.errors import TidelogError, UnparsablePayload, exit_code, told_error
 
+MOST_WORDS = 8000
+"""Characters of an error: a line fits into a message, whatever traceback somebody quotes."""
+
+
+def cut(text: str, most: int) -> str:
+    """Its begin and its end, which say more than what is between."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} [...] {text[-half:]}"
+
 
 class Progress(msgspec.Struct, frozen=True, tag_field="is", tag="progress"):
     """`stage`: a word for people, as "reading", "planning", "replaying". `done` of `total` in
@@ -61,7 +70,7 @@ class Failed(msgspec.Struct, frozen=True, tag_field="is", tag="failed"):
         if not isinstance(error, TidelogError):
             error = TidelogError(f"{type(error).__name__}: {error}")
         code, *bases = error.codes
-        return cls(code, error.message, error.hint, exit_code(error), bases)
+        return cls(code, cut(error.message, MOST_WORDS), error.hint, exit_code(error), bases)
 
     def error(self) -> TidelogError:
         return told_error([self.code, *self.bases], self.message, hint=self.hint)

@@ -33,6 +33,7 @@ class Clockwork:
         self._world = world
         self.step_s = 1.0
         self.fails: list[Exception] = []
+        self.warnings: list[str] = []
         self.running: list[str] = []
         self.began: list[str] = []
         self.jobs: list[Job] = []
@@ -49,7 +50,7 @@ class Clockwork:
                 told(Progress("replaying", step + 1, 10, "steps", commit_ts=100 + step))
                 if step == 5 and self.fails:
                     raise self.fails.pop(0)
-            return Report(END_TS)
+            return Report(END_TS, warnings=self.warnings)
         finally:
             await asyncio.sleep(0.1)  # a process takes a while to end
             self.running.remove(job_id)

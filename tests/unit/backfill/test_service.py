@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,11 +11,13 @@ from tests.unit.backfill.service_rig import CONFIG, END_TS, JOB, Client, started
 from tests.unit.registry.nodes import CLUSTER, nodes
 from tidelog import subjects
 from tidelog.bulk.control import JobStatus
+from tidelog.bulk.jobs import SparkSettings
 from tidelog.bulk.process import JobProcessEnded
 from tidelog.errors import BadInput, Conflict, NotFound, Overloaded, Stopped
 from tidelog.messages import Consumer
 from tidelog.ports import Request
 from tidelog.sim.world import World, run
+from tidelog_cli import bulk
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
@@ -146,12 +150,65 @@ def test_a_job_that_gets_no_further_is_given_up() -> None:
     run(main, 6)
 
 
-def test_passwords_are_neither_kept_nor_shown() -> None:
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"downstream": "mysql://a:pw@db/"}, "downstream holds a password"),
+        ({"downstream": "", "parquet": "s3://KEY:pw@bucket/x"}, "parquet holds a password"),
+        ({"ddl_history": "http://a:pw@tidb:10080"}, "ddl-history holds a password"),
+        ({"spark": SparkSettings(settings={"spark.hadoop.fs.s3a.secret.key": "pw"})}, "secret.key"),
+    ],
+)
+def test_passwords_are_neither_kept_nor_shown(change: dict[str, Any], told: str) -> None:
     async def main(world: World) -> None:
         client, _ = await started(world)
-        with pytest.raises(BadInput, match="downstream holds a password"):
-            await client.submit("a", msgspec.structs.replace(JOB, downstream="mysql://a:pw@db/"))
+        with pytest.raises(BadInput, match=told) as refused:
+            await client.submit("a", msgspec.structs.replace(JOB, **change))
+        assert "pw" not in str(refused.value)
         assert await client.all() == []
+
+    run(main, 7)
+
+
+def test_of_the_submitters_nats_url_nothing_is_kept() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        status = await client.submit("a", msgspec.structs.replace(JOB, nats_url="nats://a:pw@h"))
+        assert status.job["nats-url"] == ""
+        await client.until(world, "a", "running")
+        assert clockwork.jobs[0].nats_url == CONFIG.nats_url
+
+    run(main, 7)
+
+
+def test_many_large_jobs_are_told_of_in_pages_and_none_is_too_large() -> None:
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(CONFIG, queue=20)
+        client, _ = await started(world, config)
+        large = msgspec.structs.replace(JOB, tables=("x" * 60_000,))
+        for number in range(20):
+            await client.submit(f"j{number}", large)
+        found = await bulk.Service(world.ports().bus, CLUSTER).jobs()
+        assert [one.id for one in found] == [f"j{number}" for number in range(20)]
+        with pytest.raises(BadInput, match="65536 are the most"):
+            await client.submit("k", msgspec.structs.replace(JOB, tables=("x" * 66_000,)))
+
+    run(main, 7)
+
+
+def test_what_a_job_ended_by_fits_into_a_message() -> None:
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        clockwork.fails = [Stopped("begin" + "x" * 2_000_000 + "end")]
+        clockwork.warnings = ["w" * 500] * 4000
+        await client.submit("a")
+        failed = await client.until(world, "a", "failed")
+        assert failed.error.startswith("begin")
+        assert failed.error.endswith("end")
+        await client.submit("b")
+        done = await client.until(world, "b", "done")
+        assert done.report is not None
+        assert done.report.warnings[-1].startswith("and 3900 more")
 
     run(main, 7)
 

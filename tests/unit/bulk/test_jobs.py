@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tidelog.bulk.jobs import BackfillJob, ReplayJob, decode_job, encode_job, read_job, shown_job
+from tidelog.bulk.jobs import (
+    BackfillJob,
+    ReplayJob,
+    SparkSettings,
+    decode_job,
+    encode_job,
+    read_job,
+    shown_job,
+)
 from tidelog.bulk.told import Failed, Progress, Report, decode_line, encode_line
 from tidelog.errors import ConfigError, Corrupt, UnparsablePayload
 
@@ -50,6 +59,9 @@ def test_a_job_may_be_a_toml_file(tmp_path: Path) -> None:
 
 def test_no_password_is_shown() -> None:
     assert shown_job(REPLAY)["downstream"] == "mysql://a:***@db/"
+    settings = {"spark.hadoop.fs.s3a.secret.key": "pw", "spark.cores.max": "2"}
+    shown = shown_job(msgspec.structs.replace(REPLAY, spark=SparkSettings(settings=settings)))
+    assert shown["spark"]["settings"] == settings | {"spark.hadoop.fs.s3a.secret.key": "***"}
 
 
 def test_lines_come_back_as_they_were() -> None:

@@ -111,7 +111,7 @@ class JobKeeper(Actor[Mail]):
                 case Unwanted():
                     await self._answer(message.reply, self._cancel, message.asked)
                 case Asked(asked=AskJobs(id="")):
-                    message.reply.set(Jobs([job.status() for job in self._queue.all]))
+                    message.reply.set(self._queue.page(message.asked.skip))
                 case Asked():
                     self._show(message)
                 case Ended():

@@ -13,16 +13,22 @@ from tidelog.bulk.control import (
     FAILED,
     QUEUED,
     RUNNING,
+    Jobs,
     JobStatus,
     State,
 )
-from tidelog.bulk.jobs import Job, shown_job
-from tidelog.bulk.told import Failed, Progress, Report
+from tidelog.bulk.jobs import URLS, Job, encode_job, is_secret_setting, shown_job
+from tidelog.bulk.told import MOST_WORDS, Failed, Progress, Report, cut
 from tidelog.config import redacted_url
 from tidelog.errors import BadInput, Conflict, Corrupt, NotFound, Overloaded, Unavailable
 
 MOST = 2000
 """Jobs, of whatever state."""
+JOB_BYTES = 64 << 10
+PAGE_BYTES = 256 << 10
+"""A status is told in one message, and as many of them as have room."""
+MOST_WARNINGS = 100
+WARNING_CHARS = 1000
 
 
 class Kept(msgspec.Struct):
@@ -89,13 +95,20 @@ class Queue:
         return self._jobs[job_id]
 
     def submit(self, job_id: str, job: Job, now_ms: int) -> Kept:
-        """Raises Conflict (another job has that id), Overloaded, BadInput (a password in it)."""
+        """Raises Conflict (another job has that id), Overloaded, BadInput (a password in it, or too
+        much). The NATS URL is the node's own."""
+        job = msgspec.structs.replace(job, nats_url="")
         known = self._jobs.get(job_id)
         if known is not None:
             if known.job != job:
                 raise Conflict(f"another job has the id {job_id!r}")
             return known
         _refuse_passwords(job)
+        if (size := len(encode_job(job))) > JOB_BYTES:
+            raise BadInput(
+                f"a job of {size} bytes, and {JOB_BYTES} are the most that is kept",
+                hint="name tables by wildcards, or do it with --local",
+            )
         if sum(one.state == QUEUED for one in self._jobs.values()) >= self._waiting:
             raise Overloaded(
                 f"{self._waiting} jobs are waiting already", hint="`tidelog jobs cancel ID`"
@@ -131,13 +144,13 @@ class Queue:
     def end(self, job: Kept, outcome: Report | Exception, now_ms: int) -> bool:
         """True: it failed by what may pass, and waits to be tried again."""
         if isinstance(outcome, Report):
-            job.state, job.report, job.error = DONE, outcome, ""
+            job.state, job.report, job.error = DONE, _brief(outcome), ""
         elif isinstance(outcome, Unavailable) and job.vain < self._tries:
-            job.state, job.error = QUEUED, str(outcome)
+            job.state, job.error = QUEUED, cut(str(outcome), MOST_WORDS)
             return True
         else:
             job.state, job.failed = FAILED, Failed.of(outcome)
-            job.error = str(outcome)
+            job.error = cut(str(outcome), MOST_WORDS)
         job.ended = now_ms
         return False
 
@@ -159,6 +172,18 @@ class Queue:
             del self._jobs[job.id]
         return gone
 
+    def page(self, skip: int) -> Jobs:
+        """Statuses of all but the first `skip`, at least one, and no more than fit."""
+        found: list[JobStatus] = []
+        size = 0
+        left = self.all[max(0, skip) :]
+        for job in left:
+            if size > PAGE_BYTES:
+                break
+            found.append(job.status())
+            size += len(msgspec.json.encode(found[-1]))
+        return Jobs(found, more=len(found) < len(left))
+
     def encode(self) -> bytes:
         return msgspec.json.encode(self.all)
 
@@ -175,14 +200,34 @@ class Queue:
 
 
 def _refuse_passwords(job: Job) -> None:
-    urls = {"downstream": job.downstream, "source": getattr(job, "source", "")}
-    for key, url in urls.items():
-        scheme, _, rest = url.partition("://")
+    fields = msgspec.to_builtins(job)
+    for key in URLS:
+        scheme, _, rest = fields.get(key, "").partition("://")
         user, _, place = rest.rpartition("@")
         bare = f"{scheme}://{place}"
         if ":" in user or redacted_url(bare) != bare:
             raise BadInput(
                 f"{key} holds a password, and a submitted job is shown and kept",
-                hint="name a file of the service's machine by `password_file=` in the URL, or give"
-                f" the service {key}-password-file",
+                hint=_ELSEWHERE.get(key, _FROM_ITS_MACHINE),
             )
+    if secret := next(filter(is_secret_setting, job.spark.settings), ""):
+        raise BadInput(
+            f"the setting {secret} is secret, and a submitted job is shown and kept",
+            hint=_FROM_ITS_MACHINE,
+        )
+
+
+_ELSEWHERE = {
+    key: "name a file of the service's machine by `password_file=` in the URL, or give the service"
+    f" {key}-password-file"
+    for key in ("downstream", "source")
+}
+_FROM_ITS_MACHINE = "let the service's machine have it: its environment, or Spark's own settings"
+
+
+def _brief(report: Report) -> Report:
+    """Of very many warnings the first."""
+    warnings = [cut(one, WARNING_CHARS) for one in report.warnings[:MOST_WARNINGS]]
+    if over := len(report.warnings) - len(warnings):
+        warnings.append(f"and {over} more warnings, in the job's own lines")
+    return msgspec.structs.replace(report, warnings=warnings)

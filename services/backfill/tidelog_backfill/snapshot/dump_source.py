@@ -21,6 +21,7 @@ import msgspec
 from pyarrow import fs, parquet
 from sqlglot import exp
 
+from tidelog.config import redacted_url
 from tidelog.errors import BadInput, NotFound
 from tidelog.pump_client.ddl.parse import parse
 from tidelog.pump_client.ddl.plan import plan
@@ -56,7 +57,7 @@ class DumpSource:
 
     @property
     def shown(self) -> str:
-        return self._url
+        return redacted_url(self._url)
 
     @property
     def is_exact(self) -> bool:
@@ -75,7 +76,7 @@ class DumpSource:
         own = self.timestamp()
         if own and ts != own:
             raise BadInput(
-                f"{self._url} was made at {own}, and cannot be copied as of {ts}",
+                f"{self.shown} was made at {own}, and cannot be copied as of {ts}",
                 hint="leave snapshot-ts out",
             )
         known = self._of_copy() if self._copy is not None else self._of_dump()
@@ -162,7 +163,7 @@ class DumpSource:
                 )
         if files:
             without = ", ".join(".".join(place) for place in files)
-            raise NotFound(f"{self._url} has rows of {without}, and no -schema.sql of them")
+            raise NotFound(f"{self.shown} has rows of {without}, and no -schema.sql of them")
 
     def _text(self, name: str) -> str:
         path = f"{self._root}/{name}"
