@@ -7,6 +7,7 @@ share a row, so a foreign feed's row is an error that asks for another place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import msgspec
 
@@ -36,6 +37,14 @@ class CheckpointTable(msgspec.Struct, frozen=True):
     place: str = DEFAULT_PLACE
     cluster_id: int = CLUSTER_ID
     epoch: int = 0
+
+    @property
+    def owner(self) -> str:
+        """Of the progress of tables that go in order: each checkpoint has its own, so that who
+        begins at another one neither trusts this one's nor takes it away."""
+        if self.place == DEFAULT_PLACE:
+            return self.feed
+        return sha256(f"{self.feed}@{self.place}".encode()).hexdigest()
 
     @property
     def _names(self) -> tuple[str, str]:

@@ -103,7 +103,7 @@ class MysqlDownstream:
         self._table = CheckpointTable(feed, table.place, table.cluster_id, epoch)
         self._saved = await self._load(session, table)
         if self._saved is None:
-            await session.run(state_tables.forget_progress(feed))
+            await session.run(state_tables.forget_progress(self._table.owner))
         if self._mark is not None:
             for statement in self._mark.prepare(self._lanes):
                 await _guarded(session, statement)

@@ -155,7 +155,7 @@ class MysqlLane:
         safe: bool,
     ) -> None:
         """Upstream order, each change once: progress is in the same transaction."""
-        place = (self._writer.feed, share.db, share.structure.name)
+        place = (self._writer.table.owner, share.db, share.structure.name)
         numbered = list(_numbered(share))
         if safe:
             await packets.flush()

@@ -3,7 +3,7 @@
 `worker(feed, worker, epoch, n)` is the fence: each transaction of a writer begins by counting in
 its row, if that row still has the writer's epoch. Worker CONTROL is the control connection.
 `progress(feed, db, table, commit_ts, rows)` says how far an ordered table is applied: that many
-rows of the transaction of commit_ts, and all before.
+rows of the transaction of commit_ts, and all before. `feed` is CheckpointTable.owner there.
 `replay(feed, step, part)` holds the parts of a bulk job's step that are done.
 """
 
@@ -81,22 +81,22 @@ def fence(feed: str, worker: int, epoch: int) -> str:
     )
 
 
-def progress(feed: str, db: str, table: str) -> str:
+def progress(owner: str, db: str, table: str) -> str:
     return (
-        f"SELECT commit_ts, `rows` FROM {_PROGRESS} WHERE feed = {quote(feed)}"
+        f"SELECT commit_ts, `rows` FROM {_PROGRESS} WHERE feed = {quote(owner)}"
         f" AND db = {quote(db)} AND `table` = {quote(table)}"
     )
 
 
-def set_progress(feed: str, db: str, table: str, commit_ts: int, rows: int) -> str:
+def set_progress(owner: str, db: str, table: str, commit_ts: int, rows: int) -> str:
     return (
         f"REPLACE INTO {_PROGRESS} (feed, db, `table`, commit_ts, `rows`)"
-        f" VALUES ({quote(feed)},{quote(db)},{quote(table)},{commit_ts},{rows})"
+        f" VALUES ({quote(owner)},{quote(db)},{quote(table)},{commit_ts},{rows})"
     )
 
 
-def forget_progress(feed: str) -> str:
-    return f"DELETE FROM {_PROGRESS} WHERE feed = {quote(feed)}"
+def forget_progress(owner: str) -> str:
+    return f"DELETE FROM {_PROGRESS} WHERE feed = {quote(owner)}"
 
 
 def parts_done(feed: str, step: str) -> str:

@@ -79,6 +79,23 @@ def test_rows_without_a_key_are_written_once_over_a_crash(server: MariaDb, place
     assert rig.sql("SELECT commit_ts, `rows` FROM tidb_binlog.progress") == [(7, 1)]
 
 
+def test_who_begins_at_another_checkpoint_takes_no_progress_away(server: MariaDb) -> None:
+    async def scenario(rig: LanesRig) -> None:
+        await rig.save(1)
+        await rig.write(BAG, added(1, 5))
+        other = LanesRig(rig.server, checkpoint_table="tidb_binlog.other")
+        await other.open()
+        await other.write(BAG, added(2, 5), safe=True)
+        await other.downstream.close()
+        again = LanesRig(rig.server)
+        await again.open()
+        await again.write(BAG, added(1, 5), added(3, 6), safe=True)
+        await again.downstream.close()
+
+    rig = run(server, scenario, KEYLESS)
+    assert rig.sql("SELECT id FROM d.bag ORDER BY id") == [(1,), (2,), (3,)]
+
+
 def test_progress_stands_within_a_large_transaction(server: MariaDb) -> None:
     """Its pieces are transactions of their own; a replay is cut elsewhere."""
     events = [added(number, 9) for number in range(10)]

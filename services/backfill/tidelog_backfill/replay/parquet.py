@@ -7,8 +7,8 @@ every key, with the table's columns as they were then.
 
 Before the table's own columns stand `_op` (u: the row is there, d: it is gone, and has its key
 only), `_commit_ts` and `_seq`, a transaction's order. A table at the end: of each key the row with
-the largest (`_commit_ts`, `_seq`), unless it is gone. Changes of a table without a key are all
-there, with the `_op` that they had.
+the largest (`_commit_ts`, `_seq`), unless it is gone, of those behind the last DDL that emptied it.
+Changes of a table without a key are all there, with the `_op` that they had.
 """
 
 from __future__ import annotations
