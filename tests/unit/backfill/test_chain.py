@@ -25,7 +25,7 @@ from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chain import alone, chained, in_order
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.inputs import found
-from tidelog_backfill.files.lost import lost
+from tidelog_backfill.files.lost import damaged, undecided
 from tidelog_backfill.files.records import FEW, OnCorrupt
 from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.view import Span, TableView, View
@@ -200,10 +200,11 @@ def test_what_is_lost_is_told_with_the_first_places() -> None:
             skipped_at=[(place, 5) for place in places],
         )
 
-    assert list(lost([facts("a", 0)])) == []
-    left_open, skipped = lost([facts("a", 1), facts("b", 1)])
+    assert list(damaged([facts("a", 0)])) == []
+    (skipped,) = damaged([facts("a", 1), facts("b", 1)])
+    left_open = undecided([facts("a", 1), facts("b", 1)])
     assert left_open.startswith("2 Prewrites have neither Commit nor Rollback")
     assert left_open.endswith(" (a at offset 10; b at offset 10)")
     assert skipped.endswith(" (a at offset 10, 5 bytes; b at offset 10, 5 bytes)")
-    (many, _) = lost([facts("a", FEW + 1)])
+    many = undecided([facts("a", FEW + 1)])
     assert many.endswith(f"; a at offset {9 + FEW}; …)")

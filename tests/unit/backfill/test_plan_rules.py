@@ -70,16 +70,6 @@ def test_a_history_that_ends_too_early_is_said() -> None:
         plan(log("set-a").facts(), Wanted())
 
 
-def test_rows_of_a_schema_version_that_no_job_has_are_warned_of() -> None:
-    upstream = Recorded()
-    upstream.schema("shop")
-    upstream.create("shop", "a")
-    upstream.version += 1  # of a DDL that still runs
-    upstream.row("a", 1)
-    made = plan(PumpLog(upstream.log).facts(), Wanted(), history=upstream.tracker)
-    assert "up to 3, the DDL history ends at 2" in made.warnings[0]
-
-
 def test_a_ddl_that_nobody_decided_about_stops_unless_it_is_not_reached() -> None:
     upstream = Recorded()
     upstream.schema("shop")

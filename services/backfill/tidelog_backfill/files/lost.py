@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.records import FEW
 
 
-def lost(facts: Iterable[Facts]) -> Iterator[str]:
-    """A sentence for each kind of loss there is."""
-    facts = list(facts)
-    open_ = sum(one.open for one in facts)
+def undecided(facts: Sequence[Facts]) -> str:
+    """Of Prewrites; there are some."""
+    count = sum(one.open for one in facts)
+    places = [_place(one, offset) for one in facts for offset in one.open_at]
+    return f"{count} Prewrites have neither Commit nor Rollback in these logs{_few(places)}"
+
+
+def damaged(facts: Sequence[Facts]) -> Iterator[str]:
+    """A sentence, if there is damage."""
     skipped = sum(one.skipped for one in facts)
-    if open_:
-        places = [_place(one, offset) for one in facts for offset in one.open_at]
-        yield (
-            f"{open_} Prewrites have neither Commit nor Rollback in these logs: they are left out"
-            f"{_few(places)}"
-        )
     if skipped:
         damage = [(one, *each) for one in facts for each in one.skipped_at]
         places = [f"{_place(one, offset)}, {size} bytes" for one, offset, size in damage]

@@ -18,7 +18,7 @@ Transaction = tuple[int, int, int, bytes | memoryview]
 
 class Transactions:
     """Iterate once; then `open` Prewrites of the chunk had no verdict up to the log's end, the
-    first few of them at the offsets `open_at`.
+    first few of them at the offsets `open_at`; `open_ts` is their smallest start_ts.
 
     The chunk's Prewrites are kept until their verdicts are known: memory is about the chunk's size.
     """
@@ -27,6 +27,7 @@ class Transactions:
         self.records = Records(file, chunk, on_corrupt)
         self.open = 0
         self.open_at: list[int] = []
+        self.open_ts = 0
         self._file = file
         self._chunk = chunk
         self._on_corrupt = on_corrupt
@@ -46,6 +47,7 @@ class Transactions:
                 yield commit_ts, start_ts, offset, payload
             elif commit_ts is None:
                 self.open += 1
+                self.open_ts = min(self.open_ts or start_ts, start_ts)
                 if self.open <= FEW + 1:
                     self.open_at.append(offset)
 

@@ -107,7 +107,12 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
             rows += len(mutation.sequence)
         found.piece((commit_ts, commit_ts, rows, len(payload), offset, offset + 1))
     facts = found.facts(chunk, transactions.records)
-    return msgspec.structs.replace(facts, open=transactions.open, open_at=transactions.open_at)
+    return msgspec.structs.replace(
+        facts,
+        open=transactions.open,
+        open_at=transactions.open_at,
+        open_ts=transactions.open_ts,
+    )
 
 
 def _relay(relay: Relay, chunk: Chunk) -> Facts:

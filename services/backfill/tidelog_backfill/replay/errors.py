@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.drainer_control import Ddl
 from tidelog.errors import BadInput, Stopped
+from tidelog_backfill.replay.outline import Limit
 from tidelog_backfill.replay.pb_ddls import TextDdl
 
 _PLACES = "file:PATH, http://HOST:PORT of a TiDB, or embedded"
@@ -40,6 +41,14 @@ def no_structure(db: str, table: str, first_ts: int) -> Stopped:
         " DDL before them nor the downstream has the table",
         hint=f"name the upstream's DDL history as ddl-history: {_PLACES}; or leave the table out:"
         " --tables",
+    )
+
+
+def out_of_reach(limit: Limit) -> Stopped:
+    return Stopped(
+        f"nobody can tell by these logs what was committed after {limit.upto}: {limit.why}",
+        hint=f"end the replay at {limit.upto} by until-ts, or take logs and DDL history anew;"
+        f" --on-corrupt skip goes on: {limit.beyond}",
     )
 
 

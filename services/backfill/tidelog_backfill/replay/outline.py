@@ -24,6 +24,15 @@ class Stretch(msgspec.Struct, frozen=True):
     structures: dict[str, TableStructure] = {}
 
 
+class Limit(msgspec.Struct, frozen=True, order=True):
+    """What a replay is right up to, by these logs: `why`, and what becomes of the rest for one who
+    goes on all the same (`beyond`)."""
+
+    upto: int
+    why: str
+    beyond: str
+
+
 class Outline(msgspec.Struct, frozen=True):
     """Stretches in order from the beginning of the log to its end; the rest as in Plan."""
 
@@ -34,6 +43,7 @@ class Outline(msgspec.Struct, frozen=True):
     warnings: list[str] = []
     lacking: frozenset[str] = frozenset()
     """As in View."""
+    limits: list[Limit] = []
 
 
 def joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:

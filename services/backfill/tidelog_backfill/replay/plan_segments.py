@@ -25,7 +25,7 @@ from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.replay.errors import DdlNotDecided
-from tidelog_backfill.replay.outline import Outline, Stretch
+from tidelog_backfill.replay.outline import Limit, Outline, Stretch
 from tidelog_backfill.replay.table_views import Met, TableViews
 from tidelog_proto.binlog_pb2 import Binlog
 
@@ -51,7 +51,7 @@ def outline(
             walk.ddl(ddls[ts])
         if ts in arrivals:
             walk.rows(ts, arrivals[ts])
-    return walk.outline(ends, max((one.version for one in met), default=0))
+    return walk.outline(ends, met)
 
 
 def _ddls(facts: Iterable[Facts]) -> dict[int, Binlog]:
@@ -81,6 +81,16 @@ def _met(facts: Iterable[Facts]) -> list[Met]:
             spans[key] = min(first, seen.first_ts), max(last, seen.last_ts)
     met = [Met(*key, *span) for key, span in spans.items()]
     return sorted(met, key=lambda one: (one.first_ts, one.table_id, one.version))
+
+
+def _short_history(newer: Sequence[Met], known: int) -> Limit:
+    newest, first_ts = max(one.version for one in newer), min(one.first_ts for one in newer)
+    return Limit(
+        first_ts - 1,
+        f"rows have schema versions up to {newest} from {first_ts} on, the DDL history ends at"
+        f" {known}",
+        "they are decoded as it says",
+    )
 
 
 class _Walk:
@@ -126,17 +136,15 @@ class _Walk:
             self._begin(ts - 1, sorted(ahead, key=lambda ddl: ddl.schema_version))
         self._met += met
 
-    def outline(self, ends: int, newest: int) -> Outline:
+    def outline(self, ends: int, met: Iterable[Met]) -> Outline:
+        """`met`: all that the log has."""
         self._end(max(ends, self._after))
         if self._waiting:
             self._stretches.append(Stretch(self._after, self._after, self._waiting))
         known = self._tracker.seen_version
-        behind = (
-            f"rows have schema versions up to {newest}, the DDL history ends at {known}: what is"
-            " newer is decoded as it says"
-        )
-        warnings = [behind] if newest > known else []
-        return Outline(self._begins, ends, self._stretches, self._passed.dropped, warnings)
+        newer = [one for one in met if one.version > known]
+        limits = [_short_history(newer, known)] if newer else []
+        return Outline(self._begins, ends, self._stretches, self._passed.dropped, limits=limits)
 
     def _needs_ddls(self, one: Met) -> bool:
         known = self._passed.version_of(one.table_id)

@@ -18,13 +18,14 @@ from tidelog.decode.config import DecodeConfig
 from tidelog.schema.structure import TableStructure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.subjects import unescape
+from tidelog.timestamps import TS_MAX
 from tidelog_backfill.files.chunk import Facts
-from tidelog_backfill.files.lost import lost
+from tidelog_backfill.files.lost import damaged, undecided
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay import plan_pb, plan_relays, plan_segments
-from tidelog_backfill.replay.errors import no_history
-from tidelog_backfill.replay.outline import Outline, Stretch, joined
+from tidelog_backfill.replay.errors import no_history, out_of_reach
+from tidelog_backfill.replay.outline import Limit, Outline, Stretch, joined
 from tidelog_backfill.replay.pb_history import HistorySchemas
 from tidelog_backfill.replay.pb_texts import TextSchemas
 from tidelog_backfill.replay.plan import Plan, Segment
@@ -68,9 +69,37 @@ def plan(
     ]
     if segments:
         segments[-1] = msgspec.structs.replace(segments[-1], commit_ts=until)
-    warnings = [*outline.warnings, *lost(facts)]
+    warnings = [*outline.warnings, *damaged(facts)]
     skipped = sum(one.skipped for one in facts)
     return Plan(outline.begins, until, segments, outline.left_out, warnings, skipped)
+
+
+def _within(outline: Outline, limits: Sequence[Limit], wanted: Wanted) -> Outline:
+    """It begins and ends below the limits, unless what is behind them is taken as it is."""
+    if wanted.on_corrupt == "skip":
+        told = [f"{one.why}: {one.beyond}" for one in limits]
+        return msgspec.structs.replace(outline, warnings=[*outline.warnings, *told])
+    told = [f"the replay ends at {one.upto} at the latest: {one.why}" for one in limits]
+    lowest = min((one.upto for one in limits), default=outline.ends)
+    return msgspec.structs.replace(
+        outline,
+        begins=min(outline.begins, lowest),
+        ends=min(outline.ends, lowest),
+        warnings=[*outline.warnings, *told],
+    )
+
+
+def _limits(outline: Outline, facts: Sequence[Facts], wanted: Wanted) -> list[Limit]:
+    """Those that are below what is asked for. Raises Stopped where that can't be had."""
+    found = list(outline.limits)
+    open_ts = [one.open_ts for one in facts if one.open_ts]
+    if open_ts and wanted.goes_on:
+        found.append(Limit(min(open_ts), undecided(facts), "they are left out"))
+    found = sorted(one for one in found if one.upto < wanted.until_ts)
+    asked = wanted.until_ts < TS_MAX or not wanted.goes_on
+    if found and asked and wanted.on_corrupt == "stop":
+        raise out_of_reach(found[0])
+    return found
 
 
 def _outline(
@@ -80,7 +109,7 @@ def _outline(
     config: DecodeConfig,
     present: Mapping[Place, TableStructure],
 ) -> Outline:
-    """With the DDLs and the tables that are wanted only."""
+    """With the DDLs and the tables that are wanted only, up to where that is sure."""
     kinds = {one.chunk.kind for one in facts}
     names = Names(wanted.tables)
     if "pb" in kinds:
@@ -91,9 +120,11 @@ def _outline(
         raise no_history()
     else:
         made = plan_segments.outline(facts, history, config, names, wanted.until_ts)
+    made = _within(made, _limits(made, facts, wanted), wanted)
+    until = min(wanted.until_ts, made.ends)
     stretches = []
     for one in made.stretches:
-        upto = (ddl for ddl in one.ddls if ddl.commit_ts <= wanted.until_ts)
+        upto = (ddl for ddl in one.ddls if ddl.commit_ts <= until)
         ddls = [ddl for ddl in upto if is_wanted(ddl, names)]
         structures = {
             key: of

@@ -23,7 +23,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     where the logs begin. `early`: the checkpoint's own. `begun_ts`: commit_ts of a DDL that was
     begun, and nobody knows whether it is done; 0 = none. A segment has about `segment_bytes` of
     rows at most, so that no job grows without bound. `on_corrupt`: whether changes that no file
-    holds stop the replay.
+    holds stop the replay. `goes_on`: somebody goes on behind the plan's end, so that nothing at or
+    below it may be committed later; without `until_ts` it ends where that is sure.
     """
 
     after_ts: int | None = None
@@ -33,6 +34,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     begun_ts: int = 0
     segment_bytes: int = SEGMENT_BYTES
     on_corrupt: Literal["stop", "skip"] = "stop"
+    goes_on: bool = True
 
 
 def is_wanted(ddl: DdlMessage, names: Names) -> bool:

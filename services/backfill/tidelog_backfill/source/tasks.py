@@ -54,6 +54,7 @@ def _planned(
         until_ts=window.until_ts,
         tables=only,
         on_corrupt=options.on_corrupt,
+        goes_on=False,
     )
     made = plan(_facts(chunks, options), wanted, history=history)
     views = ((chunk, _view(chunk, made.segments)) for chunk in chunks)
