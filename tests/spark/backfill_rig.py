@@ -3,8 +3,9 @@
 
 Real processes: nats-server, registry, a Pump, Drainer, two MariaDBs. An application changes the
 source's rows without a pause; what it commits gets to the Pump by the binary log, as a TiDB's
-binlogs would. Meanwhile Spark copies the table. Then the Applier goes on from the copy's
-checkpoint, and in the end both sides are equal, row by row.
+binlogs would. Meanwhile Spark copies the table; its process is killed in the middle, and another
+goes on. Then the Applier goes on from the copy's checkpoint, and in the end both sides are equal,
+row by row.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -31,7 +32,9 @@ from tests.acceptance.upstream.contents import ask, cursor, differences
 from tests.integration.pump_client.cluster import Cluster, Service, cluster
 from tests.processes import until
 from tests.servers import MariaDb, mariadb_server
-from tidelog.bulk.jobs import BackfillJob, SparkSettings
+from tests.spark.lives import life, pause
+from tests.spark.local import SETTINGS
+from tidelog.bulk.jobs import BackfillJob, encode_job
 from tidelog.bulk.told import Progress, Report
 from tidelog.downstream import Checkpoint
 from tidelog.feeds import Feed, Feeds
@@ -45,6 +48,14 @@ TABLE = (
     " price decimal(10, 2), at datetime, note blob, unique key (name))"
 )
 WORDS = "create table shop.word (a varchar(20), b int, c varchar(20) not null, primary key (a, b))"
+STILL = "create table shop.a_still (id bigint primary key, n int)"
+"""Copied first, and changed by nobody: it shows whether it is copied again."""
+STILL_ROWS = 500
+CHUNKS_DONE = "select count(*) from tidb_binlog.replay"
+COPIED = 7
+"""What the copy's rows of it say, in the second life, where the source's say 0."""
+LATEST_S = 0.5
+"""A kill comes at most so long after the chunks of which half are done."""
 APPLIED_S = 300
 ROW_BY_ROW = 100_000
 """Larger tables are compared by their checksums: their rows would fill the memory."""
@@ -123,6 +134,8 @@ class Rig:
         self.target = target
         self.rows = rows
         self.progress: list[Progress] = []
+        self.chunks_before = 0
+        """Which the killed life had done."""
         self._made = made
         self._directory = directory
         common = ["--nats-url", made.nats.url, "--feed", FEED]
@@ -163,6 +176,7 @@ class Rig:
                 "insert into shop.word select concat('w', seq % 997), seq, 'old'"
                 f" from {numbers} where seq % 4 = 0"
             )
+            at.execute(f"insert into shop.a_still select seq, 0 from shop.seq_1_to_{STILL_ROWS}")
 
     def follow(self, last: int) -> None:
         self._applier.start()
@@ -194,7 +208,7 @@ async def _create_feed(nats_url: str) -> None:
 def _checksums(server: MariaDb) -> list[tuple[object, ...]]:
     """Of all values, whatever the order of the rows."""
     counts = ask(server, "select count(*), (select count(*) from shop.word) from shop.item")
-    return [*ask(server, "checksum table shop.item, shop.word extended"), *counts]
+    return [*ask(server, "checksum table shop.item, shop.word, shop.a_still extended"), *counts]
 
 
 def url(server: MariaDb) -> str:
@@ -202,13 +216,12 @@ def url(server: MariaDb) -> str:
 
 
 @contextmanager
-def rig(directory: Path, rows: int) -> Iterator[Rig]:
-    with ExitStack() as life:
-        source = life.enter_context(mariadb_server(directory / "source", *OPTIONS))
-        target = life.enter_context(mariadb_server(directory / "target"))
-        made = life.enter_context(cluster(directory / "cluster", pumps=1))
+def rig(directory: Path, target: MariaDb, rows: int) -> Iterator[Rig]:
+    with ExitStack() as stack:
+        source = stack.enter_context(mariadb_server(directory / "source", *OPTIONS))
+        made = stack.enter_context(cluster(directory / "cluster", pumps=1))
         found = Rig(made, source, target, directory, rows)
-        life.callback(found.stop)
+        stack.callback(found.stop)
         found.start()
         yield found
 
@@ -262,15 +275,11 @@ class Following:
             self.turn.set()
 
 
-class Ended(Exception):
-    """What a job is told in the middle of its work: the driver is gone then, its target stays."""
-
-
 def play(on: Rig, session: SparkSession, directory: Path, seed: int) -> Report:
-    """The copy while rows change, ended in the middle and begun again; then the stream. Returns
+    """The copy while rows change, killed in the middle and begun again; then the stream. Returns
     the second job's report."""
     with cursor(on.source) as at:
-        for statement in ("create database shop", TABLE, WORDS):
+        for statement in ("create database shop", TABLE, WORDS, STILL):
             at.execute(statement)
     following = Following(on, directory / "state")
     following.start()
@@ -282,15 +291,13 @@ def play(on: Rig, session: SparkSession, directory: Path, seed: int) -> Report:
         on.progress.append(progress)
         following.wait(CHANGES)
 
-    def told_until_half(progress: Progress) -> None:
-        told(progress)
-        if progress.total and progress.done * 2 >= progress.total:
-            raise Ended
-
     try:
-        with suppress(Ended):
-            backfill(session, on.job(), told_until_half)
+        _killed_at_half(on, directory, random.Random(seed))
+        _say(on.target, COPIED)
         report = backfill(session, on.job(), told)
+        ((same,),) = ask(on.target, f"select count(*) from shop.a_still where n = {COPIED}")
+        assert same == STILL_ROWS, "what was copied is copied again"
+        _say(on.target, 0)
     finally:
         application.stop()
         following.stop()
@@ -299,17 +306,42 @@ def play(on: Rig, session: SparkSession, directory: Path, seed: int) -> Report:
     return report
 
 
+def _killed_at_half(on: Rig, directory: Path, rng: random.Random) -> None:
+    """A process does half of the chunks, at a pace at which it can't do all of them."""
+    path = directory / "job.json"
+    path.write_bytes(encode_job(on.job(rows_per_s=on.rows // 2)))
+    with life(path, directory / "spark.log") as now:
+        for progress in now.lines():
+            if progress.total and progress.done * 2 >= progress.total:
+                pause(rng.random() * LATEST_S)
+                assert now.kill(), "it was too fast: more rows"
+                break
+        else:
+            now.ended()
+    ((on.chunks_before,),) = ask(on.target, CHUNKS_DONE)
+    assert on.chunks_before
+
+
+def _say(target: MariaDb, n: int) -> None:
+    with cursor(target) as at:
+        at.execute(f"update shop.a_still set n = {n}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    session = spark(SparkSettings(master="local[2]"))
-    with tempfile.TemporaryDirectory() as place, rig(Path(place), given.rows) as on:
+    session = spark(SETTINGS)
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-backfill-")))
+        target = stack.enter_context(mariadb_server(place / "target"))
+        on = stack.enter_context(rig(place, target, given.rows))
         began = time.monotonic()
-        report = play(on, session, Path(place), given.seed)
+        report = play(on, session, place, given.seed)
         rate = report.rows / report.seconds
-        print(f"the second half: {report.rows} rows in {report.seconds:.1f} s, {rate:,.0f}/s")
+        print(f"killed after {on.chunks_before} chunks of {on.progress[-1].total}")
+        print(f"the others: {report.rows} rows in {report.seconds:.1f} s, {rate:,.0f}/s")
         print("equal after the stream")
         print(f"{time.monotonic() - began:.1f} s in all; {report.guarantee}")
 

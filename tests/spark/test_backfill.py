@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.acceptance.upstream.contents import ask
+from tests.fixtures.test_downstream_sets import clean
+from tests.servers import MariaDb
 from tests.spark.backfill_rig import FEED, Rig, play, rig
 from tidelog import subjects
-from tidelog.bulk.jobs import SparkSettings
 from tidelog.change_bodies import rows_of
 from tidelog.downstream import Checkpoint
 from tidelog.errors import Refused
 from tidelog.ports import Message
 from tidelog.real.bus import NatsBus
-from tidelog_backfill.session import spark
 from tidelog_backfill.snapshot.feed import CopyDone
 from tidelog_backfill.snapshot.run import backfill
 
@@ -32,15 +32,9 @@ OPTIONS = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    found = spark(SparkSettings(master="local[2]"))
-    yield found
-    found.stop()
-
-
-@pytest.fixture(scope="module")
-def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with rig(tmp_path_factory.mktemp("backfill"), ROWS) as found:
+def on(mariadb: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    clean(mariadb)
+    with rig(tmp_path_factory.mktemp("backfill"), mariadb, ROWS) as found:
         yield found
 
 
@@ -52,13 +46,15 @@ def test_a_table_that_changes_while_it_is_copied_and_the_stream_after_it(
     assert "between the snapshot's timestamp and the copy's end" in report.guarantee
     last = on.progress[-1]
     assert last.done == last.total >= 10
+    first = next(one for one in on.progress if one.total)
+    assert first.done > on.chunks_before, "it goes on behind the chunks that are done"
     assert 0 < report.rows < ROWS, "what was copied before it ended is copied again"
 
 
 def test_a_database_with_rows_is_refused(on: Rig, session: SparkSession) -> None:
     with pytest.raises(Refused, match="up to"):
         backfill(session, on.job(), on.progress.append)
-    with pytest.raises(Refused, match=r"rows already: shop\.item, shop\.word"):
+    with pytest.raises(Refused, match=r"rows already: shop\.a_still, shop\.item, shop\.word"):
         backfill(
             session, on.job(checkpoint_table="tidb_binlog.other", cluster_id=7), on.progress.append
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -10,6 +11,8 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
+
+import pytest
 
 from tests.fixtures.capture import DATA, ddl_history_json
 from tests.fixtures.stream import Stream, Txn
@@ -26,6 +29,7 @@ Counts = Counter[tuple[int, str]]
 
 
 def run(cwd: Path, *arguments: str) -> list[str]:
+    """As anybody runs it."""
     argv = [sys.executable, str(EXAMPLE), *arguments]
     done = subprocess.run(
         argv,
@@ -38,6 +42,15 @@ def run(cwd: Path, *arguments: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def run_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> list[str]:
+    """In the session that there is: another costs seconds."""
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *arguments])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    return capsys.readouterr().out.splitlines()
 
 
 def told(counts: Counts) -> list[str]:
@@ -82,7 +95,10 @@ def test_a_relay_as_a_chart(tmp_path: Path) -> None:
     assert drawn(tmp_path / "changes.svg") == from_first(counts)
 
 
-def test_the_originals_log_as_a_chart(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("session")
+def test_the_originals_log_as_a_chart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with tarfile.open(DATA / "set-a" / "pump_data_dir.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
     (tmp_path / "history.json").write_bytes(ddl_history_json("set-a"))
@@ -92,5 +108,6 @@ def test_the_originals_log_as_a_chart(tmp_path: Path) -> None:
             minute = physical_ms(txn.commit_ts) // MINUTE_MS
             for part in txn.parts:
                 counts[minute, f"{part.table.db}.{part.table.name}"] += len(part.changes)
-    assert run(tmp_path, "pump", "changes.svg", "file:history.json") == told(counts)
+    paths = [f"{tmp_path}/pump", f"{tmp_path}/changes.svg", f"file:{tmp_path}/history.json"]
+    assert run_here(monkeypatch, capsys, *paths) == told(counts)
     assert drawn(tmp_path / "changes.svg") == from_first(counts)

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.processes import until
-from tests.servers import mariadb_server, nats_server
+from tests.integration.pump_client.cluster import Service as Process
+from tests.servers import MariaDb, nats_server
 from tests.spark import applied, histories
+from tests.spark.local import SETTINGS
 from tests.spark.relay_files import FEED, RelayFiles
 from tidelog.bulk.control import JobStatus
-from tidelog.bulk.jobs import ReplayJob, SparkSettings
+from tidelog.bulk.jobs import ReplayJob
 from tidelog.errors import NotFound
 from tidelog.real.bus import NatsBus
 from tidelog_cli.bulk import Service, outcome
-
-SETTINGS = SparkSettings(master="local[2]")
 
 
 def children(pid: int) -> list[int]:
@@ -57,29 +54,29 @@ async def submitted(url: str, job: ReplayJob, service_pid: int) -> JobStatus:
 
 
 @pytest.mark.timeout(300)
-def test_a_job_whose_process_is_killed_is_done_by_another(tmp_path: Path) -> None:
+def test_a_job_whose_process_is_killed_is_done_by_another(tmp_path: Path, server: MariaDb) -> None:
     relay = RelayFiles(tmp_path / "applier" / "relay")
     histories.write(relay, 3, 500)
     relay.close()
-    with mariadb_server(tmp_path / "db") as server, nats_server(tmp_path / "nats") as nats:
+    with nats_server(tmp_path / "nats") as nats:
         expected = applied.apply(server, tmp_path / "applier", relay.end)
         applied.clear(server)
-        here = ["--nats-url", nats.url, "--data-dir", str(tmp_path / "service")]
-        argv = [sys.executable, "-m", "tidelog_backfill", *here]
-        process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+        process = Process("tidelog_backfill", tmp_path / "service", ["--nats-url", nats.url])
+        process.start()
         try:
-            http = tmp_path / "service" / "http"
-            until(http.exists, lambda: "the service starts", 30)
+            process.wait()
+            service = process.process
+            assert service is not None
             job = ReplayJob(
                 inputs=(str(tmp_path / "applier" / "relay"),),
                 downstream=applied.url(server),
                 feed=FEED,
                 spark=SETTINGS,
             )
-            done = asyncio.run(submitted(nats.url, job, process.pid))
+            done = asyncio.run(submitted(nats.url, job, service.pid))
         finally:
-            process.terminate()
-            assert process.wait(30) == 0
+            process.kill(signal.SIGTERM)
+        assert service.returncode == 0
         assert done.tries == 2
         assert outcome(done).commit_ts == relay.end
         assert applied.contents(server) == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -15,19 +14,21 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from tests.servers import MariaDb, mariadb_server
+from tests.servers import MariaDb
 from tests.spark import applied, histories
+from tests.spark.local import SETTINGS
 from tests.spark.relay_files import FEED, RelayFiles
-from tidelog.bulk.jobs import ReplayJob, SparkSettings
+from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.downstream import Checkpoint, DownstreamOptions
 from tidelog.downstreams import open_downstream
 from tidelog.errors import BadInput, Refused
 from tidelog_backfill.replay.run import replay
-from tidelog_backfill.session import spark
 
-SETTINGS = SparkSettings(master="local[2]")
-CHANGES = 20_000
+CHANGES = 6000
+STEP = "tidelog_backfill.replay.step"
+PART_BYTES = 64 << 10
+"""Small, so that few rows make several tasks and parts of Spark's."""
 
 
 class History(NamedTuple):
@@ -44,25 +45,20 @@ class History(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    found = spark(SETTINGS)
-    yield found
-    found.stop()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("replay")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     data_dir = tmp_path_factory.mktemp("applier")
     relay = RelayFiles(data_dir / "relay")
     commits = histories.write(relay, 8, CHANGES)
     relay.close()
     return History(data_dir, commits, relay.end)
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every segment, in several tasks on either side of the shuffle."""
+    monkeypatch.setattr(f"{STEP}.SMALL_BYTES", 0)
+    monkeypatch.setattr(f"{STEP}.PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(f"{STEP}.TASK_BYTES", PART_BYTES)
 
 
 def ignored(_: Progress) -> None:
@@ -73,6 +69,7 @@ def replayed(session: SparkSession, job: ReplayJob) -> Report:
     return replay(session, job, ignored)
 
 
+@pytest.mark.usefixtures("by_spark")
 def test_a_relay_comes_to_what_the_applier_makes(
     session: SparkSession, server: MariaDb, history: History
 ) -> None:
@@ -97,11 +94,12 @@ def test_a_relay_comes_to_what_the_applier_makes(
 
 
 def test_it_ends_where_it_is_told_and_goes_on_from_there(
-    session: SparkSession, server: MariaDb, history: History
+    session: SparkSession, server: MariaDb, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In small segments, as the whole in one comes to."""
-    applied.clear(server)
-    replayed(session, history.job(server))
+    """In small segments that the driver writes itself, as the whole by Spark comes to."""
+    with monkeypatch.context() as patched:
+        patched.setattr(f"{STEP}.SMALL_BYTES", 0)
+        replayed(session, history.job(server))
     expected = applied.contents(server)
     applied.clear(server)
     middle = Random(1).choice(history.commits[len(history.commits) // 2 :])
@@ -115,11 +113,11 @@ def test_it_ends_where_it_is_told_and_goes_on_from_there(
     assert applied.contents(server) == expected
 
 
+@pytest.mark.usefixtures("by_spark")
 def test_parquet_files_hold_the_last_change_of_every_key(
     session: SparkSession, server: MariaDb, history: History, tmp_path: Path
 ) -> None:
     """Also of a replay that ended in between."""
-    applied.clear(server)
     replayed(session, history.job(server))
     middle = history.commits[len(history.commits) // 3]
     for until in (middle, 0):
@@ -142,7 +140,7 @@ def test_what_is_left_out_is_counted_with_spark_as_without(
 ) -> None:
     counts = []
     for small in (0, 1 << 40):
-        monkeypatch.setattr("tidelog_backfill.replay.step.SMALL_BYTES", small)
+        monkeypatch.setattr(f"{STEP}.SMALL_BYTES", small)
         inputs = (str(history.data_dir / "relay"),)
         out = f"{tmp_path}/{small}"
         job = ReplayJob(inputs=inputs, parquet=out, feed=FEED, tables=("d.wide",), spark=SETTINGS)

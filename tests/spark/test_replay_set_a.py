@@ -7,7 +7,6 @@ import asyncio
 import os
 import re
 import tarfile
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -22,9 +21,10 @@ from tests.fixtures.compare import differences
 from tests.fixtures.downstream_rows import connect, mariadb_differences, read
 from tests.fixtures.messages import Group, messages
 from tests.fixtures.test_downstream_sets import NOT_HELD, clean, url
-from tests.servers import MariaDb, mariadb_server
+from tests.servers import MariaDb
+from tests.spark.local import SETTINGS
 from tests.unit.downstreams.shapes import share
-from tidelog.bulk.jobs import ReplayJob, SparkSettings
+from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Report
 from tidelog.downstream import Checkpoint, Downstream, DownstreamOptions, Lane, Work
 from tidelog.downstreams import open_downstream
@@ -35,24 +35,9 @@ from tidelog_backfill.files.survey import survey
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.run import replay
 from tidelog_backfill.replay.wanted import Wanted
-from tidelog_backfill.session import spark
 
-SETTINGS = SparkSettings(master="local[2]")
 PLACES = int(os.environ.get("TIDELOG_TEST_PLACES", "3"))
 """How many commit_ts are tried of each kind; 20 before a release."""
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    found = spark(SETTINGS)
-    yield found
-    found.stop()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("replay")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

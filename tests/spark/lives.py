@@ -1,0 +1,125 @@
+"""A bulk job as a process of its own: what it tells, and how it and its workers are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from tidelog.bulk.told import Progress, Report, decode_line
+
+WAIT_S = 240.0
+LOST = b"Python worker exited unexpectedly"
+"""What Spark says of a task whose worker died."""
+
+
+class Life:
+    """From the process's start to its end."""
+
+    def __init__(self, job: Path, log: Path) -> None:
+        self._log = log
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tidelog_backfill", "run", str(job)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        self.report: Report | None = None
+
+    def lines(self) -> Iterator[Progress]:
+        """Until its end."""
+        assert self.process.stdout is not None
+        for raw in self.process.stdout:
+            line = decode_line(raw)
+            if isinstance(line, Report):
+                self.report = line
+            elif isinstance(line, Progress):
+                yield line
+
+    def ended(self) -> Report:
+        """Raises AssertionError if it did not do the job."""
+        self.process.wait(WAIT_S)
+        assert self.report is not None, f"exit {self.process.returncode}: {self.log()[-3000:]!r}"
+        return self.report
+
+    def kill(self) -> bool:
+        """Driver and JVM; False if it had ended. Workers outlive them for a moment, in a group of
+        their own."""
+        if self.process.poll() is not None:
+            return False
+        os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.wait() == -signal.SIGKILL
+
+    def kill_worker(self, rng: Random) -> bool:
+        """One of the Python processes that do tasks, if there is any."""
+        workers = [pid for pid in _below(self.process.pid) if _is_worker(pid)]
+        if not workers:
+            return False
+        os.kill(rng.choice(workers), signal.SIGKILL)
+        return True
+
+    def log(self) -> bytes:
+        return self._log.read_bytes()
+
+    @property
+    def lost_tasks(self) -> int:
+        """Whose worker died: one that waits for a task is missed by nobody."""
+        return self.log().count(LOST)
+
+
+@contextmanager
+def life(job: Path, log: Path) -> Iterator[Life]:
+    found = Life(job, log)
+    try:
+        yield found
+    finally:
+        found.kill()
+        found.process.wait()
+        assert found.process.stdout is not None
+        found.process.stdout.close()
+
+
+def pause(seconds: float) -> None:
+    """The moment of a kill is drawn, not waited for."""
+    threading.Event().wait(seconds)
+
+
+def _parents() -> dict[int, int]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:  # it has just ended
+                continue
+            found[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    return found
+
+
+def _below(pid: int) -> list[int]:
+    parents = _parents()
+    found, new = list[int](), [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new]
+        found += new
+    return found
+
+
+def _is_worker(pid: int) -> bool:
+    """Forked from Spark's daemon, which is no worker itself."""
+    parent = _parents().get(pid, 0)
+    return all(b"pyspark.daemon" in _command(one) for one in (pid, parent))
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
