@@ -59,10 +59,10 @@ class Life:
 
     def kill_worker(self, rng: Random) -> bool:
         """One of the Python processes that do tasks, if there is any."""
-        workers = [pid for pid in _below(self.process.pid) if _is_worker(pid)]
-        if not workers:
+        found = workers(self.process.pid)
+        if not found:
             return False
-        os.kill(rng.choice(workers), signal.SIGKILL)
+        os.kill(rng.choice(found), signal.SIGKILL)
         return True
 
     def log(self) -> bytes:
@@ -89,6 +89,11 @@ def life(job: Path, log: Path) -> Iterator[Life]:
 def pause(seconds: float) -> None:
     """The moment of a kill is drawn, not waited for."""
     threading.Event().wait(seconds)
+
+
+def workers(driver: int) -> list[int]:
+    """The Python processes that do a driver's tasks, or wait for one."""
+    return [pid for pid in _below(driver) if _is_worker(pid)]
 
 
 def _parents() -> dict[int, int]:
