@@ -79,7 +79,7 @@ def test_a_relay_comes_to_what_the_applier_makes(
     report = replay(session, history.job(server), told.append)
     assert applied.contents(server) == expected
     assert report.commit_ts == history.end
-    assert (report.tables, report.segments, report.warnings) == (5, 2, [])
+    assert (report.tables, report.segments, report.warnings) == (6, 2, [])
     assert report.written < CHANGES <= report.rows
     saved = msgspec.json.decode(applied.checkpoint(server), type=Checkpoint)
     assert (saved.commit_ts, saved.consistent, saved.feed) == (history.end, True, FEED)
@@ -132,7 +132,7 @@ def test_parquet_files_hold_the_last_change_of_every_key(
     for row in sorted(table_rows(tmp_path / "out" / "d.loose"), key=stamp):
         left[row["a"], row["b"]] += {"c": 1, "u": 1, "d": -1}[row["_op"]]
     assert len(left) == 6
-    assert len(list((tmp_path / "out" / "_ddl").iterdir())) == 7
+    assert len(list((tmp_path / "out" / "_ddl").iterdir())) == 8
 
 
 def test_what_is_left_out_is_counted_with_spark_as_without(
