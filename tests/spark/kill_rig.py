@@ -21,12 +21,12 @@ from tests.spark.relay_files import FEED, RelayFiles
 from tidelog.bulk.jobs import ReplayJob, encode_job
 from tidelog.bulk.told import Report
 from tidelog.downstream import Checkpoint
-from tidelog_backfill.replay.step import SMALL_BYTES
 
-CHANGES_PER_KILL = 10_000
-SEGMENT_BYTES = SMALL_BYTES + (512 << 10)
-CHUNK_BYTES = 256 << 10
-LATEST_S = 1.5
+CHANGES_PER_KILL = 4000
+SEGMENT_BYTES = 128 << 10
+CHUNK_BYTES = 64 << 10
+PROGRAM = ("tests.spark.small_steps",)
+LATEST_S = 1.0
 """A kill comes at most so long after the segment has begun that it waits for."""
 
 
@@ -61,7 +61,7 @@ class Rig:
         report = None
         while report is None:
             self.lives += 1
-            with life(self._job, self._log) as now:
+            with life(self._job, self._log, PROGRAM) as now:
                 report = self._live(now, self.kills < kills, workers - self.worker_kills)
                 self.worker_kills += now.lost_tasks
         assert self.kills == kills, "it was too fast: more changes"
@@ -81,7 +81,7 @@ class Rig:
             left -= 1
             pause(rng.random() * LATEST_S)
             if now.lost_tasks < min(workers, 1 if ends else workers):
-                now.kill_worker(rng)
+                now.kill_workers()
             elif ends and left <= 0 and now.kill():
                 self.kills += 1
                 return None

@@ -7,26 +7,29 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from random import Random
 
 from tidelog.bulk.told import Progress, Report, decode_line
 
+ROOT = Path(__file__).parents[2]
+PROGRAM = ("tidelog_backfill", "run")
 WAIT_S = 240.0
 LOST = b"Python worker exited unexpectedly"
 """What Spark says of a task whose worker died."""
 
 
 class Life:
-    """From the process's start to its end."""
+    """From the process's start to its end. `program`: the module and its arguments before the
+    job's file."""
 
-    def __init__(self, job: Path, log: Path) -> None:
+    def __init__(self, job: Path, log: Path, program: Sequence[str] = PROGRAM) -> None:
         self._log = log
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tidelog_backfill", "run", str(job)],
+                [sys.executable, "-m", *program, str(job)],
+                cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
@@ -57,13 +60,11 @@ class Life:
         os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait() == -signal.SIGKILL
 
-    def kill_worker(self, rng: Random) -> bool:
-        """One of the Python processes that do tasks, if there is any."""
-        found = workers(self.process.pid)
-        if not found:
-            return False
-        os.kill(rng.choice(found), signal.SIGKILL)
-        return True
+    def kill_workers(self) -> None:
+        """All of them: those that have a task, and those that wait for one."""
+        for pid in workers(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def log(self) -> bytes:
         return self._log.read_bytes()
@@ -75,8 +76,8 @@ class Life:
 
 
 @contextmanager
-def life(job: Path, log: Path) -> Iterator[Life]:
-    found = Life(job, log)
+def life(job: Path, log: Path, program: Sequence[str] = PROGRAM) -> Iterator[Life]:
+    found = Life(job, log, program)
     try:
         yield found
     finally:
