@@ -55,10 +55,11 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 @pytest.fixture
 def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every segment, in several tasks on either side of the shuffle."""
+    """Every segment, in several tasks on either side of the shuffle, and several buckets."""
     monkeypatch.setattr(f"{STEP}.SMALL_BYTES", 0)
     monkeypatch.setattr(f"{STEP}.PART_BYTES", PART_BYTES)
     monkeypatch.setattr(f"{STEP}.TASK_BYTES", PART_BYTES)
+    monkeypatch.setattr(f"{STEP}.BUCKET_BYTES", PART_BYTES // 4)
 
 
 def ignored(_: Progress) -> None:

@@ -107,3 +107,13 @@ def test_an_update_of_the_key_deletes_the_old_one(
     kinds = sorted((change.kind, change.payload) for change in found)
     gone = [(GONE, json(old))] if moved else []
     assert kinds == [*gone, (PUT, json(after))]
+
+
+def test_a_table_without_a_key_has_a_place_all_the_same() -> None:
+    """Its changes go in order."""
+    route = routing([("d", table("t", column("a", "int(11)")), TableRule(True, True, ()))], 4)
+    shuffler = Shuffler(route, 0, 10)
+    event = Event("c", 1, None, None, {"a": 1})
+    shuffler.add(Body(json(RowMessage("d", "t", 1, [event])), 0))
+    (found,) = shuffler.take()
+    assert [change.payload for change in unpacked(found)] == [json(event)]

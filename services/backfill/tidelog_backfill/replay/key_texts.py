@@ -31,7 +31,9 @@ class KeyTexts:
         self._keys = TableKeys(form.structure, form.rule)
         fields = [(f"k{n}", Any, msgspec.field(name=name)) for n, name in enumerate(names)]
         self._of_image = msgspec.json.Decoder(msgspec.defstruct("Key", fields))
-        only = [("value", Any, msgspec.field(name=self._keys.plain or names[0]))]
+        # A table without a key goes in order: its rows are asked for none.
+        name = self._keys.plain or next(iter(names), "none")
+        only = [("value", Any, msgspec.field(name=name))]
         self._only = msgspec.json.Decoder(msgspec.defstruct("Only", only))
 
     def exact(self, text: bytes, b64: list[str]) -> bytes:
