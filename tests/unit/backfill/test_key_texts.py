@@ -18,9 +18,11 @@ from tidelog.plan.keys import TableKeys, Unsure
 from tidelog.schema.structure import KeyPart, TableStructure
 from tidelog_backfill.files.chunk import Body
 from tidelog_backfill.replay.bundles import GONE, PUT, Change, unpacked
+from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.key_texts import KeyTexts
 from tidelog_backfill.replay.routing import Form, routing
 from tidelog_backfill.replay.shuffle import Shuffler
+from tidelog_backfill.replay.works import Works
 
 json = msgspec.json.encode
 CI = {"collation": "utf8mb4_general_ci"}
@@ -117,3 +119,26 @@ def test_a_table_without_a_key_has_a_place_all_the_same() -> None:
     shuffler.add(Body(json(RowMessage("d", "t", 1, [event])), 0))
     (found,) = shuffler.take()
     assert [change.payload for change in unpacked(found)] == [json(event)]
+
+
+def test_a_key_that_begins_like_another_is_another() -> None:
+    found = sent("number", Event("u", 5, {"id": 1}, {"id": 1}, {"id": 12}))
+    assert sorted((one.kind, one.payload) for one in found) == [
+        (GONE, b'{"id":1}'),
+        (PUT, b'{"id":12}'),
+    ]
+
+
+def test_what_is_base64_stays_named() -> None:
+    """On its way to the parts, in order or not."""
+    for name, rule in (("bytes", None), ("bytes", TableRule(True, True, ()))):
+        structure, usual = shape(name)
+        route = routing([("d", structure, rule or usual)], 1)
+        shuffler = Shuffler(route, 0, 10)
+        event = Event("c", 1, {"id": "/w=="}, None, {"id": "/w=="}, ["id"])
+        shuffler.add(Body(json(RowMessage("d", "t", structure.version, [event])), 0))
+        groups = gathered(shuffler.take(), route.spread, set())
+        shares = [share for work in Works(route, 10).of(groups) for share in work]
+        images = [image for share in shares for image in (*share.inserts, *share.updates)]
+        marks = [image.b64 for image in images] + [one.b64 for s in shares for one in s.events]
+        assert [list(one) for one in marks] == [["id"]]

@@ -70,6 +70,22 @@ def test_rows_that_may_not_be_replaced_keep_what_only_the_downstream_has(
 
 
 @settings(max_examples=EXAMPLES)
+@given(CHOICE, st.booleans(), st.booleans(), st.integers(1, 4))
+def test_rows_end_where_they_are_told(
+    rng: Random, text: bool, replaceable: bool, parts: int
+) -> None:
+    toy = Toy(1, text, replaceable=replaceable)
+    before, events, _ = history(rng, toy)
+    until = rng.randint(0, events[-1].commit_ts if events else 0)
+    serial, downstream = Downstream(toy, before), Downstream(toy, before)
+    for event in events:
+        if event.commit_ts <= until:
+            serial.write(Step("event", event.before or {}, event.after or {}, False))
+    write(rng, downstream, planned(rng, toy, chunks(rng, events), parts, 0, until))
+    assert downstream.shown() == serial.shown()
+
+
+@settings(max_examples=EXAMPLES)
 @given(CHOICE, st.integers(1, 4))
 def test_what_is_left_of_keys_is_what_the_applier_folds(rng: Random, parts: int) -> None:
     toy = Toy(3, False)
