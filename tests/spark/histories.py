@@ -33,8 +33,8 @@ BYTES = table(
     key=("k",),
     number=31,
 )
-LATE = 0.1
-"""How often a row still comes in the structure from before the DDL."""
+LATE = 0.2
+"""How often a batch's rows still come in the structure from before the DDL."""
 LOOSE = table("loose", column("a", "int(11)"), column("b", "varchar(20)"), number=30)
 
 
@@ -62,6 +62,7 @@ class Wide:
 
     def __init__(self) -> None:
         self.structure = WIDE
+        self.is_late = False
         self._rows: dict[int, dict[str, Any]] = {}
 
     def change(self, rng: Random, commit_ts: int) -> Change:
@@ -73,7 +74,7 @@ class Wide:
             number = number if moved in self._rows else moved
             after = {"id": number, "v": f"{commit_ts}", "n": rng.randrange(100)}
             self._rows[number] = after
-        structure = WIDE if rng.random() < LATE else self.structure
+        structure = WIDE if self.is_late else self.structure
         event = keyed(structure, commit_ts, _of(structure, before), _of(structure, after))
         return DB, structure, event
 
@@ -134,6 +135,7 @@ def write(relay: RelayFiles, seed: int, changes: int) -> list[int]:
     for part in range(2):
         for batch in _batches(rng, relay, [wide, wide, *others, *toys], changes // 2):
             relay.batch(batch)
+            wide.is_late = rng.random() < LATE
             written += sorted({event.commit_ts for _, _, event in batch})
         if part == 0:
             relay.ddl(ddl("add_column", (WIDE, WIDER)))
