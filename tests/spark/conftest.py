@@ -19,12 +19,30 @@ from tidelog_backfill.source import TidelogSource
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def _stop() -> None:
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+
+
 @pytest.fixture(scope="session")
-def session() -> Iterator[SparkSession]:
+def _stopped_at_the_end() -> Iterator[None]:
+    yield
+    _stop()
+
+
+@pytest.fixture
+def no_session() -> None:
+    """For a test that makes its own."""
+    _stop()
+
+
+@pytest.fixture
+def session(_stopped_at_the_end: None) -> SparkSession:
+    """The one that there is, unless a test has stopped it."""
     found = spark(SETTINGS)
     found.dataSource.register(TidelogSource)
-    yield found
-    found.stop()
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ FILE_BYTES = 8 << 20
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("no_session")
 def test_a_replay_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setattr("tidelog_backfill.replay.step.SMALL_BYTES", 0)

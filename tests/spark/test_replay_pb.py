@@ -3,7 +3,6 @@ far as their texts tell it, without."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,17 +13,16 @@ from pyspark.sql import SparkSession
 from tests.fixtures.capture import DATA, raw
 from tests.fixtures.downstream_rows import connect, mariadb_differences
 from tests.fixtures.test_downstream_sets import NOT_HELD, clean, url
-from tests.servers import MariaDb, mariadb_server
+from tests.servers import MariaDb
+from tests.spark.local import SETTINGS
 from tests.unit.backfill import pb_logs
-from tidelog.bulk.jobs import ReplayJob, SparkSettings
+from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Report
 from tidelog.changes import Event
 from tidelog.pb_files.reader import binlogs
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog_backfill.replay.run import replay
-from tidelog_backfill.session import spark
 
-SETTINGS = SparkSettings(master="local[2]")
 NAME = "binlog-0000000000000000-20261121102000"
 HISTORY = f"file:{DATA / 'set-a' / 'ddl_history.json.xz'}"
 
@@ -72,19 +70,6 @@ LOG = (
     pb_logs.inserted(9 * S, "nokey", a=1),
     pb_logs.inserted(9 * S, "nokey", a=1),
 )
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    found = spark(SETTINGS)
-    yield found
-    found.stop()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    with mariadb_server(tmp_path_factory.mktemp("replay")) as found:
-        yield found
 
 
 @pytest.fixture
