@@ -55,7 +55,8 @@ class BulkJob(
     tables: tuple[str, ...] = ()
     """`db.table` with wildcards; none = all."""
     start_ts: Timestamp = 0
-    """A downstream without a checkpoint holds everything up to there; 0 = nothing."""
+    """A downstream without a checkpoint holds everything up to there; 0 = up to where the logs of a
+    replay begin."""
     parts: Annotated[int, Range(0, 128, "parts")] = 0
     """So many write at once, each through a connection of its own; 0 = as many as there are cores.
     """

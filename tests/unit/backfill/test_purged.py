@@ -22,7 +22,7 @@ def two_pumps(root: Path) -> Input:
     return found(root / "a", root / "b")
 
 
-def warned(logs: Input, after_ts: int) -> list[str]:
+def warned(logs: Input, after_ts: int | None) -> list[str]:
     return list(warnings(logs.gone, [survey(one) for one in logs.chunks()], after_ts))
 
 
@@ -30,10 +30,13 @@ def test_one_that_says_nothing_of_it_is_warned_of(tmp_path: Path) -> None:
     logs = two_pumps(tmp_path)
     assert logs.gone == [Gone(str(tmp_path / "b" / "value"), 0)]
     check(logs.gone, 0)
+    with pytest.raises(Purged, match="nothing says what the downstream holds"):
+        check(logs.gone, None)
     (warning,) = warned(logs, 49)
     assert f"{tmp_path}/b/value are gone" in warning
     assert "begins at 51: what it had of changes after 49" in warning
     assert warned(logs, 50) == []
+    assert "it has no checkpoint" in warned(logs, None)[0]
 
 
 def test_a_checkpoint_below_what_a_pump_says_it_purged_stops(tmp_path: Path) -> None:

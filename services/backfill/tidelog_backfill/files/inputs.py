@@ -91,7 +91,8 @@ def _one(directory: Path) -> Input:
         raise NotFound(f"neither segments, relay nor pb_binlog files are in {directory}", hint=HINT)
     log = parts(directory, RELAY)
     header = _header(log[0])
-    return Input("relay", [log], header.feed, header.cluster_id)
+    purged = [Gone(str(directory), header.prev_commit_ts)] if relay[0][0] else []
+    return Input("relay", [log], header.feed, header.cluster_id, purged)
 
 
 def _header(part: Part) -> RelayHeader:

@@ -19,7 +19,7 @@ HINT = (
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """The oldest segments of the directory `value` are purged; `upto`: with all that was committed
+    """The oldest files of the directory `value` are purged; `upto`: with all that was committed
     up to there, 0 where nothing says it (an original Pump's)."""
 
     value: str
@@ -44,16 +44,22 @@ def gone(value: Path) -> list[Gone]:
     return [Gone(str(value), 0)] if numbered(value, SEGMENT)[0][0] else []
 
 
-def check(found: Iterable[Gone], after_ts: int) -> None:
-    """May one who has everything up to `after_ts` go on by these logs? Raises Purged."""
+def check(found: Iterable[Gone], after_ts: int | None) -> None:
+    """May one who has everything up to `after_ts` go on by these logs? None: of whom nothing says
+    what they have. Raises Purged."""
     for one in found:
+        if after_ts is None:
+            raise Purged(_begins_late(one), hint=f"say by --start what it holds; or {HINT}")
         if after_ts < one.upto:
             raise Purged(_lost(one, after_ts), hint=HINT)
 
 
-def warnings(found: Iterable[Gone], facts: Sequence[Facts], after_ts: int) -> Iterator[str]:
+def warnings(found: Iterable[Gone], facts: Sequence[Facts], after_ts: int | None) -> Iterator[str]:
     """What may be lost, or is."""
     for one in found:
+        if after_ts is None:
+            yield _begins_late(one)
+            continue
         begins = [
             facts_of.first_ts
             for facts_of in facts
@@ -66,6 +72,13 @@ def warnings(found: Iterable[Gone], facts: Sequence[Facts], after_ts: int) -> It
                 f"the oldest files of {one.value} are gone, and what is left of it begins at"
                 f" {min(begins)}: what it had of changes after {after_ts} before that is lost"
             )
+
+
+def _begins_late(one: Gone) -> str:
+    return (
+        f"the oldest files of {one.value} are purged, and nothing says what the downstream holds:"
+        " it has no checkpoint"
+    )
 
 
 def _lost(one: Gone, after_ts: int) -> str:

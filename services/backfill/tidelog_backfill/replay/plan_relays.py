@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -42,19 +42,19 @@ def outline(facts: Sequence[Facts], *, skips: bool = False) -> Outline:
     return Outline(begins, ends, stretches, warnings=lacking, lacking=frozenset(named.missing))
 
 
-def check_gaps(facts: Iterable[Facts], after_ts: int, until_ts: int) -> None:
-    """Raises RelayGap where changes of (after_ts, until_ts] are in no file."""
+def gaps(facts: Iterable[Facts], after_ts: int, until_ts: int) -> Iterator[RelayGap]:
+    """Where changes of (after_ts, until_ts] are in no file."""
     reached = after_ts
     for above, upto in sorted(coverage(facts)):
         if above > reached and reached < until_ts:
-            raise RelayGap(reached, above)
+            yield RelayGap(reached, above)
         reached = max(reached, upto)
 
 
 def coverage(facts: Iterable[Facts]) -> Iterable[tuple[int, int]]:
-    """(above, up to) of what chunks hold whole."""
+    """(above, up to) of what chunks hold whole; of a header alone where it begins."""
     for one in facts:
-        last = max([one.last_ts, *(ddl.commit_ts for ddl in one.ddls)])
+        last = max([one.after, one.last_ts, *(ddl.commit_ts for ddl in one.ddls)])
         if not last:
             continue
         above = one.after

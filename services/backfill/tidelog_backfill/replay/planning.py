@@ -15,6 +15,7 @@ import msgspec
 
 from tidelog.changes import DdlMessage
 from tidelog.decode.config import DecodeConfig
+from tidelog.errors import BadInput, NotFound
 from tidelog.schema.structure import TableStructure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.subjects import unescape
@@ -53,10 +54,12 @@ def plan(
     short; DdlNotDecided, DdlNotTold, Undecodable; BadInput; Stopped.
     """
     outline = _outline(facts, wanted, history, config, present)
-    after = outline.begins if wanted.after_ts is None else wanted.after_ts
+    after = _after(outline, wanted)
     until = max(after, min(wanted.until_ts, outline.ends))
-    if wanted.on_corrupt == "stop" and any(one.chunk.kind == "relay" for one in facts):
-        plan_relays.check_gaps(facts, after, until)
+    relays = [one for one in facts if one.chunk.kind == "relay"]
+    gaps = list(plan_relays.gaps(relays, after, until))
+    if gaps and wanted.on_corrupt == "stop":
+        raise gaps[0]
     timeline = Timeline(facts)
     steps = enumerate(_steps(outline, timeline, until, wanted.segment_bytes))
     left = ((number, _left(step, after, wanted)) for number, step in steps)
@@ -69,9 +72,27 @@ def plan(
     ]
     if segments:
         segments[-1] = msgspec.structs.replace(segments[-1], commit_ts=until)
-    warnings = [*outline.warnings, *damaged(facts)]
+    warnings = [*outline.warnings, *(gap.message for gap in gaps), *damaged(facts)]
     skipped = sum(one.skipped for one in facts)
     return Plan(outline.begins, until, segments, outline.left_out, warnings, skipped)
+
+
+def _after(outline: Outline, wanted: Wanted) -> int:
+    """What is up to there is not replayed. Raises NotFound, BadInput where nobody can go on from
+    where the logs begin."""
+    if wanted.after_ts is not None:
+        return wanted.after_ts
+    if not outline.ends:
+        raise NotFound(
+            "these logs hold nothing yet, and nothing says what the downstream holds",
+            hint="say it by --start, or wait until something is committed",
+        )
+    if wanted.until_ts < outline.begins:
+        raise BadInput(
+            f"these logs begin behind {outline.begins}: {wanted.until_ts} is before that",
+            hint="name the logs from before, too",
+        )
+    return outline.begins
 
 
 def _within(outline: Outline, limits: Sequence[Limit], wanted: Wanted) -> Outline:

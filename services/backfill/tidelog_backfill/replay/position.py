@@ -21,10 +21,10 @@ class Position:
     def __init__(self, feed: str, saved: Checkpoint | None) -> None:
         self._feed = feed
         self.saved = saved
-        self._doubtful = 0
+        self.doubtful = 0
         """Up to there an earlier life may have applied what the checkpoint doesn't tell."""
         if saved is not None and not saved.consistent:
-            self._doubtful = max(saved.unsure, saved.reach)
+            self.doubtful = max(saved.unsure, saved.reach)
 
     @property
     def commit_ts(self) -> int:
@@ -46,7 +46,7 @@ class Position:
         is not consistent as long as an earlier life may have got further."""
         saved = self.saved or Checkpoint(commit_ts)
         pending = saved.ddl_pending
-        consistent = max(reach, self._doubtful) <= commit_ts
+        consistent = max(reach, self.doubtful) <= commit_ts
         return Checkpoint(
             commit_ts,
             consistent=consistent,
@@ -55,7 +55,7 @@ class Position:
             ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
             early=saved.early,
             reach=0 if consistent else max(reach, commit_ts),
-            unsure=self._doubtful if self._doubtful > commit_ts else 0,
+            unsure=self.doubtful if self.doubtful > commit_ts else 0,
         )
 
     def after(self, ddl: DdlMessage, commit_ts: int) -> Checkpoint:

@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
-from tidelog.config import redacted_url
 from tidelog.errors import BadInput
 from tidelog.real.clock import RealClock
 from tidelog.schema.tracker import SchemaTracker
@@ -28,6 +27,7 @@ from tidelog_backfill.files import purged
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
+from tidelog_backfill.replay.bounds import check_until, held
 from tidelog_backfill.replay.history import schema_history
 from tidelog_backfill.replay.parquet import ParquetTarget
 from tidelog_backfill.replay.pb_ddls import databases
@@ -87,11 +87,11 @@ class _Replay:
         began = clock.monotonic()
         try:
             await self._target.open()
-            begins = self._target.position.commit_ts
             made = await self._plan()
+            begins = self._target.position.commit_ts or self._job.start_ts or made.begins
             self._total = sum(segment.rows for segment in made.segments)
             if self._target.position.saved is None:
-                await self._target.save(self._target.position.at(made.begins))
+                await self._target.save(self._target.position.at(begins))
             for done, segment in enumerate(made.segments):
                 self._segments = done, len(made.segments)
                 self._tell_rows()
@@ -112,18 +112,12 @@ class _Replay:
     async def _plan(self) -> Plan:
         job, position = self._job, self._target.position
         history = await self._history()
-        if job.until_ts and job.until_ts < position.commit_ts:
-            where = redacted_url(job.downstream or job.parquet)
-            raise BadInput(
-                f"{where} holds everything up to {position.commit_ts}: that is past {job.until_ts}",
-                hint="a replay doesn't go back: begin with a copy of the downstream from before",
-            )
-        after_ts = position.commit_ts if position.saved is not None else job.start_ts or None
-        if after_ts is not None and job.on_corrupt == "stop":
+        check_until(position, job)
+        after_ts = held(position, job)
+        if job.on_corrupt == "stop":
             purged.check(self._input.gone, after_ts)
         facts = await self._surveyed()
-        if after_ts is not None:
-            self._notes += purged.warnings(self._input.gone, facts, after_ts)
+        self._notes += purged.warnings(self._input.gone, facts, after_ts)
         self._tell("planning")
         wanted = Wanted(
             after_ts=after_ts,
@@ -243,7 +237,7 @@ class _Replay:
     def _report(self, made: Plan, begins: int, seconds: float) -> Report:
         return Report(
             self._target.position.commit_ts,
-            began_ts=begins or made.begins,
+            began_ts=begins,
             rows=self._rows,
             written=self._written,
             tables=len(self._places),
