@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -12,7 +13,10 @@ from tests.integration.backfill.copies_rig import PLAIN, Copy, S, sql, url
 from tests.servers import MariaDb, mariadb_server
 from tidelog.downstream import Checkpoint, DownstreamOptions
 from tidelog.downstreams import open_downstream
-from tidelog.errors import Refused
+from tidelog.errors import Refused, Unavailable
+from tidelog_backfill.snapshot.mysql_source import MysqlSource
+from tidelog_backfill.snapshot.plan import Chunk
+from tidelog_backfill.snapshot.source import Rows
 
 ROWS = 3000
 
@@ -101,3 +105,46 @@ def test_a_whole_one_that_was_not_forgotten_is_done(source: MariaDb, target: Mar
         with pytest.raises(Refused, match=f"up to {S + 7}"):
             again.kept()
     assert sql(target, "select count(*) from shop.item") == [(ROWS,)]
+
+
+@contextmanager
+def large(source: MariaDb) -> Iterator[Rows]:
+    """Rows in batches of ten, more than the sockets between hold."""
+    sql(
+        source,
+        "create or replace table shop.large (id int primary key, body longblob)",
+        "insert into shop.large select seq, repeat('x', 100000) from shop.seq_1_to_400",
+    )
+    origin = MysqlSource(url(source), "")
+    (table,) = origin.found(("shop.large",), S).tables
+    with origin.read(table, Chunk(0, 0), S, 10) as batches:
+        yield batches
+
+
+def killed(source: MariaDb, batches: Rows) -> None:
+    next(batches)
+    reading = "select id from information_schema.processlist where info like 'SELECT `id`%'"
+    ((connection,),) = sql(source, reading)
+    sql(source, f"kill {connection}")
+    deque(batches, maxlen=0)
+
+
+def test_a_connection_that_is_lost_in_a_chunk_is_typed(source: MariaDb) -> None:
+    with pytest.raises(Unavailable), large(source) as batches:
+        killed(source, batches)
+
+
+def test_a_source_waits_for_a_slow_reader(source: MariaDb) -> None:
+    sql(source, "set global net_write_timeout = 1")
+    with large(source) as batches:
+        rows = len(next(batches))
+        sql(source, "select sleep(3)")
+        rows += sum(len(batch) for batch in batches)
+    assert rows == 400
+
+
+def test_a_geometry_is_refused_by_its_name(source: MariaDb) -> None:
+    sql(source, "create or replace table shop.place (id int primary key, at point)")
+    with pytest.raises(Refused, match=r"copied: shop\.place\.at \(point\)") as refused:
+        MysqlSource(url(source), "").found(("shop.*",), S)
+    assert "all others" in refused.value.hint

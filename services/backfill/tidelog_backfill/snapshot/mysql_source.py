@@ -17,7 +17,7 @@ from tidelog.downstreams.mysql_tls import context
 from tidelog.downstreams.row_text import number_literal, text_literal
 from tidelog.downstreams.target import Target
 from tidelog.downstreams.writing import kind_of
-from tidelog.errors import Stopped
+from tidelog.errors import Refused, Stopped
 from tidelog.schema.structure import ColumnStructure
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_backfill.snapshot import structures
@@ -34,6 +34,26 @@ GUARANTEE = (
     " transactions are committed there before their Commit is sent to a Pump"
 )
 _ROW_ID = "`_tidb_rowid`"
+_PATIENT = "SET SESSION net_write_timeout = 86400"
+"""Between two batches the server waits for the target, and for the job's rate."""
+_GEOMETRIES = frozenset(
+    (
+        *("geometry", "point", "linestring", "polygon"),
+        *("multipoint", "multilinestring", "multipolygon"),
+        *("geometrycollection", "geomcollection"),
+    )
+)
+
+
+class _Unread(SSCursor):  # type: ignore[misc]  # the driver has no types
+    """Closed, it leaves the rest of its rows unread: its connection is of no more use then."""
+
+    def close(self) -> None:
+        if self._result is not None:
+            self._result.unbuffered_active = False
+        self.connection = None
+
+    __del__ = close
 
 
 class MysqlSource:
@@ -81,6 +101,7 @@ class MysqlSource:
             for row in plain
             if "partitioned" in str(row[5] or "")
         ]
+        _refuse_geometries(found)
         return Found(found, warnings)
 
     def _table(
@@ -128,10 +149,8 @@ class MysqlSource:
         order = key or ([_ROW_ID] if self.is_exact and not structure.key_columns else [])
         if order:
             sql += f" ORDER BY {', '.join(order)}"
-        with (
-            self._connected(self._at(ts)) as connection,
-            connection.cursor(SSCursor) as cursor,
-        ):
+        begin = self._at(ts) if self.is_exact else [_PATIENT]
+        with self._connected(begin) as connection, connection.cursor(_Unread) as cursor:
             with self._errors(sql):
                 cursor.execute(sql)
             yield self._batches(cursor, sql, batch_rows)
@@ -205,6 +224,21 @@ def _is_wanted(db: str, table: str, patterns: Sequence[str]) -> bool:
     if db.lower() in SYSTEM_SCHEMAS:
         return False
     return not patterns or any(fnmatch.fnmatchcase(f"{db}.{table}", one) for one in patterns)
+
+
+def _refuse_geometries(tables: Sequence[CopiedTable]) -> None:
+    """TiDB has none, so neither has a stream. Raises Refused."""
+    found = [
+        f"{table.shown}.{column.name} ({column.base})"
+        for table in tables
+        for column in table.structure.columns
+        if column.base in _GEOMETRIES
+    ]
+    if found:
+        raise Refused(
+            f"geometries can't be copied: {', '.join(found)}",
+            hint="leave these tables out: `tables` names all others, by wildcards",
+        )
 
 
 def _bounds(ask: Any, table: CopiedTable, rows: int) -> Iterator[Bound]:
