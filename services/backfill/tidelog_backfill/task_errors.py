@@ -18,9 +18,10 @@ from contextlib import contextmanager
 import msgspec
 
 from tidelog.bulk.told import Failed
-from tidelog.errors import TidelogError
+from tidelog.errors import Stopped, TidelogError, Unavailable
 from tidelog.service import COLLECT_AFTER
 
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 _CARRIED = re.compile(r"<tidelog-error ([A-Za-z0-9+/=]+)>")
 
 
@@ -41,6 +42,16 @@ def errors_carried() -> Iterator[None]:
         yield
     except TidelogError as error:
         raise TaskFailed(error) from error
+
+
+def unexpected(error: BaseException) -> TidelogError:
+    """Of a job of Spark's that no typed error has ended, in a sentence. What our own code raises it
+    would raise again; all else may pass: an executor that is lost, a worker without memory."""
+    text = str(error).strip()
+    raised = _RAISED.search(text)
+    if raised is not None:
+        return Stopped(f"a task failed by {raised[1]}", hint="the log has its traceback: report it")
+    return Unavailable(f"Spark could not do it: {text.partition(chr(10))[0]}")
 
 
 def carried(error: BaseException) -> TidelogError | None:

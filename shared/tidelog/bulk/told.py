@@ -22,7 +22,8 @@ class Progress(msgspec.Struct, frozen=True, tag_field="is", tag="progress"):
     """`stage`: a word for people, as "reading", "planning", "replaying". `done` of `total` in
     `unit`s (bytes, chunks, rows, …) of that stage; total 0 = not known. Of the whole job so far:
     `rows` taken, up to which `commit_ts` the target holds everything, of how many `segments` how
-    many are done. `note`: whatever else, for people."""
+    many are done. So many pieces are `lasting`: a further try does not do them again. Of what the
+    Pumps have it needs nothing up to `needs_after`. `note`: whatever else, for people."""
 
     stage: str
     done: int = 0
@@ -33,6 +34,8 @@ class Progress(msgspec.Struct, frozen=True, tag_field="is", tag="progress"):
     segment: int = 0
     segments: int = 0
     note: str = ""
+    lasting: int = 0
+    needs_after: int = 0
 
 
 class Report(msgspec.Struct, frozen=True, tag_field="is", tag="report"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.errors import Refused
+from tidelog.errors import Refused, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot.plan import CopiedTable
-from tidelog_backfill.snapshot.run import refuse_keyless, refuse_ordered
+from tidelog_backfill.snapshot.refusals import refuse_changed, refuse_keyless, refuse_ordered
 
 
 def _table(name: str, *key: str, ordered: bool = False) -> CopiedTable:
@@ -24,3 +24,10 @@ def test_tables_that_are_written_in_order() -> None:
     refuse_ordered([_table("a", "id")])
     with pytest.raises(Refused, match=r"in the way of d\.b"):
         refuse_ordered([_table("a", "id"), _table("b", "id", ordered=True)])
+
+
+def test_tables_that_changed_while_the_copy_began() -> None:
+    a, b = _table("a", "id"), _table("b", "id")
+    refuse_changed([a, b], [b, a])
+    with pytest.raises(Unavailable, match=r"began: d\.a, d\.c \("):
+        refuse_changed([a, b], [_table("a", "x"), b, _table("c")])

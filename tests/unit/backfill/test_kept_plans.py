@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from tidelog.bulk.jobs import BackfillJob
-from tidelog.errors import Refused
-from tidelog_backfill.snapshot.plan import Asked, SnapshotPlan
-from tidelog_backfill.snapshot.run import Backfill, refuse_another
+from tidelog.errors import Refused, Unavailable
+from tidelog.schema.structure import TableStructure
+from tidelog_backfill.snapshot import run
+from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
+from tidelog_backfill.snapshot.refusals import refuse_another
+from tidelog_backfill.snapshot.run import Backfill
+from tidelog_backfill.snapshot.source import Found
 
 S = 100
 ASKED = Asked("f", "mysql://u@db:3306", ("shop.*",))
@@ -59,3 +63,26 @@ def _run(dump: Path, place: str, table: str) -> Any:
     job = BackfillJob(source=str(dump), parquet=place, tables=(table,), snapshot_ts=S)
     with asyncio.Runner() as loop:
         return Backfill(NO_SPARK, job, lambda _: None, loop).run()
+
+
+class Changing:
+    """A source of now, whose table gets a column while the copy begins."""
+
+    shown, is_exact, guarantee = "mysql://u@db:3306", False, ""
+    asked = 0
+
+    def timestamp(self) -> int:
+        return 0
+
+    def found(self, tables: Any, ts: int) -> Found:
+        self.asked += 1
+        return Found([CopiedTable("d", TableStructure("t", self.asked, key_columns=("id",)))])
+
+
+def test_a_ddl_that_runs_while_a_copy_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "open_source", lambda *_: Changing())
+    with pytest.raises(Unavailable, match=r"while the copy began: d\.t"):
+        _run(tmp_path, str(tmp_path / "copy"), "d.t")
+    assert not (tmp_path / "copy").exists()

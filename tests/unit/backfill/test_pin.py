@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, Script, nodes
@@ -13,19 +14,22 @@ from tidelog.bulk.jobs import BackfillJob
 from tidelog.messages import APPLIER, PUMP, Consumer
 from tidelog.ports import Bus
 from tidelog.sim import World
-from tidelog_backfill.snapshot.pin import Pin
+from tidelog_backfill.snapshot.pin import Pin, consumer_of
 from tidelog_registry import consumers
 
 JOB = BackfillJob(
     source="mysql://db/", downstream="mysql://copy/", feed="f", nats_url="nats://n", cluster=CLUSTER
 )
+FILES = BackfillJob(
+    source="mysql://db/", parquet="/lake", feed="f", nats_url="nats://n", cluster=CLUSTER
+)
 S = 100
-OWN, HELD = Consumer("backfill-f", "f", S), Consumer("applier-f", "f", S)
+OWN, HELD = Consumer(consumer_of(JOB), "f", S), Consumer("applier-f", "f", S)
 
 
 class SimPin(Pin):
-    def __init__(self, world: World) -> None:
-        super().__init__(JOB, world.ports().clock)
+    def __init__(self, world: World, job: BackfillJob = JOB) -> None:
+        super().__init__(job, world.ports().clock)
         self._ports = world.ports()
 
     @asynccontextmanager
@@ -43,8 +47,46 @@ def test_it_is_held_in_the_name_of_an_applier_that_is_still_to_come() -> None:
         pin = SimPin(world)
         await pin.hold(S)
         assert await known(bus) == [OWN]
-        assert await pin.let_go(S) == []
+        (note,) = await pin.let_go(S)
+        assert "another name" in note
+        assert "tidelog feed unregister f applier-f" in note
         assert await known(bus) == [HELD]
+        assert not pin.held
+
+    play(main)
+
+
+def test_two_copies_of_a_feed_hold_each_what_it_needs() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        first, second = (SimPin(world, job) for job in (JOB, FILES))
+        await first.hold(S)
+        await second.hold(S + 50)
+        assert await second.let_go(S + 50) == []
+        assert await known(bus) == [OWN]
+
+    play(main)
+
+
+def test_whoever_goes_on_with_a_copy_has_its_name() -> None:
+    names = {consumer_of(job) for job in (JOB, msgspec.structs.replace(JOB, chunk_rows=7))}
+    assert len(names) == 1
+    assert consumer_of(FILES) not in names
+    secret = msgspec.structs.replace(JOB, downstream="mysql://u:first@copy/")
+    again = msgspec.structs.replace(JOB, downstream="mysql://u:second@copy/")
+    assert consumer_of(secret) == consumer_of(again)
+
+
+def test_what_a_copy_that_ended_still_holds_is_said_or_dropped() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        pin = SimPin(world)
+        assert not pin.held
+        await pin.hold(S)
+        assert f"`tidelog feed unregister f {OWN.name}`" in pin.held
+        await pin.drop()
+        assert not pin.held
+        assert await known(bus) == []
 
     play(main)
 
@@ -69,7 +111,7 @@ def test_the_copys_own_pin_stays_where_the_applier_can_not_be_registered(
         pin = SimPin(world)
         await pin.hold(S)
         (warning,) = await pin.let_go(S)
-        assert "consumer backfill-f holds" in warning
+        assert f"consumer {OWN.name} holds" in warning
         assert await known(bus) == [OWN]
 
     monkeypatch.setattr(consumers, "MAX_CONSUMERS", 1)

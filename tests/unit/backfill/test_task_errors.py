@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.errors import Corrupt
-from tidelog_backfill.task_errors import TaskFailed, carried, errors_carried
+from tidelog.errors import Corrupt, Stopped, Unavailable
+from tidelog_backfill.task_errors import TaskFailed, carried, errors_carried, unexpected
 
 
 def test_a_typed_error_is_found_in_the_text() -> None:
@@ -21,3 +21,28 @@ def test_others_pass_as_they_are() -> None:
     with pytest.raises(KeyError), errors_carried():
         raise KeyError("x")
     assert carried(RuntimeError("an executor is gone")) is None
+
+
+RAISED = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times
+(TID 0): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 7, in main
+    process()
+  File "task.py", line 60, in _copy
+AttributeError: 'NoneType' object has no attribute 'x'
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:572)
+"""
+
+
+def test_what_nobody_foresaw_in_a_task_is_not_tried_again() -> None:
+    found = unexpected(RuntimeError(RAISED))
+    assert isinstance(found, Stopped)
+    assert found.message == (
+        "a task failed by AttributeError: 'NoneType' object has no attribute 'x'"
+    )
+
+
+def test_what_spark_itself_fails_by_may_pass() -> None:
+    found = unexpected(RuntimeError("Job 3 cancelled: executor lost\n\tat org.apache.Spark"))
+    assert isinstance(found, Unavailable)
+    assert found.message == "Spark could not do it: Job 3 cancelled: executor lost"

@@ -32,8 +32,9 @@ WARNING_CHARS = 1000
 
 
 class Kept(msgspec.Struct):
-    """One job. `vain`: its last tries that got no further. `reached`: the highest
-    commit_ts that it told of. `released`: the Pumps keep nothing for it any more."""
+    """One job. `vain`: its last tries that got no further. `reached`: it needs nothing of the
+    Pumps up to there; `lasting`: the most pieces that it told are done for good. `released`: the
+    Pumps keep nothing for it any more."""
 
     id: str
     job: Job
@@ -48,6 +49,7 @@ class Kept(msgspec.Struct):
     report: Report | None = None
     failed: Failed | None = None
     reached: int = 0
+    lasting: int = 0
     released: bool = False
 
     @property
@@ -137,8 +139,9 @@ class Queue:
 
     def told(self, job: Kept, progress: Progress) -> None:
         """Further than ever: what it fails by from now on is another trouble."""
-        if progress.commit_ts > job.reached:
-            job.reached, job.vain = progress.commit_ts, 0
+        place = max(progress.commit_ts, progress.needs_after, job.reached), progress.lasting
+        if place > (job.reached, job.lasting):
+            (job.reached, job.lasting), job.vain = place, 0
         job.progress = progress
 
     def end(self, job: Kept, outcome: Report | Exception, now_ms: int) -> bool:

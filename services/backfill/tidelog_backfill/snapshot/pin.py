@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 
 import structlog
 
 from tidelog import ask_registry
 from tidelog.bulk.jobs import BackfillJob
-from tidelog.errors import BadInput, ConfigError, NotFound, Refused, StreamMissing, Unavailable
+from tidelog.config import redacted_url
+from tidelog.errors import (
+    BadInput,
+    ConfigError,
+    NotFound,
+    Refused,
+    StreamMissing,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.feed_reader import newest_mark
 from tidelog.feeds import Feeds
 from tidelog.messages import Consumer, SafePoint, SafePointRequest
@@ -28,13 +38,31 @@ SKEW_MS = 60_000
 """How far clocks may differ, where no oracle is asked."""
 
 
+def consumer_of(job: BackfillJob) -> str:
+    """The same for whoever goes on with a copy, another one for each target."""
+    place = redacted_url(job.downstream) + job.checkpoint_table if job.downstream else job.parquet
+    return f"backfill-{job.feed}-{sha256(place.encode()).hexdigest()[:8]}"
+
+
 class Pin:
     """The feed's cluster, if the job names its NATS server; else the job says all timestamps."""
 
     def __init__(self, job: BackfillJob, clock: Clock) -> None:
         self._job = job
         self._clock = clock
-        self._consumer = f"backfill-{job.feed}"
+        self._consumer = consumer_of(job)
+        self._holds = False
+
+    @property
+    def held(self) -> str:
+        """For hints, how a person gives up what a copy that has ended still holds; "" = nothing."""
+        if not self._holds:
+            return ""
+        feed, consumer = self._job.feed, self._consumer
+        return (
+            f"until the copy goes on, the Pumps keep what it needs for the consumer {consumer}:"
+            f" `tidelog feed unregister {feed} {consumer}` gives it up"
+        )
 
     async def timestamp(self, by_source: int) -> int:
         """A fresh one; what is committed up to it has been committed at the source, too: the feed
@@ -74,30 +102,54 @@ class Pin:
         if not self._job.nats_url:
             return []
         async with self._bus() as bus:
+            notes: list[str] = []
             if self._job.downstream:
                 try:
-                    await self._hold_for_applier(bus, ts)
+                    notes = await self._hold_for_applier(bus, ts)
                 except Refused as error:
                     kept = (
                         f"the Applier can't be registered ({error.message}): in its place the"
                         f" consumer {self._consumer} holds what it needs until you remove it"
                     )
                     return [kept]
-            own = Consumer(self._consumer, self._job.feed, 0)
-            await self._ask(bus, SafePointRequest(own, remove=True))
-        return []
+            await self._remove(bus)
+        return notes
 
-    async def _hold_for_applier(self, bus: Bus, ts: int) -> None:
-        """Raises Refused where the registry has too many consumers."""
-        applier = Consumer(f"applier-{self._job.feed}", self._job.feed, ts)
+    async def drop(self) -> None:
+        """There is no copy to go on with. What can't be removed now is removed by the next one."""
+        if not self._holds:
+            return
         try:
-            await self._ask(bus, SafePointRequest(applier))
+            async with self._bus() as bus:
+                await self._remove(bus)
+        except TidelogError as error:
+            log.warning("the copy's consumer stays", consumer=self._consumer, why=str(error))
+
+    async def _hold_for_applier(self, bus: Bus, ts: int) -> list[str]:
+        """Raises Refused where the registry has too many consumers."""
+        feed = self._job.feed
+        name = f"applier-{feed}"
+        try:
+            await self._ask(bus, SafePointRequest(Consumer(name, feed, ts)))
         except BadInput as error:  # that is a node: its own word holds what it needs
             log.info("the Applier announces itself", reason=error.message)
+            return []
+        note = (
+            f"what is behind the copy is kept for the consumer {name}; where the Applier has"
+            " another name (node-id, standby-of), give it up once that one runs:"
+            f" `tidelog feed unregister {feed} {name}`"
+        )
+        return [note]
+
+    async def _remove(self, bus: Bus) -> None:
+        own = Consumer(self._consumer, self._job.feed, 0)
+        await self._ask(bus, SafePointRequest(own, remove=True))
+        self._holds = False
 
     async def _hold(self, bus: Bus, ts: int) -> None:
         consumer = Consumer(self._consumer, self._job.feed, ts)
         await self._ask(bus, SafePointRequest(consumer))
+        self._holds = True
 
     async def _check_feed(self, bus: Bus, ts: int) -> None:
         feed = await Feeds(bus, self._job.cluster).get(self._job.feed)

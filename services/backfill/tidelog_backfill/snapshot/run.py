@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tidelog.bulk.jobs import BackfillJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.config import Secret
-from tidelog.errors import ConfigError, NotFound, Refused, Unavailable
+from tidelog.errors import ConfigError, NotFound, TidelogError
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog_backfill.jobs.spec import SOURCE_PASSWORD, downstream_options
@@ -23,11 +23,17 @@ from tidelog_backfill.snapshot.database import DatabaseTarget
 from tidelog_backfill.snapshot.feed import FeedTarget
 from tidelog_backfill.snapshot.parquet import ParquetTarget
 from tidelog_backfill.snapshot.pin import Pin
-from tidelog_backfill.snapshot.plan import Asked, Chunk, CopiedTable, SnapshotPlan, waves
-from tidelog_backfill.snapshot.source import Source, open_source
+from tidelog_backfill.snapshot.plan import Asked, Chunk, SnapshotPlan, waves
+from tidelog_backfill.snapshot.refusals import (
+    refuse_another,
+    refuse_changed,
+    refuse_keyless,
+    refuse_ordered,
+)
+from tidelog_backfill.snapshot.source import Found, Source, open_source
 from tidelog_backfill.snapshot.target import CopyTarget
 from tidelog_backfill.snapshot.task import Copied, CopyTask
-from tidelog_backfill.task_errors import carried
+from tidelog_backfill.task_errors import carried, unexpected
 from tidelog_backfill.watching import watched
 
 log = structlog.get_logger()
@@ -42,6 +48,9 @@ def backfill(spark: SparkSession, job: BackfillJob, told: Told) -> Report:
         copy = Backfill(spark, job, told, loop)
         try:
             return copy.run()
+        except TidelogError as error:
+            error.hint = "; ".join(filter(None, (error.hint, copy.held)))
+            raise
         finally:
             loop.run(copy.target.close())
 
@@ -65,14 +74,17 @@ class Backfill:
         self._asked = Asked(job.feed, self._source.shown, job.tables)
         self._rows = 0
 
+    @property
+    def held(self) -> str:
+        return self._pin.held
+
     def run(self) -> Report:
         began = self._clock.monotonic()
         wait = self._loop.run
         self._told(Progress("planning"))
         plan = wait(self.target.kept())
         if plan is None:
-            plan = self._planned()
-            wait(self.target.keep(plan))
+            plan = self._begun()
         else:
             refuse_another(plan, self._asked, self._job.snapshot_ts, self.target.anew)
             wait(self._pin.hold(plan.ts))
@@ -90,10 +102,19 @@ class Backfill:
             warnings=[*plan.warnings, *left],
         )
 
+    def _begun(self) -> SnapshotPlan:
+        """Decided and kept. Where that fails there is nothing to go on with."""
+        try:
+            plan = self._planned()
+        except BaseException:
+            self._loop.run(self._pin.drop())
+            raise
+        self._loop.run(self.target.keep(plan))
+        return plan
+
     def _planned(self) -> SnapshotPlan:
         source = self._source
-        ts = self._loop.run(self._pin.timestamp(source.timestamp()))
-        found = source.found(self._job.tables, ts)
+        ts, found = self._found()
         if not found.tables:
             wanted = ", ".join(self._job.tables) or "any"
             raise NotFound(f"{source.shown} has no table to copy: {wanted}", hint="db.table")
@@ -113,6 +134,24 @@ class Backfill:
             warnings=[*found.warnings, *prepared.warnings],
         )
 
+    def _found(self) -> tuple[int, Found]:
+        """The timestamp and the tables at it. A source of now is asked for them on both sides of
+        the timestamp: the stream would bring what a DDL between them has done a second time."""
+        source, tables = self._source, self._job.tables
+        own = source.timestamp()
+        before = None if source.is_exact else source.found(tables, own)
+        ts = self._loop.run(self._pin.timestamp(own))
+        found = source.found(tables, ts)
+        if before is not None:
+            refuse_changed(before.tables, found.tables)
+            if self._job.snapshot_ts:
+                warning = (
+                    f"tables are copied as they are now: a DDL that the source has run since {ts}"
+                    " stops the Applier"
+                )
+                found = msgspec.structs.replace(found, warnings=[*found.warnings, warning])
+        return ts, found
+
     def _copy(self, plan: SnapshotPlan) -> None:
         done = self._loop.run(self.target.done(plan))
         count = len(done)
@@ -127,7 +166,14 @@ class Backfill:
         """So many chunks are copied, and `part` of a wave behind them."""
         done, total = before + int(part * len(wave)), len(plan.chunks)
         note = plan.tables[wave[-1].table].shown
-        self._told(Progress("copying", done, total, "chunks", self._rows, note=note))
+        self._told(
+            Progress(
+                *("copying", done, total, "chunks", self._rows),
+                note=note,
+                lasting=done,
+                needs_after=plan.ts,
+            )
+        )
 
     def _task(self, plan: SnapshotPlan) -> CopyTask:
         job = self._job
@@ -154,7 +200,7 @@ class Backfill:
         try:
             return self._loop.run(watched(self._spark, copied, told))
         except PySparkException as error:
-            raise (carried(error) or Unavailable(f"Spark can't copy chunks: {error}")) from error
+            raise carried(error) or unexpected(error) from error
 
 
 def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
@@ -168,40 +214,3 @@ def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
     if not job.nats_url:
         raise ConfigError("a copy to the feed needs nats-url", hint="nats://HOST:4222")
     return FeedTarget(job.nats_url, job.feed)
-
-
-def refuse_another(plan: SnapshotPlan, asked: Asked, ts: int, anew: str) -> None:
-    """A job goes on with a plan of what it asks for only. `ts`: the one it names, 0 = none; `anew`:
-    how the plan is forgotten. Raises Refused."""
-    if plan.asked != asked or ts not in (0, plan.ts):
-        wanted = f"{asked} at {ts}" if ts else str(asked)
-        raise Refused(
-            f"the target has a copy, or a part of one, of {plan.asked} at {plan.ts}: {wanted} is"
-            " another",
-            hint=f"ask for the same to go on with it; or {anew}",
-        )
-
-
-_AHEAD_HINT = (
-    "only a source read at a timestamp (TiDB, a dump) can tell which of their rows the stream"
-    " brings again; leave them out by `tables`"
-)
-
-
-def refuse_keyless(tables: Sequence[CopiedTable]) -> None:
-    """Rows that are ahead of the checkpoint would be there twice. Raises Refused."""
-    keyless = [table.shown for table in tables if not table.structure.key_columns]
-    if keyless:
-        named = ", ".join(keyless)
-        raise Refused(f"without a primary or NOT NULL unique key: {named}", hint=_AHEAD_HINT)
-
-
-def refuse_ordered(tables: Sequence[CopiedTable]) -> None:
-    """The same for tables that the downstream itself keeps from being replaced. Raises Refused."""
-    ordered = [table.shown for table in tables if table.ordered]
-    if ordered:
-        named = ", ".join(ordered)
-        raise Refused(
-            f"triggers, foreign keys or columns of the downstream's own are in the way of {named}",
-            hint=_AHEAD_HINT,
-        )

@@ -1,0 +1,56 @@
+"""What a backfill refuses to do: pure checks of what was asked and found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.errors import Refused, Unavailable
+from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
+
+_AHEAD_HINT = (
+    "only a source read at a timestamp (TiDB, a dump) can tell which of their rows the stream"
+    " brings again; leave them out by `tables`"
+)
+
+
+def refuse_another(plan: SnapshotPlan, asked: Asked, ts: int, anew: str) -> None:
+    """A job goes on with a plan of what it asks for only. `ts`: the one it names, 0 = none; `anew`:
+    how the plan is forgotten. Raises Refused."""
+    if plan.asked != asked or ts not in (0, plan.ts):
+        wanted = f"{asked} at {ts}" if ts else str(asked)
+        raise Refused(
+            f"the target has a copy, or a part of one, of {plan.asked} at {plan.ts}: {wanted} is"
+            " another",
+            hint=f"ask for the same to go on with it; or {anew}",
+        )
+
+
+def refuse_changed(before: Sequence[CopiedTable], after: Sequence[CopiedTable]) -> None:
+    """Raises Unavailable: it passes."""
+    first = {table.shown: table for table in before}
+    second = {table.shown: table for table in after}
+    changed = [name for name in sorted(first | second) if first.get(name) != second.get(name)]
+    if changed:
+        raise Unavailable(
+            f"DDLs of the source ran while the copy began: {', '.join(changed)}",
+            hint="begin again when they are through",
+        )
+
+
+def refuse_keyless(tables: Sequence[CopiedTable]) -> None:
+    """Rows that are ahead of the checkpoint would be there twice. Raises Refused."""
+    keyless = [table.shown for table in tables if not table.structure.key_columns]
+    if keyless:
+        named = ", ".join(keyless)
+        raise Refused(f"without a primary or NOT NULL unique key: {named}", hint=_AHEAD_HINT)
+
+
+def refuse_ordered(tables: Sequence[CopiedTable]) -> None:
+    """The same for tables that the downstream itself keeps from being replaced. Raises Refused."""
+    ordered = [table.shown for table in tables if table.ordered]
+    if ordered:
+        named = ", ".join(ordered)
+        raise Refused(
+            f"triggers, foreign keys or columns of the downstream's own are in the way of {named}",
+            hint=_AHEAD_HINT,
+        )
