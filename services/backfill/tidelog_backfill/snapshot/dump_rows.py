@@ -22,7 +22,7 @@ _INSERT = re.compile(
     re.IGNORECASE,
 )
 _STRING = r"'(?:[^'\\]|\\.|'')*+'"
-_VALUE = rf"(?:_binary\s*)?{_STRING}|[^',()\s]++"
+_VALUE = rf"(?:_\w+\s*|[xXbB])?{_STRING}|[^',()\s]++"
 _ROW = re.compile(rf"\(\s*((?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*+)\s*\)")
 _TOKEN = re.compile(_VALUE)
 _BETWEEN = re.compile(r"[\s,;]*")
@@ -37,8 +37,17 @@ Token = Any
 """Text, or NULL."""
 
 
-def sql_rows(lines: Iterable[str], names: Sequence[str], where: str) -> Iterator[list[Token]]:
-    """Values in the order of `names`; those that a row leaves out are NULL. Raises Corrupt."""
+class Digits(str):
+    """A text of nothing else, in quotes: in a BIT column the bits themselves, not a number."""
+
+    __slots__ = ()
+
+
+def sql_rows(
+    lines: Iterable[str], columns: Sequence[ColumnStructure], where: str
+) -> Iterator[list[Token]]:
+    """Values in the columns' order; those that a row leaves out are NULL. Raises Corrupt."""
+    names = [column.name for column in columns]
     order: list[int] | None = None
     for number, line in enumerate(lines, 1):
         at = 0
@@ -51,15 +60,27 @@ def sql_rows(lines: Iterable[str], names: Sequence[str], where: str) -> Iterator
             row = _ROW.match(line, at)
             if row is None:
                 raise Corrupt(f"{where}: line {number} can't be read from character {at + 1} on")
-            yield _arranged([_sql(one) for one in _TOKEN.findall(row[1])], order, names, where)
+            try:
+                found = [_sql(one) for one in _TOKEN.findall(row[1])]
+            except ValueError as error:
+                raise Corrupt(f"{where}: line {number}: {error}") from error
+            yield _arranged(found, order, names, where)
             at = row.end()
 
 
-def csv_rows(lines: Iterable[str], names: Sequence[str], where: str) -> Iterator[list[Token]]:
+def csv_rows(
+    lines: Iterable[str], columns: Sequence[ColumnStructure], where: str
+) -> Iterator[list[Token]]:
     """The same. A first line that holds names says their order."""
+    names = [column.name for column in columns]
     order: list[int] | None = None
     for number, line in enumerate(lines, 1):
-        fields = _fields(line.rstrip("\r\n"), f"{where}: line {number}")
+        text = line.rstrip("\r\n")
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        if not text and len(names) > 1:
+            continue
+        fields = _fields(text, f"{where}: line {number}")
         if number == 1 and set(fields) == set(names):
             order = [fields.index(name) for name in names]
             continue
@@ -96,7 +117,7 @@ def _fields(line: str, where: str) -> list[Token]:
         found = _FIELD.match(line, at)
         assert found is not None  # it matches nothing, too
         quoted, bare = found.groups()
-        fields.append(_unescaped(quoted, '"') if quoted is not None else _bare(bare))
+        fields.append(_quoted(_unescaped(quoted, '"')) if quoted is not None else _bare(bare))
         at = found.end()
         if at == len(line):
             return fields
@@ -112,11 +133,26 @@ def _bare(text: str) -> Token:
 def _sql(token: str) -> Token:
     if token.upper() == "NULL":
         return NULL
-    if token.endswith("'"):
-        return _unescaped(token[token.index("'") + 1 : -1], "'")
-    if token[:2].lower() == "0x":
-        return bytes.fromhex(token[2:]).decode("utf-8", "surrogateescape")
-    return token
+    if not token.endswith("'"):
+        if token[:2].lower() != "0x":
+            return token
+        return _raw(bytes.fromhex("0" * (len(token) % 2) + token[2:]))
+    at = token.index("'")
+    text = token[at + 1 : -1]
+    match token[:at].lower():
+        case "x":
+            return _raw(bytes.fromhex(text))
+        case "b":
+            return _raw(int(text or "0", 2).to_bytes((len(text) + 7) // 8, "big"))
+    return _quoted(_unescaped(text, "'"))
+
+
+def _raw(data: bytes) -> str:
+    return _quoted(data.decode("utf-8", "surrogateescape"))
+
+
+def _quoted(text: str) -> str:
+    return Digits(text) if text.isdigit() else text
 
 
 def _unescaped(text: str, quote: str) -> str:
@@ -151,4 +187,5 @@ def _bytes(text: str) -> bytes:
 
 def _bits(text: str) -> int:
     """A number, or the bits themselves."""
-    return int(text) if text.isdigit() else int.from_bytes(_bytes(text), "big")
+    is_number = text.isdigit() and not isinstance(text, Digits)
+    return int(text) if is_number else int.from_bytes(_bytes(text), "big")

@@ -1,36 +1,34 @@
 """Dump files as source: a directory as Dumpling writes it, of SQL or CSV, or a copy that a backfill
 made into Parquet.
 
-    metadata                         `Pos:` is the timestamp that TiDB was dumped at
-    <db>.<table>-schema.sql          CREATE TABLE
-    <db>.<table>.<number>.sql|.csv   rows; names are %-escaped
+    metadata                          `Pos:` is the timestamp, if `Log:` is TiDB's
+    <db>.<table>-schema.sql           CREATE TABLE
+    <db>.<table>[.<number>].sql|.csv  rows; names are %-escaped
+
+Files may be compressed (.gz, .zst, .bz2, .lz4).
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from pyarrow import fs, parquet
-from sqlglot import exp
 
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, NotFound
-from tidelog.pump_client.ddl.parse import parse
-from tidelog.pump_client.ddl.plan import plan
-from tidelog.pump_client.tables.catalog import Catalog
-from tidelog.schema.history import TableAt
-from tidelog.schema.model import DBInfo, Name
-from tidelog.schema.structure import TableStructure, structure
+from tidelog.errors import BadInput, Corrupt, NotFound
+from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog_backfill.files.names import Names
 from tidelog_backfill.parquet_values import place_of
 from tidelog_backfill.snapshot.dump_rows import NULL, converters, csv_rows, sql_rows
+from tidelog_backfill.snapshot.dump_tables import defined
 from tidelog_backfill.snapshot.parquet import PLAN, directory_of
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.source import Found, Rows
@@ -41,10 +39,14 @@ UNKNOWN = (
     "each row is as it was at some moment between the given timestamp and now, if the dump was made"
     " after that timestamp; nothing in it says so"
 )
-_SCHEMA = re.compile(r"(.+?)\.(.+)-schema\.sql")
-_DATA = re.compile(r"(.+?)\.(.+?)\.[0-9]+\.(?:sql|csv)")
-_POSITION = re.compile(r"^\s*Pos:\s*(\d+)", re.MULTILINE)
-_COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
+_PACKED = r"(?:\.(?:gz|zst|bz2|lz4))?"
+_SCHEMA = re.compile(rf"(.+?)\.(.+)-schema\.sql{_PACKED}")
+_VIEW = re.compile(r"(.+?)\.(.+)-schema-(?:view|sequence)\.sql.*")
+_TABLE = r"(.+?)\.((?:(?!-schema).)+?)"
+_DATA = re.compile(rf"{_TABLE}(?:\.[0-9]+)*\.(sql|csv){_PACKED}")
+_UNREAD = re.compile(rf"{_TABLE}(?:-schema)?(?:\.[0-9]+)*\.(?:sql|csv|tsv|dat|parquet)(?:\.\w+)?")
+_POSITION = re.compile(r"^\s*Log:\s*tidb-binlog\s+Pos:\s*(\d+)", re.MULTILINE)
+"""Other servers' positions are no timestamps."""
 _ROWS = {"sql": sql_rows, "csv": csv_rows}
 
 
@@ -79,11 +81,11 @@ class DumpSource:
                 f"{self.shown} was made at {own}, and cannot be copied as of {ts}",
                 hint="leave snapshot-ts out",
             )
-        known = self._of_copy() if self._copy is not None else self._of_dump()
-        wanted = [
-            one for one in known if not tables or any(fnmatchcase(one.shown, p) for p in tables)
-        ]
-        return Found(wanted)
+        wanted = Names(tables)
+        if self._copy is not None:
+            known = self._of_copy()
+            return Found([one for one in known if wanted.wants(one.db, one.structure.name)])
+        return self._of_dump(wanted)
 
     def chunks(self, tables: Sequence[CopiedTable], rows: int, ts: int) -> list[Chunk]:
         """A file each: whoever made them chose their size."""
@@ -97,19 +99,17 @@ class DumpSource:
 
     @contextmanager
     def read(self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int) -> Iterator[Rows]:
-        kind = chunk.file.rpartition(".")[2]
         path = f"{self._root}/{chunk.file}"
-        if kind == "parquet":
+        if chunk.file.endswith(".parquet"):
             yield self._parquet(path, table.structure, batch_rows)
             return
+        kind = _DATA.fullmatch(chunk.file)
+        assert kind is not None
         columns = stored(table.structure)
-        convert = list(enumerate(converters(columns)))
         with self._files.open_input_stream(path) as stream:
             lines = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="\n")
-            rows = _ROWS[kind](lines, [one.name for one in columns], chunk.file)
-            values = (
-                [None if row[at] is NULL else f(row[at]) for at, f in convert] for row in rows
-            )
+            rows = _ROWS[kind[3]](lines, columns, chunk.file)
+            values = _values(rows, columns, chunk.file)
             yield iter(lambda: list(islice(values, batch_rows)), [])
 
     def _parquet(self, path: str, of: TableStructure, batch_rows: int) -> Rows:
@@ -138,7 +138,10 @@ class DumpSource:
 
     @cached_property
     def _names(self) -> list[str]:
-        listed = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
+        try:
+            listed = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
+        except OSError as error:
+            raise NotFound(f"{self.shown} is no directory that can be read: {error}") from error
         return sorted(
             str(one.path)[len(self._root) + 1 :] for one in listed if one.type == fs.FileType.File
         )
@@ -150,20 +153,47 @@ class DumpSource:
             files = tuple(name for name in self._names if name.startswith(begin))
             yield CopiedTable(table.db, table.structure, files)
 
-    def _of_dump(self) -> Iterator[CopiedTable]:
-        files: dict[tuple[str, str], list[str]] = {}
-        for name in self._names:
-            if (found := _DATA.fullmatch(name)) is not None:
-                files.setdefault((unquote(found[1]), unquote(found[2])), []).append(name)
-        for name in self._names:
-            if (found := _SCHEMA.fullmatch(name)) is not None:
-                place = unquote(found[1]), unquote(found[2])
-                yield CopiedTable(
-                    place[0], _defined(place[0], self._text(name)), tuple(files.pop(place, ()))
-                )
+    def _of_dump(self, wanted: Names) -> Found:
+        schemas, files = self._sorted(wanted)
+        views = {place for name in self._names if (place := _place(_VIEW, name)) is not None}
+        found: list[CopiedTable] = []
+        warnings = [f"{'.'.join(place)} is no table: not copied" for place in views & set(schemas)]
+        for place, name in schemas.items():
+            if place not in views:
+                table, lacks = self._defined(place[0], name)
+                found.append(CopiedTable(place[0], table, tuple(files.pop(place, ()))))
+                warnings += [f"{'.'.join(place)}: the copy lacks {what}" for what in lacks]
         if files:
             without = ", ".join(".".join(place) for place in files)
             raise NotFound(f"{self.shown} has rows of {without}, and no -schema.sql of them")
+        return Found(found, warnings)
+
+    def _sorted(self, wanted: Names) -> tuple[dict[_Place, str], dict[_Place, list[str]]]:
+        """The files of structures and those of rows. Raises BadInput for files whose rows would be
+        missing."""
+        schemas: dict[_Place, str] = {}
+        files: dict[_Place, list[str]] = {}
+        for name in self._names:
+            if place := _place(_SCHEMA, name):
+                if wanted.wants(*place):
+                    schemas[place] = name
+            elif place := _place(_DATA, name):
+                if wanted.wants(*place):
+                    files.setdefault(place, []).append(name)
+            elif (place := _place(_UNREAD, name)) and wanted.wants(*place):
+                raise BadInput(
+                    f"{self.shown} has {name}, which can't be read",
+                    hint="dump SQL or CSV, plain or compressed by gzip or zstd",
+                )
+        return schemas, files
+
+    def _defined(self, db: str, name: str) -> tuple[TableStructure, list[str]]:
+        try:
+            return defined(db, self._text(name))
+        except BadInput as error:
+            raise BadInput(
+                f"{self.shown}: {name}: {error.message}", hint="name others by `tables`"
+            ) from error
 
     def _text(self, name: str) -> str:
         path = f"{self._root}/{name}"
@@ -173,14 +203,22 @@ class DumpSource:
             return bytes(stream.read()).decode()
 
 
-def _defined(db: str, text: str) -> TableStructure:
-    """Of CREATE TABLE, as the server said it. Raises DdlNotSupported."""
-    plain = _COMMENTS.sub("", text)
-    tree = parse(plain[plain.upper().index("CREATE TABLE") :])
-    tree.this.this.set("db", exp.to_identifier(db))
-    catalog = Catalog()
-    catalog.databases[db.lower()] = DBInfo(1, Name(db, db.lower()))
-    change = plan(tree, catalog, "")
-    assert change is not None
-    assert change.info is not None
-    return structure(TableAt(db, change.info.name.text, 0, change.info))
+_Place = tuple[str, str]
+
+
+def _place(pattern: re.Pattern[str], name: str) -> _Place | None:
+    """(db, table) in a file's name."""
+    found = pattern.fullmatch(name)
+    return (unquote(found[1]), unquote(found[2])) if found is not None else None
+
+
+def _values(
+    rows: Iterable[Sequence[Any]], columns: Sequence[ColumnStructure], where: str
+) -> Iterator[list[Any]]:
+    """Raises Corrupt."""
+    convert: list[tuple[int, Callable[[str], object]]] = list(enumerate(converters(columns)))
+    for row in rows:
+        try:
+            yield [None if row[at] is NULL else f(row[at]) for at, f in convert]
+        except ValueError as error:
+            raise Corrupt(f"{where}: a row that is none of its table: {error}") from error

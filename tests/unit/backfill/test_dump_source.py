@@ -1,0 +1,117 @@
+"""A directory of dump files: nothing in it is passed by without a word."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import BadInput, Corrupt, NotFound
+from tidelog_backfill.snapshot.dump_source import DumpSource
+
+TS = 470_000_000_000_000_000
+OF_TIDB = f"SHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {TS}\n"
+TABLE = "CREATE TABLE `t` (`id` int NOT NULL, `v` varchar(9), PRIMARY KEY (`id`));\n"
+Dump = Callable[[dict[str, str | bytes]], DumpSource]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Dump:
+    def made(files: dict[str, str | bytes]) -> DumpSource:
+        for name, text in files.items():
+            (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        return DumpSource(str(tmp_path))
+
+    return made
+
+
+def rows(source: DumpSource) -> list[object]:
+    tables = source.found((), source.timestamp()).tables
+    found: list[object] = []
+    for chunk in source.chunks(tables, 1000, 0):
+        with source.read(tables[chunk.table], chunk, 0, 100) as batches:
+            found += [tuple(row) for batch in batches for row in batch]
+    return found
+
+
+def test_files_with_and_without_numbers_plain_and_compressed(dump: Dump) -> None:
+    source = dump(
+        {
+            "metadata": OF_TIDB,
+            "d-schema-create.sql": "CREATE DATABASE `d`;\n",
+            "d.t-schema-triggers.sql": "",
+            "d.t-schema.sql": TABLE,
+            "d.t.sql": "INSERT INTO `t` VALUES (1,'a');\n",
+            "d.t.00001.00002.sql.gz": gzip.compress(b"INSERT INTO `t` VALUES (2,'b');\n"),
+            "d.t.3.csv": "3,c\n",
+        }
+    )
+    assert source.is_exact
+    assert source.timestamp() == TS
+    assert sorted(rows(source), key=str) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("name", ["d.t.0.sql.snappy", "d.t.0.dat", "d.t-schema.sql.xz"])
+def test_files_that_can_not_be_read(dump: Dump, name: str) -> None:
+    source = dump({"d.t-schema.sql": TABLE, name: b""})
+    with pytest.raises(BadInput, match=name):
+        source.found((), 0)
+    assert source.found(("other.*",), 0).tables == []
+
+
+def test_a_position_in_another_servers_log_is_no_timestamp(dump: Dump) -> None:
+    source = dump({"metadata": "SHOW MASTER STATUS:\n\tLog: mysql-bin.000003\n\tPos: 4879\n"})
+    assert (source.timestamp(), source.is_exact) == (0, False)
+
+
+def test_a_table_that_is_not_wanted_is_not_looked_at(dump: Dump) -> None:
+    source = dump(
+        {
+            "d.t-schema.sql": TABLE,
+            "d.g-schema.sql": "CREATE TABLE `g` (`id` int PRIMARY KEY, `p` point);\n",
+            "d.g.0.sql": "",
+        }
+    )
+    (found,) = source.found(("D.T",), 0).tables
+    assert found.shown == "d.t"
+    with pytest.raises(BadInput, match=r"d\.g-schema\.sql"):
+        source.found((), 0)
+
+
+def test_what_a_copy_lacks_and_what_is_no_table(dump: Dump) -> None:
+    source = dump(
+        {
+            "d.t-schema.sql": TABLE.replace(";", " PARTITION BY HASH (`id`) PARTITIONS 4;"),
+            "d.v-schema.sql": "CREATE TABLE `v` (`a` int) ENGINE=MyISAM;\n",
+            "d.v-schema-view.sql": "CREATE VIEW `v` AS SELECT 1 AS `a`;\n",
+        }
+    )
+    found = source.found((), 0)
+    assert [one.shown for one in found.tables] == ["d.t"]
+    assert found.warnings == [
+        "d.v is no table: not copied",
+        "d.t: the copy lacks its partitions",
+    ]
+
+
+def test_rows_that_are_none_of_the_table(dump: Dump) -> None:
+    with pytest.raises(Corrupt, match=r"d\.t\.0\.csv: a row"):
+        rows(dump({"d.t-schema.sql": TABLE, "d.t.0.csv": "abc,x\n"}))
+
+
+def test_no_directory_and_no_create_table(dump: Dump) -> None:
+    for place in ("/nowhere/at/all", "/etc/passwd"):
+        with pytest.raises(NotFound, match="no directory"):
+            DumpSource(place).found((), 0)
+    with pytest.raises(BadInput, match="oracle://x"):
+        DumpSource("oracle://x")
+    with pytest.raises(BadInput, match="no CREATE TABLE"):
+        dump({"d.t-schema.sql": "hello"}).found((), 0)
+
+
+def test_no_password_of_its_place_is_shown() -> None:
+    with pytest.raises(BadInput) as refused:
+        DumpSource("oracle://a:pw@x/")
+    assert "pw" not in str(refused.value)
