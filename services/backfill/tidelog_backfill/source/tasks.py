@@ -10,9 +10,9 @@ import msgspec
 from tidelog.errors import NotFound
 from tidelog.schema.history import unpacked
 from tidelog.schema.structure import TableStructure, structure
+from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.inputs import Input, found
-from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay.history import schema_history
 from tidelog_backfill.replay.plan import Segment
@@ -34,7 +34,9 @@ class Task(msgspec.Struct, frozen=True):
 def tasks(options: Options, window: Window) -> list[Task]:
     """Raises NotFound, BadInput, Corrupt; of Pumps' logs what `plan` does."""
     read = found(*options.paths)
-    chunks = read.chunks(options.chunk_bytes)
+    # Where a chunk of a Pump's log begins is a guess: its rows may hold what looks like records.
+    guessed = options.rows == "raw" and read.kind == "segment"
+    chunks = read.chunks(max(1, read.size) if guessed else options.chunk_bytes)
     if options.rows == "raw":
         return [Task(chunk) for chunk in chunks]
     only = options.wanted or window.names()
@@ -56,13 +58,14 @@ def _planned(
         on_corrupt=options.on_corrupt,
         goes_on=False,
     )
-    made = plan(_facts(chunks, options), wanted, history=history)
-    views = ((chunk, _view(chunk, made.segments)) for chunk in chunks)
+    facts = _facts(chunks, options)
+    made = plan(facts, wanted, history=history)
+    views = ((one.chunk, _view(one.chunk, made.segments)) for one in facts)
     return [Task(chunk, view) for chunk, view in views if view.spans]
 
 
 def _facts(chunks: Sequence[Chunk], options: Options) -> list[Facts]:
-    return [survey(chunk, on_corrupt=options.on_corrupt) for chunk in chunks]
+    return in_order(chunks, on_corrupt=options.on_corrupt)
 
 
 def _view(chunk: Chunk, segments: Sequence[Segment]) -> View:
