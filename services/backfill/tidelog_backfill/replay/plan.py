@@ -9,13 +9,17 @@ from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.view import View
 
+Surveyed = tuple[int, int, int, int, int]
+"""Of a chunk: records, rows, their bytes, open Prewrites, damaged bytes."""
+
 
 class Segment(msgspec.Struct, frozen=True):
     """DDLs, one after the other, then all row changes of `view`'s one span at once. After it the
     downstream holds everything up to `commit_ts`. `number`: the same for the same logs, whatever
-    of them is done already. `chunks`: where those rows may be; `rows` and
-    `size` (bytes): about how much they are. `structures`: by `structure_key`, of every table at
-    every version that they name."""
+    of them is done already. `chunks`: where those rows may be; `rows` and `size` (bytes): about how
+    much they are. `surveyed`: what was found in the files of `chunks`; where it differs they were
+    damaged or mended. `structures`: by `structure_key`, of every table at every version that they
+    name."""
 
     number: int
     commit_ts: int
@@ -25,6 +29,7 @@ class Segment(msgspec.Struct, frozen=True):
     structures: dict[str, TableStructure]
     rows: int = 0
     size: int = 0
+    surveyed: list[Surveyed] = []
 
 
 class Plan(msgspec.Struct, frozen=True):

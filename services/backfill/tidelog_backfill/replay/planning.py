@@ -236,6 +236,7 @@ class _Making:
             step.structures,
             share.rows,
             share.size,
+            share.surveyed,
         )
 
 

@@ -90,9 +90,9 @@ def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> St
 
 
 def digest(segment: Segment, routing: Routing) -> str:
-    """Equal for two steps whose parts write the same."""
-    what = (segment.view.spans, segment.chunks, routing)
-    return sha256(msgspec.msgpack.encode(what)).hexdigest()[:32]
+    """Equal for two steps whose parts write the same, in whatever process."""
+    what = (segment.view, segment.chunks, segment.surveyed, routing)
+    return sha256(msgspec.msgpack.encode(what, order="deterministic")).hexdigest()[:32]
 
 
 def parts_of(segment: Segment, most: int) -> int:

@@ -9,14 +9,17 @@ import msgspec
 
 from tidelog_backfill.files.chunk import Chunk, Facts, Run
 from tidelog_backfill.replay.intervals import Intervals
+from tidelog_backfill.replay.plan import Surveyed
 
 
 class Share(msgspec.Struct, frozen=True):
-    """Chunks to read, and about how many rows and bytes of rows will be found there."""
+    """Chunks to read, and about how many rows and bytes of rows will be found there. `surveyed`: as
+    in Segment."""
 
     chunks: list[Chunk]
     rows: int
     size: int
+    surveyed: list[Surveyed]
 
 
 class Timeline:
@@ -24,9 +27,12 @@ class Timeline:
 
     def __init__(self, facts: Iterable[Facts]) -> None:
         self._chunks: dict[str, list[Chunk]] = {}
+        self._surveyed: dict[str, list[Surveyed]] = {}
         runs: list[tuple[int, int, tuple[str, Run]]] = []
         for one in facts:
             self._chunks.setdefault(one.chunk.path, []).append(one.chunk)
+            told = one.records, one.rows, one.size, one.open, one.skipped
+            self._surveyed.setdefault(one.chunk.path, []).append(told)
             runs += ((run.first_ts, run.last_ts, (one.chunk.path, run)) for run in _runs(one))
         self._runs = Intervals(runs)
 
@@ -45,7 +51,9 @@ class Timeline:
                     parts[chunk] = min(begin, run.begin), max(end, run.end)
         chunks = [_narrowed(chunk, *part) for chunk, part in parts.items()]
         chunks.sort(key=lambda chunk: (chunk.path, chunk.begin))
-        return Share(chunks, round(rows), round(size))
+        paths = sorted({chunk.path for chunk in chunks})
+        surveyed = [one for path in paths for one in self._surveyed[path]]
+        return Share(chunks, round(rows), round(size), surveyed)
 
     def empty(self, after: int, until: int) -> bool:
         """No row lies in (after, until]."""
