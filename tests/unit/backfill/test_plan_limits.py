@@ -81,3 +81,21 @@ def test_rows_newer_than_the_history_are_not_decoded_by_it() -> None:
     skipped = plan(facts, Wanted(on_corrupt="skip"), history=history)
     assert skipped.until == found.ts
     assert skipped.warnings[0].endswith("they are decoded as it says")
+
+
+def test_of_several_pumps_the_log_that_ends_first_is_the_limit() -> None:
+    found = upstream(4)
+    end = found.ts
+    (newer,) = PumpLog(found.log).facts()
+    (older,) = PumpLog(found.log[:-2]).facts()
+    other = msgspec.structs.replace(older.chunk, path="other/value/000000.vlog")
+    older = msgspec.structs.replace(older, chunk=other)
+    made = plan([newer, older], Wanted(), history=found.tracker)
+    assert made.until == rows_until(made) == older.last_ts < end
+    assert "other/value ends there" in made.warnings[0]
+    with pytest.raises(Stopped, match="other/value ends there"):
+        plan([newer, older], Wanted(until_ts=end), history=found.tracker)
+    idle = msgspec.structs.replace(older, fake_ts=end + 7)
+    for facts in ([newer, idle], [newer], [newer, newer]):
+        assert plan(facts, Wanted(), history=found.tracker).until == end
+        assert plan(facts, Wanted(), history=found.tracker).warnings == []

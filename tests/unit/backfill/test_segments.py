@@ -99,6 +99,12 @@ def test_each_transaction_is_in_one_chunk_with_its_verdict(
         assert {(one.first_ts, one.last_ts) for f in facts for one in f.runs} or not rows
 
 
+def test_the_newest_fake_says_up_to_where_an_idle_pump_is(tmp_path: Path) -> None:
+    files = [[payload.fake(5), prewrite(10, inserts([1])), payload.fake(30)], [payload.fake(25)]]
+    write(tmp_path, files)
+    assert [one.fake_ts for one in facts_of(tmp_path, 1 << 20)] == [30, 25]
+
+
 @given(data=st.data(), chunk_bytes=st.integers(1, 400))
 @settings(deadline=None, max_examples=150)
 def test_damage_is_named_or_skipped_and_the_rest_is_there(

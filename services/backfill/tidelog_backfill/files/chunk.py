@@ -98,7 +98,8 @@ class Facts(msgspec.Struct, frozen=True):
     batch of a relay's chunk (of a file's first chunk: its header's prev_commit_ts; of pieces: what
     their batch says); `gaps`: (above, up to) what is missing between two of its batches. `open`:
     Prewrites with neither Commit nor Rollback behind them in the log; the first few of them are at
-    `open_at`, `open_ts` is the smallest start_ts of all (0 = none is open). `skipped`: bytes of
+    `open_at`, `open_ts` is the smallest start_ts of all (0 = none is open). `fake_ts`: of a Pump's
+    newest fake, behind which nothing older comes. `skipped`: bytes of
     damaged records, passed by on request; `skipped_at`: offset and bytes of the first few. `runs`:
     rising by first_ts, not overlapping. `again`: offsets in a pb file, [begin, end), of what a
     drainer wrote a second time when it began again from its savepoint; nothing else here tells of
@@ -121,6 +122,7 @@ class Facts(msgspec.Struct, frozen=True):
     open: int = 0
     open_at: list[int] = []
     open_ts: int = 0
+    fake_ts: int = 0
     skipped: int = 0
     skipped_at: list[tuple[int, int]] = []
     runs: list[Run] = []

@@ -18,7 +18,8 @@ Transaction = tuple[int, int, int, bytes | memoryview]
 
 class Transactions:
     """Iterate once; then `open` Prewrites of the chunk had no verdict up to the log's end, the
-    first few of them at the offsets `open_at`; `open_ts` is their smallest start_ts.
+    first few of them at the offsets `open_at`; `open_ts` is their smallest start_ts. `fake_ts`:
+    of the newest fake.
 
     The chunk's Prewrites are kept until their verdicts are known: memory is about the chunk's size.
     """
@@ -27,7 +28,7 @@ class Transactions:
         self.records = Records(file, chunk, on_corrupt)
         self.open = 0
         self.open_at: list[int] = []
-        self.open_ts = 0
+        self.open_ts = self.fake_ts = 0
         self._file = file
         self._chunk = chunk
         self._on_corrupt = on_corrupt
@@ -57,7 +58,9 @@ class Transactions:
             kind, start_ts, commit_ts = _head(self.records, placed)
             if kind == PREWRITE:
                 prewrites.setdefault(start_ts, placed)  # of a repeated one the first counts
-            elif kind != FAKE and verdicts.setdefault(start_ts, commit_ts) != commit_ts:
+            elif kind == FAKE:
+                self.fake_ts = max(self.fake_ts, start_ts)
+            elif verdicts.setdefault(start_ts, commit_ts) != commit_ts:
                 self._judge_again(self._chunk.path, placed[0], start_ts, commit_ts)
 
     def _judge_again(self, path: str, offset: int, start_ts: int, commit_ts: int) -> None:

@@ -112,6 +112,7 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
         open=transactions.open,
         open_at=transactions.open_at,
         open_ts=transactions.open_ts,
+        fake_ts=transactions.fake_ts,
     )
 
 

@@ -7,8 +7,9 @@ version of a table at the first transaction that has it: nothing else changes ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -52,6 +53,23 @@ def outline(
         if ts in arrivals:
             walk.rows(ts, arrivals[ts])
     return walk.outline(ends, met)
+
+
+def shorter(facts: Iterable[Facts]) -> Iterator[Limit]:
+    """Pumps' logs that end before the newest of them: what they lack may be committed before that.
+    Whatever a log gets later has a commit_ts above all that it has."""
+    facts = list(facts)
+    newest = max((one.last_ts for one in facts), default=0)
+    ends: dict[Path, int] = {}
+    for one in facts:
+        if one.chunk.kind == "segment":
+            log = Path(one.chunk.path).parent
+            ends[log] = max(ends.get(log, 0), one.last_ts, one.fake_ts)
+    for log, end in ends.items():
+        if end < newest:
+            yield Limit(
+                end, f"{log} ends there, and another Pump's log does not", "it lacks the rest"
+            )
 
 
 def _ddls(facts: Iterable[Facts]) -> dict[int, Binlog]:

@@ -116,6 +116,8 @@ def _limits(outline: Outline, facts: Sequence[Facts], wanted: Wanted) -> list[Li
     open_ts = [one.open_ts for one in facts if one.open_ts]
     if open_ts and wanted.goes_on:
         found.append(Limit(min(open_ts), undecided(facts), "they are left out"))
+    if wanted.goes_on:
+        found += plan_segments.shorter(facts)
     found = sorted(one for one in found if one.upto < wanted.until_ts)
     asked = wanted.until_ts < TS_MAX or not wanted.goes_on
     if found and asked and wanted.on_corrupt == "stop":
