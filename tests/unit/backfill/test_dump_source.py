@@ -91,7 +91,7 @@ def test_what_a_copy_lacks_and_what_is_no_table(dump: Dump) -> None:
     found = source.found((), 0)
     assert [one.shown for one in found.tables] == ["d.t"]
     assert found.warnings == [
-        "d.v is no table: not copied",
+        "d.v is not copied: view",
         "d.t: the copy lacks its partitions",
     ]
 

@@ -117,7 +117,7 @@ def _fields(line: str, where: str) -> list[Token]:
         found = _FIELD.match(line, at)
         assert found is not None  # it matches nothing, too
         quoted, bare = found.groups()
-        fields.append(_quoted(_unescaped(quoted, '"')) if quoted is not None else _bare(bare))
+        fields.append(_quoted(unescaped(quoted, '"')) if quoted is not None else _bare(bare))
         at = found.end()
         if at == len(line):
             return fields
@@ -144,7 +144,7 @@ def _sql(token: str) -> Token:
             return _raw(bytes.fromhex(text))
         case "b":
             return _raw(int(text or "0", 2).to_bytes((len(text) + 7) // 8, "big"))
-    return _quoted(_unescaped(text, "'"))
+    return _quoted(unescaped(text, "'"))
 
 
 def _raw(data: bytes) -> str:
@@ -155,7 +155,9 @@ def _quoted(text: str) -> str:
     return Digits(text) if text.isdigit() else text
 
 
-def _unescaped(text: str, quote: str) -> str:
+def unescaped(text: str, quote: str) -> str:
+    """What stands between quotes in SQL, as it is meant."""
+
     def meant(found: re.Match[str]) -> str:
         letter = found[1]
         return found[0][0] if letter is None else _MEANT.get(letter, letter)

@@ -157,7 +157,7 @@ class DumpSource:
         schemas, files = self._sorted(wanted)
         views = {place for name in self._names if (place := _place(_VIEW, name)) is not None}
         found: list[CopiedTable] = []
-        warnings = [f"{'.'.join(place)} is no table: not copied" for place in views & set(schemas)]
+        warnings = [f"{'.'.join(place)} is not copied: view" for place in views & set(schemas)]
         for place, name in schemas.items():
             if place not in views:
                 table, lacks = self._defined(place[0], name)

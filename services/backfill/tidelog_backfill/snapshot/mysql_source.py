@@ -3,7 +3,6 @@ none, so each chunk is one consistent read of its own moment (see `GUARANTEE`)."
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from tidelog.downstreams.writing import kind_of
 from tidelog.errors import Refused, Stopped
 from tidelog.schema.structure import ColumnStructure
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
+from tidelog_backfill.files.names import Names
 from tidelog_backfill.snapshot import structures
 from tidelog_backfill.snapshot.key_range import Bound, KeyRange, condition, consecutive
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, cut_key
@@ -89,12 +89,15 @@ class MysqlSource:
                 "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION, TABLE_COMMENT,"
                 " CREATE_OPTIONS FROM information_schema.TABLES ORDER BY 1, 2"
             )
-            wanted = [row for row in rows if _is_wanted(str(row[0]), str(row[1]), tables)]
+            names = Names(tables)
+            wanted = [row for row in rows if _is_wanted(str(row[0]), str(row[1]), names)]
             plain = [row for row in wanted if row[2] == "BASE TABLE"]
             warnings: list[str] = []
             found = [self._table(ask, warnings, *row[:2], *row[3:5]) for row in plain]
         warnings += [
-            f"{row[0]}.{row[1]} is no table: not copied" for row in wanted if row[2] != "BASE TABLE"
+            f"{row[0]}.{row[1]} is not copied: {str(row[2]).lower()}"
+            for row in wanted
+            if row[2] != "BASE TABLE"
         ]
         warnings += [
             f"{row[0]}.{row[1]}: the copy is not partitioned"
@@ -113,12 +116,18 @@ class MysqlSource:
         documents = set()
         if is_mariadb:
             documents = {row[0] for row in ask(structures.JSON_CHECKS.format(**names))}
+        described = ask(structures.COLUMNS.format(where=where))
         columns = [
             structures.column(row, is_mariadb=is_mariadb, is_json=row[0] in documents)
-            for row in ask(structures.COLUMNS.format(where=where))
+            for row in described
         ]
         keys = ask(structures.KEYS.format(where=where))
-        warnings += [f"{db}.{table}: the copy lacks {key}" for key in structures.left_out(keys)]
+        checks = [row[0] for row in ask(structures.CHECKS.format(where=where))]
+        lacks = [
+            *structures.left_out(keys),
+            *structures.changed(described, [one for one in checks if one not in documents]),
+        ]
+        warnings += [f"{db}.{table}: the copy lacks {what}" for what in lacks]
         found = structures.table(
             table,
             columns,
@@ -220,10 +229,8 @@ class MysqlSource:
             raise found from error
 
 
-def _is_wanted(db: str, table: str, patterns: Sequence[str]) -> bool:
-    if db.lower() in SYSTEM_SCHEMAS:
-        return False
-    return not patterns or any(fnmatch.fnmatchcase(f"{db}.{table}", one) for one in patterns)
+def _is_wanted(db: str, table: str, names: Names) -> bool:
+    return db.lower() not in SYSTEM_SCHEMAS and names.wants(db, table)
 
 
 def _refuse_geometries(tables: Sequence[CopiedTable]) -> None:

@@ -16,6 +16,7 @@ from tidelog.schema.structure import (
     KeyStructure,
     TableStructure,
 )
+from tidelog_backfill.snapshot.dump_rows import unescaped
 
 COLUMNS = (
     "SELECT COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,"
@@ -41,9 +42,13 @@ JSON_CHECKS = (
     " CONSTRAINT_SCHEMA = {db} AND TABLE_NAME = {table} AND CHECK_CLAUSE LIKE 'json_valid%'"
 )
 """MariaDB's JSON is a LONGTEXT with this check, which is called like the column."""
+CHECKS = (
+    "SELECT CONSTRAINT_NAME FROM information_schema.TABLE_CONSTRAINTS WHERE {where}"
+    " AND CONSTRAINT_TYPE = 'CHECK' ORDER BY 1"
+)
 
 _NUMBERS = re.compile(r"\((\d+)(?:,(\d+))?\)")
-_ELEMENT = re.compile(r"'((?:[^']|'')*)'")
+_ELEMENT = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
 _NOW = re.compile(r"current_timestamp(?:\((\d*)\))?", re.IGNORECASE)
 _TIMES = frozenset(("time", "datetime", "timestamp"))
 _OTHER_KEYS = frozenset(("FULLTEXT", "SPATIAL"))
@@ -124,6 +129,18 @@ def left_out(keys: Iterable[Row]) -> list[str]:
     return [f"the key {index} ({why})" for index, why in found if why]
 
 
+def changed(columns: Iterable[Row], checks: Iterable[str]) -> list[str]:
+    """What else a copy doesn't have as the source, a phrase each: of rows of COLUMNS, and of CHECKS
+    that are no JSON_CHECKS."""
+    found = [f"the CHECK {name}" for name in checks]
+    for row in columns:
+        if "invisible" in str(row[5] or "").lower():
+            found.append(f"INVISIBLE of column {row[0]}")
+        if row[6] == "latin1":
+            found.append(f"latin1 of column {row[0]}, which is utf8mb4_bin there")
+    return found
+
+
 def _parts(keys: Iterable[Row]) -> dict[str, list[Row]]:
     parts: dict[str, list[Row]] = {}
     for row in keys:
@@ -161,7 +178,7 @@ def _sizes(kind: str, base: str) -> tuple[int, int]:
 
 
 def _elements(kind: str) -> tuple[str, ...]:
-    return tuple(text.replace("''", "'") for text in _ELEMENT.findall(kind))
+    return tuple(unescaped(text, "'") for text in _ELEMENT.findall(kind))
 
 
 def _default(
@@ -177,7 +194,7 @@ def _default(
     if default.startswith("b'"):
         return default, True
     if is_mariadb and default.startswith("'"):
-        return default[1:-1].replace("''", "'"), False
+        return unescaped(default[1:-1], "'"), False
     is_number = re.fullmatch(r"-?[0-9.]+(?:e[+-]?[0-9]+)?", default) is not None
     return default, (not is_number) if is_mariadb else "default_generated" in extra
 
