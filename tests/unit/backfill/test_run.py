@@ -164,3 +164,21 @@ def test_changes_that_no_file_has_stop_or_are_warned_of(tmp_path: Path) -> None:
         replayed(tmp_path, start_ts=BASE_TS - 5)
     (warning,) = replayed(tmp_path, start_ts=BASE_TS - 5, on_corrupt="skip").warnings
     assert f"after {BASE_TS - 5} up to {BASE_TS}" in warning
+
+
+def test_how_far_a_step_may_write_is_kept_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = relay(tmp_path, 4)
+
+    async def dies(*_: object) -> None:
+        raise BadInput("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "carried_out", dies)
+        with pytest.raises(BadInput, match="killed"):
+            replayed(tmp_path, until_ts=end - 1)
+    begun = saved(tmp_path)
+    assert (begun.consistent, begun.reach) == (False, end - 1)
+    assert replayed(tmp_path).commit_ts == end
+    assert saved(tmp_path).consistent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidelog.relay import RelayGap
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.records import FEW
 
@@ -13,6 +14,13 @@ def undecided(facts: Sequence[Facts]) -> str:
     count = sum(one.open for one in facts)
     places = [_place(one, offset) for one in facts for offset in one.open_at]
     return f"{count} Prewrites have neither Commit nor Rollback in these logs{_few(places)}"
+
+
+def missing(gaps: Sequence[RelayGap]) -> Iterator[str]:
+    """A sentence, if there are gaps."""
+    if gaps:
+        places = [f"after {gap.position} up to {gap.after}" for gap in gaps]
+        yield f"changes are in no file of the relay log: they are left out{_few(places)}"
 
 
 def damaged(facts: Sequence[Facts]) -> Iterator[str]:
