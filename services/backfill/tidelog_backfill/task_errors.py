@@ -22,6 +22,8 @@ from tidelog.errors import Stopped, TidelogError, Unavailable
 from tidelog.service import COLLECT_AFTER
 
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
+_OF_JVM = re.compile(r"^: (.+)", re.MULTILINE)
+"""What Py4J puts before it says nothing."""
 _CARRIED = re.compile(r"<tidelog-error ([A-Za-z0-9+/=]+)>")
 
 
@@ -51,7 +53,9 @@ def unexpected(error: BaseException) -> TidelogError:
     raised = _RAISED.search(text)
     if raised is not None:
         return Stopped(f"a task failed by {raised[1]}", hint="the log has its traceback: report it")
-    return Unavailable(f"Spark could not do it: {text.partition(chr(10))[0]}")
+    by_jvm = _OF_JVM.search(text)
+    why = by_jvm[1] if by_jvm is not None else text.partition("\n")[0]
+    return Unavailable(f"Spark could not do it: {why.strip()}")
 
 
 def carried(error: BaseException) -> TidelogError | None:

@@ -43,6 +43,7 @@ def test_what_nobody_foresaw_in_a_task_is_not_tried_again() -> None:
 
 
 def test_what_spark_itself_fails_by_may_pass() -> None:
-    found = unexpected(RuntimeError("Job 3 cancelled: executor lost\n\tat org.apache.Spark"))
-    assert isinstance(found, Unavailable)
-    assert found.message == "Spark could not do it: Job 3 cancelled: executor lost"
+    for before in ("", "An error occurred while calling z:PythonRDD.\n: "):
+        found = unexpected(RuntimeError(f"{before}Python worker exited (crashed): \n\tat org.x"))
+        assert isinstance(found, Unavailable)
+        assert found.message == "Spark could not do it: Python worker exited (crashed):"

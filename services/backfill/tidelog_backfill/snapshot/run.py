@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -199,7 +200,7 @@ class Backfill:
 
         try:
             return self._loop.run(watched(self._spark, copied, told))
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise carried(error) or unexpected(error) from error
 
 
