@@ -37,6 +37,7 @@ from tests.spark.local import SETTINGS
 from tidelog.bulk.jobs import BackfillJob, encode_job
 from tidelog.bulk.told import Progress, Report
 from tidelog.downstream import Checkpoint
+from tidelog.downstreams.state_tables import CONTROL, lock_name
 from tidelog.feeds import Feed, Feeds
 from tidelog.real.bus import NatsBus
 from tidelog_backfill.session import spark
@@ -187,6 +188,12 @@ class Rig:
             return
         unequal = differences(self.source, self.target, "shop")
         assert not unequal, "\n".join(unequal)
+
+    def leave(self) -> None:
+        """The Applier ends, and its connections are gone."""
+        self._applier.kill()
+        lock = f"select is_used_lock('{lock_name(FEED, CONTROL)}')"
+        until(lambda: ask(self.target, lock) == [(None,)], self._applier.log)
 
     def _applied(self) -> int:
         ((text,),) = ask(self.target, "select checkPoint from tidb_binlog.checkpoint")
