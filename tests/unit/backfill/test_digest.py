@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from tests.unit.backfill.logs import Batch, Log
+from tests.unit.backfill.pump_logs import view
 from tidelog.decode.config import DecodeConfig
 from tidelog_backfill.files.chunk import Facts
+from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.routing import routing
 from tidelog_backfill.replay.step import digest
@@ -38,3 +40,16 @@ def test_what_is_left_out_makes_another_step() -> None:
     assert digests(WHOLE) != digests(WHOLE, ignoring)
     assert digests(WHOLE) != digests(msgspec.structs.replace(WHOLE, structures=[]))
     assert digests(WHOLE) != digests(WHOLE, tables=("shop.*",))
+
+
+def test_the_order_of_what_has_none_does_not_matter() -> None:
+    def of(dropped: dict[int, str]) -> str:
+        shown = msgspec.structs.replace(view(0, 30), lacking=frozenset(dropped.values()))
+        (span,) = shown.spans
+        shown = msgspec.structs.replace(
+            shown, spans=[msgspec.structs.replace(span, dropped=dropped)]
+        )
+        return digest(Segment(1, 30, [], shown, [], {}), routing([], 2))
+
+    assert of({8: "truncated", 7: "system"}) == of({7: "system", 8: "truncated"})
+    assert of({8: "truncated"}) != of({7: "truncated"})

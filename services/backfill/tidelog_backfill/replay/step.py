@@ -92,7 +92,8 @@ def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> St
 def digest(segment: Segment, routing: Routing) -> str:
     """Equal for two steps whose parts write the same, in whatever process."""
     what = (segment.view, segment.chunks, segment.surveyed, routing)
-    return sha256(msgspec.msgpack.encode(what, order="deterministic")).hexdigest()[:32]
+    ordered = msgspec.to_builtins(what, str_keys=True, order="deterministic")
+    return sha256(msgspec.msgpack.encode(ordered)).hexdigest()[:32]
 
 
 def parts_of(segment: Segment, most: int) -> int:
