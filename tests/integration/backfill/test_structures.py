@@ -8,7 +8,9 @@ import pytest
 
 from tests.integration.backfill.copies_rig import PLAIN, sql, url
 from tests.servers import MariaDb, mariadb_server
+from tidelog.errors import Stopped
 from tidelog_backfill.snapshot.mysql_source import MysqlSource
+from tidelog_backfill.snapshot.plan import Chunk
 from tidelog_backfill.snapshot.source import Found
 
 
@@ -57,3 +59,15 @@ def test_what_a_copy_lacks_is_said(source: MariaDb) -> None:
         "d.v is not copied: system versioned",
         "d.w is not copied: view",
     ]
+
+
+def test_a_statement_that_the_source_refuses_is_not_the_downstreams(source: MariaDb) -> None:
+    sql(source, "create table d.gone (id int primary key)")
+    (table,) = found(source, "gone").tables
+    sql(source, "drop table d.gone")
+    with (
+        pytest.raises(Stopped, match=r"refused a statement \(1146\)") as refused,
+        MysqlSource(url(source), "").read(table, Chunk(0, 0), 0, 10),
+    ):
+        pass
+    assert "downstream" not in str(refused.value)

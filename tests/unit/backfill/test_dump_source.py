@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import BadInput, Corrupt, NotFound
+from tidelog.errors import BadInput, Corrupt, NotFound, Unavailable
 from tidelog_backfill.snapshot.dump_source import DumpSource
 
 TS = 470_000_000_000_000_000
@@ -109,6 +109,35 @@ def test_no_directory_and_no_create_table(dump: Dump) -> None:
         DumpSource("oracle://x")
     with pytest.raises(BadInput, match="no CREATE TABLE"):
         dump({"d.t-schema.sql": "hello"}).found((), 0)
+
+
+def test_damaged_and_missing_files_are_named(dump: Dump, tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "d.t-schema.sql": TABLE,
+        "d.t.0.csv.gz": b"no gzip at all",
+        "d.t.1.csv": "1,a\n",
+    }
+    source = dump(files)
+    tables = source.found((), 0).tables
+    packed, plain = source.chunks(tables, 1000, 0)
+    (tmp_path / "d.t.1.csv").unlink()
+    with (
+        pytest.raises(Unavailable, match=r"d\.t\.0\.csv\.gz"),
+        source.read(tables[0], packed, 0, 10) as rows_of,
+    ):
+        list(rows_of)
+    with pytest.raises(NotFound, match=r"d\.t\.1\.csv"), source.read(tables[0], plain, 0, 10):
+        pass
+    with pytest.raises(Corrupt, match=r"d\.t-schema\.sql"):
+        dump({"d.t-schema.sql": b"CREATE TABLE `\xff`"}).found((), 0)
+
+
+def test_what_the_reader_meets_itself_passes_as_it_is(dump: Dump) -> None:
+    source = dump({"d.t-schema.sql": TABLE, "d.t.1.csv": "1,a\n"})
+    tables = source.found((), 0).tables
+    (chunk,) = source.chunks(tables, 1000, 0)
+    with pytest.raises(OSError, match="of the target"), source.read(tables[0], chunk, 0, 10):
+        raise OSError("of the target")
 
 
 def test_no_password_of_its_place_is_shown() -> None:

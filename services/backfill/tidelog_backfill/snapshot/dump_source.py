@@ -20,10 +20,11 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+import pyarrow as pa
 from pyarrow import fs, parquet
 
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, Corrupt, NotFound
+from tidelog.errors import BadInput, Corrupt, NotFound, Unavailable
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.parquet_values import place_of
@@ -101,16 +102,18 @@ class DumpSource:
     def read(self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int) -> Iterator[Rows]:
         path = f"{self._root}/{chunk.file}"
         if chunk.file.endswith(".parquet"):
-            yield self._parquet(path, table.structure, batch_rows)
+            yield _guarded(self._parquet(path, table.structure, batch_rows), chunk.file)
             return
         kind = _DATA.fullmatch(chunk.file)
         assert kind is not None
         columns = stored(table.structure)
-        with self._files.open_input_stream(path) as stream:
+        with _errors(chunk.file):
+            opened = self._files.open_input_stream(path)
+        with opened as stream:
             lines = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="\n")
             rows = _ROWS[kind[3]](lines, columns, chunk.file)
             values = _values(rows, columns, chunk.file)
-            yield iter(lambda: list(islice(values, batch_rows)), [])
+            yield _guarded(iter(lambda: list(islice(values, batch_rows)), []), chunk.file)
 
     def _parquet(self, path: str, of: TableStructure, batch_rows: int) -> Rows:
         """Decimals as a server gives them: text, or integers."""
@@ -129,7 +132,8 @@ class DumpSource:
     def _copy(self) -> SnapshotPlan | None:
         """The plan of a backfill that made this directory."""
         data = self._text(PLAN)
-        return msgspec.json.decode(data, type=SnapshotPlan) if data else None
+        with _errors(f"{self.shown}: {PLAN}"):
+            return msgspec.json.decode(data, type=SnapshotPlan) if data else None
 
     @cached_property
     def _position(self) -> int:
@@ -199,7 +203,7 @@ class DumpSource:
         path = f"{self._root}/{name}"
         if self._files.get_file_info(path).type != fs.FileType.File:
             return ""
-        with self._files.open_input_stream(path) as stream:
+        with _errors(f"{self.shown}: {name}"), self._files.open_input_stream(path) as stream:
             return bytes(stream.read()).decode()
 
 
@@ -210,6 +214,25 @@ def _place(pattern: re.Pattern[str], name: str) -> _Place | None:
     """(db, table) in a file's name."""
     found = pattern.fullmatch(name)
     return (unquote(found[1]), unquote(found[2])) if found is not None else None
+
+
+@contextmanager
+def _errors(where: str) -> Iterator[None]:
+    """Of files, as ours."""
+    try:
+        yield
+    except (UnicodeDecodeError, msgspec.DecodeError, pa.ArrowInvalid) as error:
+        raise Corrupt(f"{where}: {error}") from error
+    except FileNotFoundError as error:
+        raise NotFound(f"{where} is not there: {error}") from error
+    except OSError as error:
+        raise Unavailable(f"{where} can't be read: {error}") from error
+
+
+def _guarded(rows: Rows, where: str) -> Rows:
+    """What the reader of the rows meets itself passes as it is."""
+    with _errors(where):
+        yield from rows
 
 
 def _values(

@@ -27,6 +27,8 @@ from tidelog_backfill.snapshot.source import Found, Rows
 from tidelog_backfill.snapshot.values import DECODERS, selected, stored
 
 READ_TIMEOUT_S = 600
+SQL_CHARS = 200
+"""Of a statement that an error quotes."""
 EXACT = "every row is as it was at the snapshot's timestamp"
 GUARANTEE = (
     "each row is as it was at some moment between the snapshot's timestamp and the copy's end; once"
@@ -225,7 +227,8 @@ class MysqlSource:
         except (pymysql.err.MySQLError, OSError) as error:
             found = typed(error, self.shown, sql)
             if isinstance(found, StatementRefused):
-                raise Stopped(f"{self.shown} can't be read: {found.message}") from error
+                why = f"({found.code}): {error.args[-1]}: {sql[:SQL_CHARS]}"
+                raise Stopped(f"{self.shown} refused a statement {why}") from error
             raise found from error
 
 
