@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -15,22 +16,24 @@ from hypothesis.strategies import DataObject
 
 from tests.unit.backfill.pump_logs import commit, ddl, inserts, prewrite, rollback, view, write
 from tests.unit.rows.tables import column
-from tidelog import payload, record
+from tidelog import payload, record, record_walk
 from tidelog.changes import RowMessage
 from tidelog.decode.errors import Undecodable
 from tidelog.errors import Corrupt, InvariantBroken
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.model import FLAG_NOT_NULL, FLAG_PRIMARY, Name, TableInfo
+from tidelog_backfill.files import records, segments
 from tidelog_backfill.files.bodies import bodies
+from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.files.chunk import Facts, FoundDdl, FoundVersion, Run
 from tidelog_backfill.files.inputs import found
-from tidelog_backfill.files.records import OnCorrupt
+from tidelog_backfill.files.records import LogFile, OnCorrupt
 from tidelog_backfill.files.segment_bodies import SLICE_ROWS
-from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.view import TableView, View
 from tidelog_proto.binlog_pb2 import MutationType, TableMutation
 
 ALL = view(0, 1 << 60)
+READ = LogFile.read
 
 
 def rows_of(
@@ -38,7 +41,8 @@ def rows_of(
 ) -> list[tuple[int, int, int]]:
     """commit_ts, place, id of each row."""
     rows = []
-    for chunk in found(directory).chunks(chunk_bytes):
+    facts = facts_of(directory, chunk_bytes, on_corrupt)
+    for chunk in (part for one in facts for part in one.chunk.parts(1)):
         for body in bodies(chunk, ALL, on_corrupt=on_corrupt):
             message = msgspec.json.decode(body.body, type=RowMessage)
             for at, event in enumerate(message.events, body.seq):
@@ -48,8 +52,7 @@ def rows_of(
 
 
 def facts_of(directory: Path, chunk_bytes: int, on_corrupt: OnCorrupt = "stop") -> list[Facts]:
-    chunks = found(directory).chunks(chunk_bytes)
-    return [survey(chunk, on_corrupt=on_corrupt) for chunk in chunks]
+    return in_order(found(directory).chunks(chunk_bytes), on_corrupt=on_corrupt)
 
 
 @st.composite
@@ -240,11 +243,84 @@ def test_rows_that_their_structure_does_not_fit_name_file_and_offset(tmp_path: P
         list(bodies(chunk, ALL))
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [0, 2, 1]])
-def test_two_different_commits_of_one_transaction_are_refused(
-    tmp_path: Path, order: Sequence[int]
+@st.composite
+def odd_logs(draw: st.DrawFn) -> list[bytes]:
+    """Each transaction with up to three verdicts, also before its Prewrite, anywhere."""
+    placed = list[tuple[float, bytes]]()
+    anywhere = st.floats(0, 100)
+    for start_ts in range(1, 1 + draw(st.integers(1, 6))):
+        begin = prewrite(start_ts, inserts([start_ts], text="x" * draw(st.integers(0, 40))))
+        verdict = st.sampled_from([rollback(start_ts), *(commit(start_ts, 50 + n) for n in (1, 2))])
+        verdicts = draw(st.lists(verdict, max_size=3))
+        again = draw(st.booleans()) and len(set(verdicts)) < 2
+        placed += [(draw(anywhere), one) for one in (*verdicts, *([begin] * (1 + again)))]
+    return [one for _, one in sorted(placed, key=lambda one: one[0])]
+
+
+def paired(log: Sequence[bytes]) -> tuple[set[tuple[int, int, int]], set[int]]:
+    """As the Pump does: the first verdict counts. Rows, and which Prewrites have none."""
+    verdicts: dict[int, int] = {}
+    prewrites = set[int]()
+    for kind, start_ts, commit_ts in map(payload.head, log):
+        if kind == payload.PREWRITE:
+            prewrites.add(start_ts)
+        else:
+            verdicts.setdefault(start_ts, commit_ts)
+    rows = {(verdicts[one], 0, one) for one in prewrites if verdicts.get(one)}
+    return rows, prewrites - verdicts.keys()
+
+
+@given(
+    log=odd_logs(),
+    cut=st.integers(0, 20),
+    chunk_bytes=st.integers(1, 600),
+    near=st.sampled_from([0, 1, 60, 200, 1000]),
+)
+@settings(deadline=None, max_examples=300)
+def test_the_first_verdict_counts_wherever_it_and_the_cuts_are(
+    log: list[bytes], cut: int, chunk_bytes: int, near: int
 ) -> None:
-    payloads = [prewrite(10, inserts([1])), commit(10, 11), commit(10, 12)]
-    write(tmp_path, [[payloads[at] for at in order]])
-    with pytest.raises(Corrupt, match="transaction 10 is committed at"):
-        facts_of(tmp_path, 1 << 20)
+    rows, left_open = paired(log)
+    with (
+        TemporaryDirectory() as directory,
+        patch.object(segments, "NEAR", near),
+        patch.object(records, "CUT_BYTES", 1),
+        patch.object(record_walk, "READ_BYTES", 100),
+    ):
+        write(Path(directory), [log[:cut], log[cut:]])
+        facts = facts_of(Path(directory), chunk_bytes)
+        assert set(rows_of(Path(directory), chunk_bytes)) == rows
+        assert {start for one in facts for start in one.waiting} == left_open
+        times = [one for each in facts for run in each.runs for one in (run.first_ts, run.last_ts)]
+        assert {(min(times), max(times))} == {(min(rows)[0], max(rows)[0])} if rows else not times
+
+
+@pytest.mark.parametrize("near", [1 << 20, 1000])
+def test_prewrites_that_never_close_are_not_looked_for_again_and_again(
+    tmp_path: Path, near: int
+) -> None:
+    """Every chunk has one: what is read is a few times the log, and not the square of it."""
+    log = [prewrite(at, inserts([at], text="x" * 900)) for at in range(1, 101)]
+    write(tmp_path, [log])
+    chunks = found(tmp_path).chunks(1000)
+    read = 0
+
+    def counting(file: LogFile, offset: int, length: int) -> bytes:
+        nonlocal read
+        data = READ(file, offset, length)
+        read += len(data)
+        return data
+
+    with (
+        patch.object(segments, "NEAR", near),
+        patch.object(record_walk, "READ_BYTES", 2000),
+        patch.object(LogFile, "read", counting),
+    ):
+        facts = in_order(chunks)
+        assert sum(one.open for one in facts) == len(log)
+        surveyed, read = read, 0
+        assert not [one for each in facts for one in bodies(each.chunk, ALL)]
+    size = chunks[-1].end
+    assert read < 10 * size
+    if near == 1000:
+        assert surveyed < 10 * size

@@ -19,6 +19,7 @@ from tidelog.errors import Corrupt
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
+from tidelog_backfill.files.verdicts import settled
 
 _UNKNOWN = -1
 
@@ -35,8 +36,8 @@ def alone(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop") -> Facts:
 
 
 def chained(facts: Iterable[Facts], *, on_corrupt: OnCorrupt = "stop") -> list[Facts]:
-    """Facts of all chunks of some files, in their order, each of an exact chunk; those are surveyed
-    again that guessed wrong. Raises as `survey` does."""
+    """Facts of all chunks of some logs, in their order, each of an exact chunk with the verdicts of
+    its Prewrites; those are surveyed again that guessed wrong. Raises as `survey` does."""
     found: list[Facts] = []
     path, at = "", 0
     for one in facts:
@@ -48,11 +49,11 @@ def chained(facts: Iterable[Facts], *, on_corrupt: OnCorrupt = "stop") -> list[F
             right = survey(_from(one.chunk, begin), on_corrupt=on_corrupt)
         found.append(right)
         at = max(at, right.end)
-    return found
+    return settled(found, on_corrupt)
 
 
 def in_order(chunks: Iterable[Chunk], *, on_corrupt: OnCorrupt = "stop") -> list[Facts]:
-    """Of all chunks of some files, in their order. Raises as `survey` does."""
+    """Of all chunks of some logs, in their order. Raises as `survey` does."""
     return chained(map(_unknown, chunks), on_corrupt=on_corrupt)
 
 
@@ -61,4 +62,4 @@ def _unknown(chunk: Chunk) -> Facts:
 
 
 def _from(chunk: Chunk, begin: int) -> Chunk:
-    return msgspec.structs.replace(chunk, begin=begin, exact=True, cuts=())
+    return msgspec.structs.replace(chunk, begin=begin, exact=True, cuts=(), verdicts=())

@@ -11,6 +11,10 @@ Kind = Literal["segment", "relay", "pb"]
 """A Pump's value log (ours or the original's), an Applier's relay log, or `pb_binlog` files."""
 
 
+UNDECIDED = -1
+"""In the place of a commit_ts: the log has neither Commit nor Rollback."""
+
+
 class Chunk(msgspec.Struct, frozen=True):
     """The records of `path` that begin at an offset in [begin, end). `limit`: where the file's
     records end (a footer, or what a crash left half written, lies behind); 0 = at `end`. A
@@ -18,7 +22,8 @@ class Chunk(msgspec.Struct, frozen=True):
 
     `exact`: a record begins at `begin`, or would but for damage. Otherwise the first one is a
     guess: what looks like a record within a row's value is taken for one. `cuts`: offsets of some
-    more of its records, rising."""
+    more of its records, rising. `verdicts`: (start_ts, commit_ts, 0 = rolled back, or UNDECIDED) of
+    Prewrites whose verdict is not near behind them; they count before any other."""
 
     kind: Kind
     path: str
@@ -27,6 +32,7 @@ class Chunk(msgspec.Struct, frozen=True):
     limit: int = 0
     exact: bool = False
     cuts: tuple[int, ...] = ()
+    verdicts: tuple[tuple[int, int], ...] = ()
 
     def parts(self, size: int) -> Iterator[Chunk]:
         """Of about `size` bytes, as far as it is known where records begin."""
@@ -98,7 +104,9 @@ class Facts(msgspec.Struct, frozen=True):
     batch of a relay's chunk (of a file's first chunk: its header's prev_commit_ts; of pieces: what
     their batch says); `gaps`: (above, up to) what is missing between two of its batches. `open`:
     Prewrites with neither Commit nor Rollback behind them in the log; the first few of them are at
-    `open_at`, `open_ts` is the smallest start_ts of all (0 = none is open). `fake_ts`: of a Pump's
+    `open_at`, `open_ts` is the smallest start_ts of all (0 = none is open), `waiting` has all.
+    `lone`: (start_ts, commit_ts or 0) of verdicts that no Prewrite of the chunk precedes;
+    `starts`: the smallest and the largest start_ts of its Prewrites. `fake_ts`: of a Pump's
     newest fake, behind which nothing older comes. `skipped`: bytes of
     damaged records, passed by on request; `skipped_at`: offset and bytes of the first few. `runs`:
     rising by first_ts, not overlapping. `again`: offsets in a pb file, [begin, end), of what a
@@ -122,6 +130,9 @@ class Facts(msgspec.Struct, frozen=True):
     open: int = 0
     open_at: list[int] = []
     open_ts: int = 0
+    waiting: list[int] = []
+    lone: list[tuple[int, int]] = []
+    starts: tuple[int, int] = (0, 0)
     fake_ts: int = 0
     skipped: int = 0
     skipped_at: list[tuple[int, int]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,11 +52,16 @@ def parts(directory: Path, pattern: re.Pattern[str]) -> list[Part]:
     return [*closed, Part(str(path), _last_end(path, last, known))]
 
 
-def following(path: str) -> Iterator[Part]:
-    """The files of a Pump's log behind one of them. Raises Corrupt."""
-    paths = parts(Path(path).parent, SEGMENT)
-    at = next((at for at, part in enumerate(paths) if part.path == path), len(paths))
-    yield from paths[at + 1 :]
+def following(path: str) -> Part | None:
+    """The file of a Pump's log behind one of them. Raises Corrupt."""
+    before = Path(path)
+    number = int(before.stem) + 1
+    after, behind = (before.with_name(f"{at:06d}.vlog") for at in (number, number + 1))
+    if not after.exists():
+        return None
+    if behind.exists():
+        return Part(str(after), _closed_end(after))
+    return Part(str(after), _last_end(after, number, _synced(after.parent)))
 
 
 def _synced(directory: Path) -> Synced | None:

@@ -1,5 +1,9 @@
-"""A chunk of a Pump's log: its transactions, each Prewrite with the verdict on it. Of a Commit that
-comes later in the log, be it in another file, only the first few bytes are read."""
+"""A chunk of a Pump's log: its transactions, each Prewrite with the verdict on it.
+
+As the Pump pairs them, the first verdict in the log counts, be it before the Prewrite; what comes
+after it is a conflict and changes nothing. A chunk sees its own, and what is near behind its end;
+of the others `Chunk.verdicts` tells (`files.verdicts` finds them).
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,45 @@ from collections.abc import Iterator
 
 from tidelog import record
 from tidelog.errors import UnparsablePayload
-from tidelog.payload import COMMIT, FAKE, PREWRITE, PREWRITE_HEAD, ROLLBACK, Head, head
-from tidelog_backfill.files.chunk import Chunk
+from tidelog.payload import FAKE, PREWRITE, PREWRITE_HEAD, Head, head
+from tidelog_backfill.files.chunk import UNDECIDED, Chunk
 from tidelog_backfill.files.parts import following
-from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Placed, Records, corrupt
+from tidelog_backfill.files.records import LogFile, OnCorrupt, Placed, Records
 
+NEAR = 32 << 20
+"""Bytes behind a Prewrite in which its verdict is looked for by whoever reads it."""
 Transaction = tuple[int, int, int, bytes | memoryview]
 """commit_ts, start_ts, the offset of the Prewrite's record, its payload."""
 
 
 class Transactions:
-    """Iterate once; then `open` Prewrites of the chunk had no verdict up to the log's end, the
-    first few of them at the offsets `open_at`; `open_ts` is their smallest start_ts. `fake_ts`:
-    of the newest fake.
+    """Iterate once; then `waiting` has the Prewrites without a verdict so far (offsets by
+    start_ts), `lone`, `starts` and `fake_ts` are as in Facts.
 
     The chunk's Prewrites are kept until their verdicts are known: memory is about the chunk's size.
     """
 
     def __init__(self, file: LogFile, chunk: Chunk, on_corrupt: OnCorrupt) -> None:
         self.records = Records(file, chunk, on_corrupt)
-        self.open = 0
-        self.open_at: list[int] = []
-        self.open_ts = self.fake_ts = 0
+        self.waiting: dict[int, int] = {}
+        self.lone: dict[int, int] = {}
+        self.fake_ts = 0
         self._file = file
         self._chunk = chunk
         self._on_corrupt = on_corrupt
         self._prewrites: dict[int, Placed] = {}
-        self._verdicts: dict[int, int] = {}
-        """By start_ts the commit_ts, 0 = rolled back."""
+        self._verdicts = dict(chunk.verdicts)
+        """By start_ts the commit_ts, 0 = rolled back, UNDECIDED."""
+        self._far = set(self._verdicts)
+
+    @property
+    def starts(self) -> tuple[int, int]:
+        return min(self._prewrites, default=0), max(self._prewrites, default=0)
+
+    def far(self) -> tuple[tuple[int, int], ...]:
+        """The verdicts that a part of the chunk may not see."""
+        told = self._prewrites.keys() & (self._far | self.waiting.keys())
+        return tuple((one, self._verdicts.get(one, UNDECIDED)) for one in sorted(told))
 
     def __iter__(self) -> Iterator[Transaction]:
         """In the order of Prewrites. Raises Corrupt."""
@@ -43,61 +58,65 @@ class Transactions:
         self._look_ahead()
         verdicts = self._verdicts
         for start_ts, (offset, payload) in self._prewrites.items():
-            commit_ts = verdicts.get(start_ts)
-            if commit_ts:
+            commit_ts = verdicts.get(start_ts, UNDECIDED)
+            if commit_ts > 0:
                 yield commit_ts, start_ts, offset, payload
-            elif commit_ts is None:
-                self.open += 1
-                self.open_ts = min(self.open_ts or start_ts, start_ts)
-                if self.open <= FEW + 1:
-                    self.open_at.append(offset)
+            elif commit_ts == UNDECIDED:
+                self.waiting[start_ts] = offset
 
     def _take(self, step: list[Placed]) -> None:
         prewrites, verdicts = self._prewrites, self._verdicts
         for placed in step:
             kind, start_ts, commit_ts = _head(self.records, placed)
             if kind == PREWRITE:
+                if start_ts in verdicts:
+                    self._far.add(start_ts)
                 prewrites.setdefault(start_ts, placed)  # of a repeated one the first counts
             elif kind == FAKE:
                 self.fake_ts = max(self.fake_ts, start_ts)
-            elif verdicts.setdefault(start_ts, commit_ts) != commit_ts:
-                self._judge_again(self._chunk.path, placed[0], start_ts, commit_ts)
-
-    def _judge_again(self, path: str, offset: int, start_ts: int, commit_ts: int) -> None:
-        before = self._verdicts[start_ts]
-        if before and commit_ts:
-            what = f"transaction {start_ts} is committed at {commit_ts}, before that at {before}"
-            raise corrupt(path, offset, what)
-        self._verdicts[start_ts] = before or commit_ts
+            else:
+                prewrite = prewrites.get(start_ts)
+                if prewrite is None:
+                    self.lone.setdefault(start_ts, commit_ts)
+                elif start_ts not in verdicts and placed[0] - prewrite[0] > NEAR:
+                    self._far.add(start_ts)
+                verdicts.setdefault(start_ts, commit_ts)
 
     def _look_ahead(self) -> None:
-        """For the verdicts that are not in the chunk."""
+        """For verdicts that are near behind the chunk."""
         waiting = self._prewrites.keys() - self._verdicts.keys()
         if not waiting:
             return
-        chunk = self._chunk
-        limit = max(chunk.limit, chunk.end)
-        rest = Chunk("segment", chunk.path, self.records.end, limit, exact=True)
-        self._search(self._file, rest, waiting)
-        for part in following(chunk.path) if waiting else ():
+        begin, limit = self.records.end, max(self._chunk.limit, self._chunk.end)
+        self._search(self._file, self._chunk.path, begin, min(limit, begin + NEAR), waiting)
+        left = NEAR - (limit - begin)
+        part = following(self._chunk.path) if waiting and left > 0 else None
+        if part is not None:
             with LogFile(part.path) as file:
-                whole = Chunk("segment", part.path, 0, part.end, exact=True)
-                self._search(file, whole, waiting)
+                self._search(file, part.path, 0, min(part.end, left), waiting)
+
+    def _search(self, file: LogFile, path: str, begin: int, end: int, waiting: set[int]) -> None:
+        chunk = Chunk("segment", path, begin, end, exact=True)
+        for start_ts, commit_ts in verdicts_of(file, chunk, waiting, self._on_corrupt):
+            self._verdicts[start_ts] = commit_ts
+            self._far.add(start_ts)
+            waiting.discard(start_ts)
             if not waiting:
                 return
 
-    def _search(self, file: LogFile, chunk: Chunk, waiting: set[int]) -> None:
-        records = Records(file, chunk, self._on_corrupt)
-        for step in records.steps():
-            for placed in step:
-                if placed[1][:2] == PREWRITE_HEAD:
-                    continue
+
+def verdicts_of(
+    file: LogFile, chunk: Chunk, wanted: set[int], on_corrupt: OnCorrupt
+) -> Iterator[tuple[int, int]]:
+    """(start_ts, commit_ts or 0) of an exact chunk's Commits and Rollbacks, in their order.
+    `wanted` may get fewer meanwhile. Raises Corrupt."""
+    records = Records(file, chunk, on_corrupt)
+    for step in records.steps():
+        for placed in step:
+            if placed[1][:2] != PREWRITE_HEAD:
                 kind, start_ts, commit_ts = _head(records, placed)
-                if start_ts in waiting and kind in (COMMIT, ROLLBACK):
-                    self._verdicts[start_ts] = commit_ts
-                    waiting.discard(start_ts)
-            if not waiting:
-                return
+                if start_ts in wanted and kind not in (PREWRITE, FAKE):
+                    yield start_ts, commit_ts
 
 
 def _head(records: Records, placed: Placed) -> Head:

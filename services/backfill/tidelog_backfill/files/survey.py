@@ -13,7 +13,7 @@ from tidelog.subjects import escape
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
 from tidelog_backfill.files.pb_survey import pb_survey
-from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
+from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Records, corrupt
 from tidelog_backfill.files.relays import Entry, Relay
 from tidelog_backfill.files.runs import Piece, runs
 from tidelog_backfill.files.segments import Transactions
@@ -107,11 +107,16 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
             rows += len(mutation.sequence)
         found.piece((commit_ts, commit_ts, rows, len(payload), offset, offset + 1))
     facts = found.facts(chunk, transactions.records)
+    waiting = transactions.waiting
     return msgspec.structs.replace(
         facts,
-        open=transactions.open,
-        open_at=transactions.open_at,
-        open_ts=transactions.open_ts,
+        chunk=msgspec.structs.replace(facts.chunk, verdicts=transactions.far()),
+        open=len(waiting),
+        open_at=list(waiting.values())[: FEW + 1],
+        open_ts=min(waiting, default=0),
+        waiting=list(waiting),
+        lone=list(transactions.lone.items()),
+        starts=transactions.starts,
         fake_ts=transactions.fake_ts,
     )
 
