@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidelog.bulk.jobs import BackfillJob
-from tidelog.errors import Refused, Unavailable
+from tidelog.errors import Refused, Stopped, TidelogError, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
@@ -86,3 +86,19 @@ def test_a_ddl_that_runs_while_a_copy_begins(
     with pytest.raises(Unavailable, match=r"while the copy began: d\.t"):
         _run(tmp_path, str(tmp_path / "copy"), "d.t")
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(("error", "says"), [(Stopped("no"), True), (Unavailable("no"), False)])
+def test_one_that_can_not_go_on_says_how_to_begin_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: TidelogError, says: bool
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(run, "waves", fails)
+    (tmp_path / "d-schema-create.sql").write_text("CREATE DATABASE `d`;\n")
+    (tmp_path / "d.t-schema.sql").write_text("CREATE TABLE `t` (`id` int(11));\n")
+    job = BackfillJob(source=str(tmp_path), parquet=str(tmp_path / "copy"), snapshot_ts=S)
+    with pytest.raises(type(error)) as raised:
+        run.backfill(NO_SPARK, job, lambda _: None)
+    assert ("to begin anew instead, name another directory" in raised.value.hint) == says

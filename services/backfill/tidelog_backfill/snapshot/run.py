@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tidelog.bulk.jobs import BackfillJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.config import Secret
-from tidelog.errors import ConfigError, NotFound, TidelogError
+from tidelog.errors import ConfigError, NotFound, TidelogError, Unavailable
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog_backfill.jobs.spec import SOURCE_PASSWORD, downstream_options
@@ -50,7 +50,7 @@ def backfill(spark: SparkSession, job: BackfillJob, told: Told) -> Report:
         try:
             return copy.run()
         except TidelogError as error:
-            error.hint = "; ".join(filter(None, (error.hint, copy.held)))
+            error.hint = "; ".join(filter(None, (error.hint, *copy.hints(error))))
             raise
         finally:
             loop.run(copy.target.close())
@@ -74,10 +74,13 @@ class Backfill:
         self._pin = Pin(job, self._clock)
         self._asked = Asked(job.feed, self._source.shown, job.tables)
         self._rows = 0
+        self._copies = False
 
-    @property
-    def held(self) -> str:
-        return self._pin.held
+    def hints(self, error: TidelogError) -> list[str]:
+        """What of it is there still, once it ended by `error`."""
+        if not self._copies or isinstance(error, Unavailable):
+            return [self._pin.held]
+        return [self._pin.held, f"to begin anew instead, {self.target.anew}"]
 
     def run(self) -> Report:
         began = self._clock.monotonic()
@@ -155,6 +158,7 @@ class Backfill:
 
     def _copy(self, plan: SnapshotPlan) -> None:
         done = self._loop.run(self.target.done(plan))
+        self._copies = True
         count = len(done)
         task = self._task(plan)
         for wave in waves(plan.chunks, done, self._lanes):
