@@ -26,6 +26,7 @@ JAVA = 17
 JAVA_HINT = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a JDK 17 or newer"
 MASTER_HINT = "is it a Spark of this version, and can it reach this machine (spark.driver.host)?"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+LOGS = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
 TRIES = 4
 """Of each task, on a cluster and locally: the fourth failure ends the job."""
 
@@ -42,9 +43,11 @@ SETTINGS = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # a dead worker says where
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.task.maxFailures": str(TRIES),
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+    "spark.driver.extraJavaOptions": LOGS,
 }
 LOCAL_SETTINGS = {
+    # The JVM moves bytes for a minute or an hour: compiling it well costs more than that gains.
+    "spark.driver.extraJavaOptions": f"{LOGS} -XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.driver.host": "127.0.0.1",  # nobody outside takes part
     "spark.driver.bindAddress": "127.0.0.1",
 }

@@ -10,7 +10,6 @@ except Exception as error:      # in the driver
 from __future__ import annotations
 
 import base64
-import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ import msgspec
 
 from tidelog.bulk.told import Failed
 from tidelog.errors import Stopped, TidelogError, Unavailable
-from tidelog.service import COLLECT_AFTER
 
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 _OF_JVM = re.compile(r"^: (.+)", re.MULTILINE)
@@ -38,8 +36,6 @@ class TaskFailed(Exception):
 @contextmanager
 def errors_carried() -> Iterator[None]:
     """Around what a task does. It is no function's decorator: that of a generator ends too soon."""
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
     try:
         yield
     except TidelogError as error:

@@ -30,6 +30,7 @@ from tidelog_backfill.replay.write import (
     writer,
 )
 from tidelog_backfill.task_errors import errors_carried
+from tidelog_backfill.worker import settle
 
 TASK_BYTES = 8 << 20
 """A chunk is cut for more tasks than this only where cores would be idle."""
@@ -47,6 +48,7 @@ def surveyed(spark: SparkSession, chunks: list[Chunk], on_corrupt: OnCorrupt) ->
     """What each chunk holds, in their order."""
 
     def facts(batches: Batches) -> Batches:
+        settle()
         with errors_carried():
             for batch in batches:
                 for number in batch.column(0).to_pylist():

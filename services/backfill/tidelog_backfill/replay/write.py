@@ -27,6 +27,7 @@ from tidelog_backfill.replay.routing import Routing
 from tidelog_backfill.replay.shuffle import Shuffler
 from tidelog_backfill.replay.works import Works
 from tidelog_backfill.task_errors import errors_carried
+from tidelog_backfill.worker import settle
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
@@ -107,6 +108,7 @@ def reader(reading: Reading) -> Task:
     """Its batches hold numbers of chunks. Raises what reading a chunk does."""
 
     def read(batches: Batches) -> Batches:
+        settle()
         with errors_carried():
             for batch in batches:
                 for (number,) in zip(*batch.to_pydict().values(), strict=True):
@@ -142,6 +144,7 @@ def writer(writing: PartWriting) -> Task:
     """Its batches hold the bundles of one part, sorted. Raises what a lane does."""
 
     def write(batches: Batches) -> Batches:
+        settle()
         with errors_carried():
             context = TaskContext.get()
             assert context is not None

@@ -14,6 +14,7 @@ from tidelog_backfill.snapshot.source import open_source
 from tidelog_backfill.snapshot.target import Way
 from tidelog_backfill.snapshot.values import RowImages, stored
 from tidelog_backfill.task_errors import errors_carried
+from tidelog_backfill.worker import settle
 
 
 class Copied(msgspec.Struct, frozen=True):
@@ -36,6 +37,7 @@ class CopyTask(msgspec.Struct, frozen=True):
 
     def __call__(self, lane: int, chunks: Iterable[Chunk]) -> Iterator[Copied]:
         """Raises TaskFailed; Spark tries the task again then."""
+        settle()
         for chunk in chunks:
             with errors_carried():
                 rows = asyncio.run(self._copy(lane, chunk))

@@ -15,7 +15,8 @@ from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.source import changes, raw_records, typed
 from tidelog_backfill.source.options import Options, parse
 from tidelog_backfill.source.pushdown import Window
-from tidelog_backfill.source.tasks import Task, newest_structure, tasks
+from tidelog_backfill.source.tasks import Task, grouped, newest_structure, tasks
+from tidelog_backfill.worker import settle
 
 
 class TidelogSource(DataSource):
@@ -55,12 +56,12 @@ def chosen(schema: StructType, whole: pa.Schema) -> pa.Schema:
 
 
 class _Partition(InputPartition):
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, tasks: list[Task]) -> None:
+        self.tasks = tasks
 
 
 class TidelogReader(DataSourceReader):
-    """Each partition is a chunk of a file."""
+    """Each partition is a chunk of a file, or a few small ones."""
 
     def __init__(
         self, options: Options, schema: pa.Schema, shape: TableStructure | None = None
@@ -76,11 +77,16 @@ class TidelogReader(DataSourceReader):
         return list(self._window.narrow(filters, names=self._shape is None))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Partition(task) for task in tasks(self._options, self._window)]
+        return [_Partition(some) for some in grouped(tasks(self._options, self._window))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition)
-        task, on_corrupt = partition.task, self._options.on_corrupt
+        settle()
+        for task in partition.tasks:
+            yield from self._read(task)
+
+    def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
+        on_corrupt = self._options.on_corrupt
         if task.view is None:
             return raw_records.batches(task.chunk, self._schema, on_corrupt)
         shown = bodies(task.chunk, task.view, on_corrupt=on_corrupt)

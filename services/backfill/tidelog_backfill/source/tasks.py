@@ -31,6 +31,26 @@ class Task(msgspec.Struct, frozen=True):
     view: View | None = None
 
 
+GROUPED_BYTES = 64 << 20
+PARTITIONS = 32
+"""At least, before small chunks are read by one task: each costs Spark about as much as a MiB."""
+
+
+def grouped(apart: Sequence[Task]) -> list[list[Task]]:
+    """What each partition reads, in order."""
+    total = sum(one.chunk.end - one.chunk.begin for one in apart)
+    most = min(GROUPED_BYTES, total // PARTITIONS)
+    groups: list[list[Task]] = []
+    size = most
+    for one in apart:
+        size += one.chunk.end - one.chunk.begin
+        if size > most:
+            groups.append([])
+            size = one.chunk.end - one.chunk.begin
+        groups[-1].append(one)
+    return groups
+
+
 def tasks(options: Options, window: Window) -> list[Task]:
     """Raises NotFound, BadInput, Corrupt; of Pumps' logs what `plan` does."""
     read = found(*options.paths)
