@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from tests.unit.backfill.pump_logs import VERSION, commit, prewrite, write
+from tests.unit.backfill.pump_logs import VERSION, commit, prewrite, rollback, write
 from tests.unit.rows.tables import column
 from tidelog import record, record_walk
 from tidelog.changes import RowMessage
@@ -173,6 +173,20 @@ def test_a_chunk_that_begins_in_a_value_is_surveyed_again(tmp_path: Path) -> Non
     first, second = chained(map(alone, chunks))
     assert (first.rows, first.first_ts, second.rows, second.records) == (1, 3, 0, 1)
     assert second.chunk.begin == second.begin == first.end == len(record.frame(log[0]))
+
+
+def test_a_verdict_that_a_value_holds_is_none(tmp_path: Path) -> None:
+    hidden = b"".join(map(record.frame, (rollback(4), row(4, b"no"))))
+    log = [row(2, hidden), commit(2, 3), row(4, b"x"), commit(4, 5)]
+    write(tmp_path, [log])
+    (whole,) = found(tmp_path).chunks()
+    at = record.frame(log[0]).index(hidden[:20])
+    chunks = [
+        msgspec.structs.replace(whole, end=at),
+        msgspec.structs.replace(whole, begin=at, exact=False),
+    ]
+    facts = chained(alone(one, on_corrupt="skip") for one in chunks)
+    assert [one for each in facts for one in ids(each.chunk)] == [2, 4]
 
 
 def test_a_payload_that_is_none_is_named_or_counted(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from tests.unit.backfill.pump_logs import commit, inserts, prewrite, write
 from tidelog import record
 from tidelog.errors import BadInput, Corrupt, NotFound
 from tidelog.synced import Synced
+from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.inputs import found
+from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
 
 PAIR = [prewrite(1, inserts([1])), commit(1, 2)]
@@ -70,11 +72,22 @@ def test_two_kinds_of_logs_in_one_directory_are_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
     write(tmp_path, [PAIR, PAIR, PAIR], known=Synced(2, SIZE, 2))
     (tmp_path / "value" / "000001.vlog").unlink()
-    with pytest.raises(Corrupt, match=rf"000000.vlog at offset {SIZE + 12}: .* 1, is gone"):
+    with pytest.raises(Corrupt, match=r"000000.vlog: the file after it, 1, is gone") as missing:
         found(tmp_path)
+    assert missing.value.hint.startswith("restore the file")
     (tmp_path / "value" / "000002.vlog").unlink()
     with pytest.raises(Corrupt, match="file 2 was written and is gone"):
         found(tmp_path)
+
+
+@pytest.mark.parametrize("on_corrupt", ["stop", "skip"])
+def test_a_file_that_vanishes_meanwhile_is_told(tmp_path: Path, on_corrupt: OnCorrupt) -> None:
+    write(tmp_path, [PAIR])
+    chunks = found(tmp_path).chunks()
+    (tmp_path / "value" / "000000.vlog").unlink()
+    with pytest.raises(Corrupt, match=r"000000.vlog is gone") as missing:
+        in_order(chunks, on_corrupt=on_corrupt)
+    assert missing.value.hint.startswith("restore the file")
 
 
 TORN = record.frame(PAIR[0])[:-1]

@@ -11,7 +11,7 @@ import msgspec
 from tidelog import record, synced
 from tidelog.record_walk import walk
 from tidelog.synced import UNKNOWN, Synced
-from tidelog_backfill.files.records import MAGIC, LogFile, corrupt, is_whole, search
+from tidelog_backfill.files.records import MAGIC, LogFile, corrupt, is_whole, missing, search
 
 SEGMENT = re.compile(r"(\d{6,10})\.vlog")
 RELAY = re.compile(r"relay-(\d{6,10})")
@@ -39,15 +39,13 @@ def parts(directory: Path, pattern: re.Pattern[str]) -> list[Part]:
     files = numbered(directory, pattern)
     for (before, path), (after, _) in pairwise(files):
         if after != before + 1:
-            raise corrupt(
-                str(path), path.stat().st_size, f"the file after it, {before + 1}, is gone"
-            )
+            raise missing(f"{path}: the file after it, {before + 1}, is gone")
     if not files:
         return []
     known = _synced(directory)
     last, path = files[-1]
     if known is not None and known.fid > last:
-        raise corrupt(str(path), path.stat().st_size, f"file {known.fid} was written and is gone")
+        raise missing(f"{path}: file {known.fid} was written and is gone")
     closed = [Part(str(one), _closed_end(one)) for _, one in files[:-1]]
     return [*closed, Part(str(path), _last_end(path, last, known))]
 

@@ -35,7 +35,13 @@ HINT = (
     "look at it with `tidelog inspect`; restore the file, or go on without what is damaged:"
     " --on-corrupt skip"
 )
+MISSING_HINT = "restore the file: nothing goes on without one, not even --on-corrupt skip"
 _HEADER = record.HEADER_BYTES
+
+
+def missing(what: str) -> Corrupt:
+    """Of a whole file."""
+    return Corrupt(what, hint=MISSING_HINT)
 
 
 def corrupt(path: str, offset: int, what: str) -> Corrupt:
@@ -43,10 +49,13 @@ def corrupt(path: str, offset: int, what: str) -> Corrupt:
 
 
 class LogFile:
-    """A file that is open for reading; `size` as it was then."""
+    """A file that is open for reading; `size` as it was then. Raises Corrupt where it is gone."""
 
     def __init__(self, path: str) -> None:
-        self._file = Path(path).open("rb")  # noqa: SIM115 - closed by whoever has this one
+        try:
+            self._file = Path(path).open("rb")  # noqa: SIM115 - closed by whoever has this one
+        except FileNotFoundError as error:
+            raise missing(f"{path} is gone: it was there when the log was listed") from error
         self.size = self._file.seek(0, 2)
 
     def read(self, offset: int, length: int) -> bytes:
