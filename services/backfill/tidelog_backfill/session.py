@@ -47,7 +47,7 @@ SETTINGS = {
 }
 LOCAL_SETTINGS = {
     # The JVM moves bytes for a minute or an hour: compiling it well costs more than that gains.
-    "spark.driver.extraJavaOptions": f"{LOGS} -XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": f"{LOGS} -XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",  # nobody outside takes part
     "spark.driver.bindAddress": "127.0.0.1",
 }
