@@ -9,14 +9,15 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from tidelog import subjects
-from tidelog.applier_control import LET_GO, READ_AHEAD, ApplierRequest, DecidedStep
+from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, DecidedStep, LetGo
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
+from tidelog.config import redacted_url
 from tidelog.errors import BadInput, ConfigError, NotFound, Unavailable
 from tidelog.messages import APPLIER, decode_reply, encode
 from tidelog.ports import Bus
@@ -25,23 +26,11 @@ from tidelog_cli.connect import TIMEOUT_S, connected, nodes_soon, published_ts
 from tidelog_cli.operate import Wish
 from tidelog_cli.state_file import TopologyState
 
+S = TypeVar("S", bound=DecidedStep)
 QUIET_S = 120.0
 POLL_S = 0.5
-SHARED = (
-    "feed",
-    "downstream",
-    "start_ts",
-    "cluster",
-    "nats_url",
-    "cluster_id",
-    "checkpoint_table",
-    "sync_mode",
-    "loopback_control",
-    "channel_id",
-    "mark_schema",
-    "ddl_timeout_s",
-)
-"""Settings that an Applier and a job call the same."""
+FOUND = ("downstream", "cluster", "nats_url", *SHARED)
+"""Settings of its file."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -87,7 +76,7 @@ def settings(node: str, config: Path | None, directory: Path | None) -> Given:
         raise NotFound(
             f"{relay} is no directory of this machine", hint="run this beside its Applier"
         )
-    shared = {key: plain[key] for key in SHARED if key in plain}
+    shared = {key: plain[key] for key in FOUND if key in plain}
     return Given(str(relay.resolve()), shared, _password(plain))
 
 
@@ -109,11 +98,25 @@ async def hand_over(
     async with connected(state) as bus:
         await _order(bus, state.cluster, node, operate.PAUSE, told)
         try:
-            await _ask(bus, state.cluster, node, LET_GO)
+            job = as_told(job, (await _ask(bus, state.cluster, node, LET_GO, LetGo)).settings)
             await _read_ahead(bus, state.cluster, node, job.feed, told)
             return await bulk.do_here(job, told, env=env)
         finally:
             await _order(bus, state.cluster, node, operate.RESUME, told)
+
+
+def as_told(job: ReplayJob, settings: Mapping[str, Any]) -> ReplayJob:
+    """With what the Applier itself goes by: flags and variables, too. Raises ConfigError if it
+    writes another downstream than its file says."""
+    writes = settings.get("downstream", redacted_url(job.downstream))
+    if writes != redacted_url(job.downstream):
+        raise ConfigError(
+            f"the Applier writes {writes}, its configuration file says"
+            f" {redacted_url(job.downstream) or 'none'}",
+            hint="set TIDELOG_APPLIER_DOWNSTREAM as it has it, or name its file: --applier-config",
+        )
+    known = {key: settings[key] for key in SHARED if key in settings}
+    return msgspec.structs.replace(job, **known)
 
 
 async def _order(bus: Bus, cluster: str, node: str, action: str, told: bulk.Told) -> None:
@@ -133,7 +136,7 @@ async def _read_ahead(bus: Bus, cluster: str, node: str, feed: str, told: bulk.T
     while reached < goal and loop.time() - moved_at < QUIET_S:
         await asyncio.sleep(POLL_S)
         try:
-            found = (await _ask(bus, cluster, node, READ_AHEAD)).commit_ts
+            found = (await _ask(bus, cluster, node, READ_AHEAD, DecidedStep)).commit_ts
         except Unavailable:
             continue
         if found > reached:
@@ -141,7 +144,7 @@ async def _read_ahead(bus: Bus, cluster: str, node: str, feed: str, told: bulk.T
             told(Progress("reading ahead", commit_ts=reached, note=f"the stream, to {goal}"))
 
 
-async def _ask(bus: Bus, cluster: str, node: str, verb: str) -> DecidedStep:
+async def _ask(bus: Bus, cluster: str, node: str, verb: str, answer_type: type[S]) -> S:
     subject = subjects.applier(cluster, node, "control")
     answer = await bus.request(subject, encode(ApplierRequest(verb)), timeout_s=TIMEOUT_S)
-    return decode_reply(answer.data, DecidedStep)
+    return decode_reply(answer.data, answer_type)

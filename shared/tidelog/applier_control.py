@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from tidelog.pump_control import Ts
 
 LET_GO = "let-go"
 READ_AHEAD = "read-ahead"
+SHARED = (
+    "feed",
+    "start_ts",
+    "cluster_id",
+    "checkpoint_table",
+    "sync_mode",
+    "loopback_control",
+    "channel_id",
+    "mark_schema",
+    "ddl_timeout_s",
+)
+"""Settings that an Applier and the job in its place call the same."""
 
 
 class ApplierRequest(msgspec.Struct, frozen=True):
@@ -30,3 +44,10 @@ class DecidedStep(msgspec.Struct, frozen=True):
     commit_ts: int
     step: int
     decision: str
+
+
+class LetGo(DecidedStep, frozen=True):
+    """Answer to `let-go`. `settings`: SHARED as they hold for this Applier, whoever said them, and
+    its `downstream` without a password."""
+
+    settings: dict[str, Any] = {}

@@ -32,6 +32,9 @@ from tidelog_cli.commands.bulk_options import (
 )
 from tidelog_cli.terminal import Cluster, Dir, Json, Nats, fail, run
 
+FEED = "main"
+CHECKPOINT_TABLE = "tidb_binlog.checkpoint"
+
 
 def replay_command(
     inputs: Annotated[
@@ -62,8 +65,8 @@ def replay_command(
     applier_config: Annotated[
         Path | None, typer.Option(help="With --of: its configuration, if `up` did not write it.")
     ] = None,
-    feed: Name = "main",
-    checkpoint_table: CheckpointTable = "tidb_binlog.checkpoint",
+    feed: Name = FEED,
+    checkpoint_table: CheckpointTable = CHECKPOINT_TABLE,
     local: Local = False,
     master: Master = "local[*]",
     memory: Memory = "1g",
@@ -89,8 +92,9 @@ def replay_command(
             "on_corrupt": _on_corrupt(on_corrupt),
         }
         if of:
-            if inputs or downstream or parquet or tables or rules:
-                raise BadInput("--of has its input and its target from the Applier")
+            own = (inputs, downstream, parquet, tables, rules, ddl_history, start)
+            if any(own) or feed != FEED or checkpoint_table != CHECKPOINT_TABLE:
+                raise BadInput("--of has its input, its target and its feed from the Applier")
             given = hand_over.settings(of, applier_config, directory)
             run(_handed_over(where, of, given, given.job(chosen), as_json=as_json))
         job = ReplayJob(

@@ -21,7 +21,7 @@ from tests.unit.applier.sim_rig import (
 from tests.unit.registry.nodes import CLUSTER
 from tests.unit.registry.rig import operate
 from tidelog import messages, subjects
-from tidelog.applier_control import LET_GO, READ_AHEAD, ApplierRequest, DecidedStep
+from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, LetGo
 from tidelog.errors import Refused, Unavailable
 from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.world import World, run
@@ -29,11 +29,11 @@ from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
 
-async def let_go(world: World, verb: str = LET_GO) -> DecidedStep:
+async def let_go(world: World, verb: str = LET_GO) -> LetGo:
     subject = subjects.applier(CLUSTER, NODE, "control")
     body = messages.encode(ApplierRequest(verb))
     answer = await world.ports("cli").bus.request(subject, body, timeout_s=5)
-    return messages.decode_reply(answer.data, DecidedStep)
+    return messages.decode_reply(answer.data, LetGo)
 
 
 async def paused(world: World) -> tuple[SimDatabase, Publisher]:
@@ -70,7 +70,9 @@ def test_it_goes_on_behind_what_was_replayed(seed: int) -> None:
     async def main(world: World) -> None:
         database, publisher = await paused(world)
         with capture_logs() as logs:
-            assert await let_go(world) == DecidedStep(FEED, NODE, 3, 0, LET_GO)
+            step = await let_go(world)
+            assert msgspec.structs.replace(step, settings={}) == LetGo(FEED, NODE, 3, 0, LET_GO)
+            assert step.settings.keys() == {"downstream", *SHARED}
             await world.sleep(2)
         told = [(one["event"], one["log_level"]) for one in logs]
         assert ("actor begins anew", "info") in told

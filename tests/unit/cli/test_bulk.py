@@ -110,6 +110,18 @@ def test_an_applier_s_backlog_is_a_job_with_its_own_settings(tmp_path: Path) -> 
     assert given.password == "pw"
 
 
+def test_what_the_applier_itself_goes_by_counts(tmp_path: Path) -> None:
+    applier(tmp_path, 'downstream = "mysql://copy:pw@db/"\nchannel-id = 7\n')
+    job = hand_over.settings("applier", None, tmp_path).job({})
+    told = {"downstream": "mysql://copy:***@db/", "channel_id": 8, "checkpoint_table": "x.y"}
+    found = hand_over.as_told(job, told | {"of a later version": 1})
+    assert (found.channel_id, found.checkpoint_table, found.feed) == (8, "x.y", "main")
+    assert found.downstream == "mysql://copy:pw@db/"
+    assert hand_over.as_told(job, {}) == job
+    with pytest.raises(ConfigError, match=r"the Applier writes mysql://other/"):
+        hand_over.as_told(job, {"downstream": "mysql://other/"})
+
+
 def test_an_applier_that_can_t_be_handed_over(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist"):
         hand_over.settings("applier", None, tmp_path)

@@ -15,7 +15,8 @@ import structlog
 
 from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.applier_control import LET_GO, READ_AHEAD, ApplierRequest, DecidedStep
+from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, DecidedStep, LetGo
+from tidelog.config import redacted_url
 from tidelog.ddl_pending import AGAIN, DONE
 from tidelog.downstream import TakenOver
 from tidelog.errors import (
@@ -289,7 +290,9 @@ class Applier(Actor[Mail]):
         config, stood = self._config, self._pipeline.control.saved_ts
         self._position.away = True
         await self._pipeline.close()
-        reply.set(DecidedStep(config.feed, config.node, stood, 0, LET_GO))
+        settings = {key: getattr(config, key) for key in SHARED}
+        settings["downstream"] = redacted_url(config.downstream)
+        reply.set(LetGo(config.feed, config.node, stood, 0, LET_GO, settings))
         raise BeginAnew(
             f"the downstream, which stands at {stood}, is let go until the pause is over"
         )
