@@ -57,7 +57,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
 def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every segment, in several tasks on either side of the shuffle, and several buckets."""
     monkeypatch.setattr(f"{STEP}.SMALL_BYTES", 0)
-    monkeypatch.setattr(f"{STEP}.PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(f"{STEP}.LEAST_BYTES", PART_BYTES)
     monkeypatch.setattr(f"{STEP}.TASK_BYTES", PART_BYTES)
     monkeypatch.setattr(f"{STEP}.BUCKET_BYTES", PART_BYTES // 4)
 

@@ -34,7 +34,14 @@ from tidelog_backfill.replay.pb_ddls import databases
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.routing import Place, Routing, routing
-from tidelog_backfill.replay.step import buckets_of, carried_out, parts_of, surveyed, tasks_of
+from tidelog_backfill.replay.step import (
+    buckets_of,
+    carried_out,
+    most_parts,
+    parts_of,
+    surveyed,
+    tasks_of,
+)
 from tidelog_backfill.replay.target import DatabaseTarget, Target
 from tidelog_backfill.replay.wanted import Wanted
 from tidelog_backfill.replay.write import Reading
@@ -42,10 +49,6 @@ from tidelog_backfill.task_errors import carried
 from tidelog_backfill.watching import watched
 
 Told = Callable[[Progress], None]
-PARTS = 32
-"""Of a large segment, also where fewer cores write them: each is written within seconds, which
-progress, memory and a job that is begun again have something of."""
-PART_BYTES = 32 << 20
 log = structlog.get_logger()
 
 
@@ -70,8 +73,8 @@ class _Replay:
         self._told = told
         self._input = _input(job)
         self._cores = spark.sparkContext.defaultParallelism
-        self._parts = job.parts or max(PARTS, 2 * self._cores)
-        self._target = _target(job, self._input, self._parts)
+        parts = most_parts(job.parts, self._cores)
+        self._target = _target(job, self._input, parts)
         self._places: set[Place] = set()
         self._pinned: set[Place] = set()
         self._notes: list[str] = []
@@ -163,7 +166,7 @@ class _Replay:
         """Its rows; again with those tables in one part that turn out to need it."""
         rules = await self._target.rules(segment.structures)
         while True:
-            parts = parts_of(segment, self._at_most(segment))
+            parts = parts_of(segment, self._job.parts, self._cores)
             route = routing(
                 rules,
                 parts,
@@ -177,11 +180,6 @@ class _Replay:
                 return
             self._pinned |= pins
             log.info("tables whose keys can't be told go in order", tables=sorted(pins))
-
-    def _at_most(self, segment: Segment) -> int:
-        """Parts, where the job does not say it."""
-        by_size = max(2 * self._cores, segment.size // PART_BYTES)
-        return self._job.parts or min(self._parts, by_size)
 
     async def _step(self, segment: Segment, route: Routing) -> set[Place]:
         """Returns tables that must be pinned, and then the step is another one."""

@@ -34,8 +34,11 @@ from tidelog_backfill.worker import settle
 
 TASK_BYTES = 8 << 20
 """A chunk is cut for more tasks than this only where cores would be idle."""
-PART_BYTES = 1 << 20
-"""Of rows; a smaller segment has fewer parts."""
+PARTS = 32
+"""Of a large segment, also where fewer cores write them: each is written within seconds, which
+progress, and a job that is begun again, have something of."""
+PART_BYTES, LEAST_BYTES = 32 << 20, 1 << 20
+"""Of rows: what a part of a large segment has, and what one is worth at all."""
 BUCKET_BYTES = 8 << 20
 """Of rows, about: what a writing task holds at once."""
 SMALL_BYTES = 1 << 20
@@ -98,9 +101,15 @@ def digest(segment: Segment, routing: Routing) -> str:
     return sha256(msgspec.msgpack.encode(ordered)).hexdigest()[:32]
 
 
-def parts_of(segment: Segment, most: int) -> int:
-    """How many parts it is worth."""
-    return max(1, min(most, segment.size // PART_BYTES))
+def most_parts(wanted: int, cores: int) -> int:
+    """Of any segment. `wanted`: by the job, 0 if it does not say it."""
+    return wanted or max(PARTS, 2 * cores)
+
+
+def parts_of(segment: Segment, wanted: int, cores: int) -> int:
+    by_size = max(2 * cores, segment.size // PART_BYTES)
+    most = wanted or min(by_size, most_parts(wanted, cores))
+    return max(1, min(most, segment.size // LEAST_BYTES))
 
 
 def buckets_of(segment: Segment, parts: int) -> int:
