@@ -173,7 +173,11 @@ class Backfill:
         note = plan.tables[wave[-1].table].shown
         self._told(
             Progress(
-                *("copying", done, total, "chunks", self._rows),
+                "copying",
+                done=done,
+                total=total,
+                unit="chunks",
+                rows=self._rows,
                 note=note,
                 lasting=done,
                 needs_after=plan.ts,
