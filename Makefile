@@ -122,6 +122,7 @@ full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@$(PY) -m tests.integration.drainer.large_rig --kills 3
 	@$(PY) -m tests.spark.kill_rig --kills 10
 	@$(PY) -m tests.spark.backfill_rig --rows 2000000
+	@$(PY) -m tests.spark.hand_over_rig --changes 1000000
 	@TIDELOG_TEST_PLACES=20 $(PYTEST) tests/spark/test_replay_set_a.py
 	@TIDELOG_TEST_RELAY_MIB=2048 $(PYTEST) -s tests/spark/test_replay_large.py
 	@$(PY) -m bench memory replay
