@@ -58,8 +58,8 @@ class BulkJob(
     """A downstream without a checkpoint holds everything up to there; 0 = up to where the logs of a
     replay begin."""
     parts: Annotated[int, Range(0, 128, "parts")] = 0
-    """So many write at once, each through a connection of its own; 0 = as many as there are cores.
-    """
+    """So many lanes of the downstream, each a connection of its own while it is written; 0 = by
+    cores, and by size where there is much."""
     part_rows: Annotated[int, Range(1, 1_000_000, "rows")] = 5000
     """Rows of one downstream transaction."""
     cluster: str = "default"
