@@ -8,6 +8,7 @@ import asyncio
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +19,8 @@ from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, 
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, ConfigError, NotFound, Unavailable
-from tidelog.messages import APPLIER, decode_reply, encode
+from tidelog.errors import BadInput, ConfigError, NotFound, TidelogError, Unavailable
+from tidelog.messages import APPLIER, StateReply, decode_reply, encode
 from tidelog.ports import Bus
 from tidelog_cli import bulk, operate
 from tidelog_cli.connect import TIMEOUT_S, connected, nodes_soon, published_ts
@@ -96,13 +97,19 @@ async def hand_over(
     """However the job ends, the Applier goes on from the checkpoint that is there then. Raises
     what the job fails by, and what an operator's pause is refused with."""
     async with connected(state) as bus:
-        await _order(bus, state.cluster, node, operate.PAUSE, told)
+        paused = await _ordered(bus, state.cluster, node, operate.PAUSE)
         try:
+            await _come_true(bus, state.cluster, *paused, told)
             job = as_told(job, (await _ask(bus, state.cluster, node, LET_GO, LetGo)).settings)
             await _read_ahead(bus, state.cluster, node, job.feed, told)
-            return await bulk.do_here(job, told, env=env)
-        finally:
-            await _order(bus, state.cluster, node, operate.RESUME, told)
+            report = await bulk.do_here(job, told, env=env)
+        except BaseException:
+            with suppress(TidelogError):  # what the job ended by is told, not this
+                await _ordered(bus, state.cluster, node, operate.RESUME)
+            raise
+        resumed = await _ordered(bus, state.cluster, node, operate.RESUME)
+        await _come_true(bus, state.cluster, *resumed, told)
+        return report
 
 
 def as_told(job: ReplayJob, settings: Mapping[str, Any]) -> ReplayJob:
@@ -119,12 +126,18 @@ def as_told(job: ReplayJob, settings: Mapping[str, Any]) -> ReplayJob:
     return msgspec.structs.replace(job, **known)
 
 
-async def _order(bus: Bus, cluster: str, node: str, action: str, told: bulk.Told) -> None:
+async def _ordered(bus: Bus, cluster: str, node: str, action: str) -> tuple[Wish, StateReply]:
     wish = Wish(node, action, APPLIER)
-    answer = await operate.ask(bus, cluster, wish, lambda _lost, _question: None)
-    await operate.come_true(
-        bus, cluster, wish, answer, QUIET_S, lambda why: told(Progress(action, note=why))
-    )
+    return wish, await operate.ask(bus, cluster, wish, lambda _lost, _question: None)
+
+
+async def _come_true(
+    bus: Bus, cluster: str, wish: Wish, answer: StateReply, told: bulk.Told
+) -> None:
+    def wait(why: str) -> None:
+        told(Progress(wish.action, note=why))
+
+    await operate.come_true(bus, cluster, wish, answer, QUIET_S, wait)
 
 
 async def _read_ahead(bus: Bus, cluster: str, node: str, feed: str, told: bulk.Told) -> None:

@@ -39,6 +39,7 @@ SETTINGS = {
     "spark.speculation": "false",  # a task's copy would take its lane away
     "spark.sql.python.filterPushdown.enabled": "true",  # commit_ts, db and table of the source
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # bundles of 1 MiB stay in memory
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",  # so do those of a large row each
     "spark.python.worker.reuse": "true",  # a worker starts once, not per task
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # a dead worker says where
     "spark.python.worker.faulthandler.enabled": "true",

@@ -104,6 +104,7 @@ class MysqlDownstream:
         self._saved = await self._load(session, table)
         if self._saved is None:
             await session.run(state_tables.forget_progress(self._table.owner))
+            await session.run(state_tables.forget_parts(feed, ""))
         if self._mark is not None:
             for statement in self._mark.prepare(self._lanes):
                 await _guarded(session, statement)
@@ -144,7 +145,6 @@ class MysqlDownstream:
         feed = self._table.feed
         async with self._turn:
             session = self._living()
-            await _guarded(session, state_tables.CREATE_REPLAY)
             await session.run(state_tables.forget_parts(feed, step))
             rows = await session.rows(state_tables.parts_done(feed, step))
         return frozenset(int(part) for (part,) in rows)

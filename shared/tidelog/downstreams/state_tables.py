@@ -18,6 +18,7 @@ CONTROL = -1
 _TEXT = "DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 _WORKER = "`tidb_binlog`.`worker`"
 _PROGRESS = "`tidb_binlog`.`progress`"
+_REPLAY = "`tidb_binlog`.`replay`"
 CREATE = (
     (
         f"CREATE TABLE IF NOT EXISTS {_WORKER} (feed VARCHAR(128) NOT NULL, worker INT NOT NULL,"
@@ -30,11 +31,11 @@ CREATE = (
         " commit_ts BIGINT UNSIGNED NOT NULL, `rows` BIGINT UNSIGNED NOT NULL,"
         f" PRIMARY KEY (feed, db, `table`)) ENGINE=InnoDB {_TEXT}"
     ),
-)
-_REPLAY = "`tidb_binlog`.`replay`"
-CREATE_REPLAY = (
-    f"CREATE TABLE IF NOT EXISTS {_REPLAY} (feed VARCHAR(128) NOT NULL, step CHAR(32) NOT NULL,"
-    f" part INT NOT NULL, PRIMARY KEY (feed, step, part)) ENGINE=InnoDB {_TEXT}"
+    (
+        f"CREATE TABLE IF NOT EXISTS {_REPLAY} (feed VARCHAR(128) NOT NULL,"
+        " step CHAR(32) NOT NULL, part INT NOT NULL,"
+        f" PRIMARY KEY (feed, step, part)) ENGINE=InnoDB {_TEXT}"
+    ),
 )
 _LOCK_CHARS = 64
 
@@ -108,7 +109,7 @@ def part_done(feed: str, step: str, part: int) -> str:
 
 
 def forget_parts(feed: str, step: str) -> str:
-    """Those of other steps."""
+    """Those of other steps; of "" all."""
     return f"DELETE FROM {_REPLAY} WHERE feed = {quote(feed)} AND step <> {quote(step)}"
 
 

@@ -115,6 +115,25 @@ def test_parts_are_remembered_with_their_rows_and_by_step(server: MariaDb) -> No
     run(server, scenario, PLAIN)
 
 
+def test_who_has_no_checkpoint_begins_without_parts(server: MariaDb) -> None:
+    """Whoever emptied the downstream and begins anew would pass them by."""
+
+    async def scenario(rig: LanesRig) -> None:
+        await rig.save(12)
+        other = joiner(rig)
+        await other.join(FEED, (await rig.open()).epoch)
+        lane = await other.lane(1)
+        await lane.apply(msgspec.structs.replace(await work(rig, 1), done=PartDone(STEP, 1)))
+        await other.close()
+        await rig.open()
+        assert await rig.downstream.parts_done(STEP) == frozenset({1})
+        rig.sql("DELETE FROM tidb_binlog.checkpoint")
+        await rig.open()
+        assert await rig.downstream.parts_done(STEP) == frozenset()
+
+    run(server, scenario, PLAIN)
+
+
 def test_a_row_of_before_a_ddl_gets_what_the_ddl_gave_all_rows(server: MariaDb) -> None:
     async def scenario(rig: LanesRig) -> None:
         other = joiner(rig)

@@ -32,6 +32,8 @@ SHAPES = {
     "several": [column("id", "bigint"), column("b", "varchar(20)", **CI)],
     "bytes": [column("id", "varbinary(20)")],
     "double": [column("id", "double")],
+    "odd names": [column('i"\\', "bigint"), column("id", "varchar(20)", **CI)],
+    "odd name": [column("\n", "bigint")],
 }
 NUMBERS = st.sampled_from([0, 1, 2, 10, 12, 100, -1, 1 << 63])
 TEXTS = st.sampled_from(["", "a", "A", "a ", 'q"', "b\\", "1", "12"])
@@ -85,6 +87,13 @@ def test_where_text_that_is_no_text_goes_nobody_can_tell() -> None:
     assert exact != texts.exact(json({"id": bad}), [])
     with pytest.raises(Unsure):
         texts.normal(exact)
+
+
+def test_bytes_of_an_enum_are_no_reason_to_stop() -> None:
+    structure = table("t", column("id", "enum('a')", elems=("a",)), key=("id",))
+    texts = KeyTexts(Form(0, "d", structure, TableRule(False, True, ((KeyPart("id"),),))))
+    with pytest.raises(Unsure):
+        texts.normal(texts.exact(json({"id": b64encode(b"\xff").decode()}), ["id"]))
 
 
 def sent(name: str, *events: Event) -> list[Change]:

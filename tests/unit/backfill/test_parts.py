@@ -127,15 +127,20 @@ def test_a_hot_key_is_sent_once() -> None:
 
 
 def test_neighbours_are_written_by_one_part() -> None:
-    route = msgspec.structs.replace(routed(INT, 4), block_bits=12)
-    shuffler = Shuffler(route, 0, ALL)
-    shuffler.add(body(*(put(number, 1) for number in range(1 << 14))))
-    parts: dict[int, list[int]] = {}
-    for bundle in shuffler.take():
-        keys = [msgspec.json.decode(one.payload)["id"] for one in unpacked(bundle)]
-        parts.setdefault(bundle.part, []).extend(keys)
-    assert len(parts) == 4
-    assert all(max(keys) - min(keys) == 4095 for keys in parts.values())
+    route = msgspec.structs.replace(routed(INT, 4), block_bits=9)
+    parts = [route.slot(number) for number in range(-(1 << 14), 1 << 14)]
+    blocks = [set(parts[at : at + 512]) for at in range(0, len(parts), 512)]
+    assert all(len(block) == 1 for block in blocks)
+    counts = [parts.count(part) for part in range(4)]
+    assert max(counts) < 2 * min(counts)
+
+
+def test_ids_of_a_time_and_a_worker_are_spread() -> None:
+    """Their low bits are alike."""
+    route = routed(INT, 4, buckets=8)
+    slots = [route.slot((1_700_000_000_000 + at) << 22 | 7 << 12) for at in range(32_000)]
+    counts = [slots.count(slot) for slot in range(32)]
+    assert max(counts) < 2 * min(counts)
 
 
 def test_what_lies_outside_the_span_or_was_in_another_batch_is_left_out() -> None:

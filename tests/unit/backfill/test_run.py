@@ -15,7 +15,7 @@ from tidelog import record
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Report
 from tidelog.downstream import Checkpoint
-from tidelog.errors import BadInput, NotFound, Purged
+from tidelog.errors import BadInput, NotFound, Purged, Refused
 from tidelog.relay import RelayGap
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.replay import run
@@ -111,6 +111,13 @@ def test_a_time_is_refused_that_an_earlier_life_may_have_passed(tmp_path: Path) 
     assert saved(tmp_path) == begun
     assert replayed(tmp_path, until_ts=end - 2).commit_ts == end - 2
     assert saved(tmp_path).consistent
+
+
+def test_a_copy_that_is_not_whole_is_no_beginning(tmp_path: Path) -> None:
+    relay(tmp_path, 20)
+    put(tmp_path, Checkpoint(0, feed=FEED, reach=5))
+    with pytest.raises(Refused, match="not whole"):
+        replayed(tmp_path)
 
 
 def test_a_relay_whose_oldest_files_are_gone_needs_to_know_what_is_there(tmp_path: Path) -> None:

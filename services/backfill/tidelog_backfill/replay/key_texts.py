@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import cache
 from typing import Any, final
 
 import msgspec
+from msgspec.structs import astuple
 
 from tidelog.plan.keys import TableKeys, Unsure
 from tidelog_backfill.replay.routing import Form
 
 NO_TEXT = b"!"
 """Before the JSON of a key with characters that are not UTF-8."""
+_ODD = re.compile(r'["\\\x00-\x1f]')
+"""What a struct can't have in the name of a field."""
 _ROW = msgspec.json.Decoder(dict[str, Any])
 _json = msgspec.json.Encoder().encode
 
@@ -29,12 +34,8 @@ class KeyTexts:
         self._floats = [name for name in names if columns[name].base in ("float", "double")]
         self.is_exact = not self._floats
         self._keys = TableKeys(form.structure, form.rule)
-        fields = [(f"k{n}", Any, msgspec.field(name=name)) for n, name in enumerate(names)]
-        self._of_image = msgspec.json.Decoder(msgspec.defstruct("Key", fields))
-        # A table without a key goes in order: its rows are asked for none.
-        name = self._keys.plain or next(iter(names), "none")
-        only = [("value", Any, msgspec.field(name=name))]
-        self._only = msgspec.json.Decoder(msgspec.defstruct("Only", only))
+        self._values = _values_of(names)
+        self._plain = _values_of((self._keys.plain,)) if self._keys.plain else None
 
     def exact(self, text: bytes, b64: list[str]) -> bytes:
         """Equal for keys that are equal letter by letter. Text comes in base64 whenever either
@@ -54,13 +55,22 @@ class KeyTexts:
 
     def of_image(self, image: bytes) -> bytes:
         """A row's key."""
-        values = msgspec.structs.astuple(self._of_image.decode(image))
-        return _json(dict(zip(self._names, values, strict=True)))
+        return _json(dict(zip(self._names, self._values(image), strict=True)))
 
     def normal(self, exact: bytes) -> Hashable:
         """Equal for keys that the database may take for equal. Raises Unsure."""
-        if self._keys.plain:
-            return self._only.decode(exact).value  # type: ignore[attr-defined, no-any-return]
         if exact.startswith(NO_TEXT):
             raise Unsure
+        if self._plain is not None:
+            return self._plain(exact)[0]  # type: ignore[no-any-return]
         return self._keys.first(_ROW.decode(exact), ())
+
+
+@cache
+def _values_of(names: tuple[str, ...]) -> Callable[[bytes], tuple[Any, ...]]:
+    """Reads these of a JSON object, and passes over the others if the names allow it."""
+    if any(_ODD.search(name) for name in names):
+        return lambda text: tuple(map(_ROW.decode(text).__getitem__, names))
+    fields = [(f"k{n}", Any, msgspec.field(name=name)) for n, name in enumerate(names)]
+    decode, values = msgspec.json.Decoder(msgspec.defstruct("Values", fields)).decode, astuple
+    return lambda text: values(decode(text))

@@ -99,6 +99,9 @@ class ParquetTarget:
         self._clear(span.after_ts)
         return ParquetWriting(self._url, span.after_ts, route), frozenset()
 
+    async def forget_steps(self) -> None:
+        """It remembers none: an unfinished one is written anew."""
+
     def _clear(self, after_ts: int) -> None:
         """What an attempt has left that ended: it may have had other parts."""
         found = fs.FileSelector(self._root, recursive=True, allow_not_found=True)

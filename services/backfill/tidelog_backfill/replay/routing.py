@@ -19,10 +19,12 @@ from tidelog.plan.causality import lane_of
 from tidelog.plan.keys import TableKeys
 from tidelog.schema.structure import TableStructure
 
+_MIX, _64_BITS = 0x9E3779B97F4A7C15, (1 << 64) - 1
+"""2^64 divided by the golden ratio."""
 Place = tuple[str, str]
 """Database and table."""
 BLOCK_BYTES = 1 << 20
-BLOCK_BITS = 12
+BLOCK_BITS = 9
 """Integer keys that are alike but for so many bits, or fewer where rows are large, are one part's:
 a database writes neighbours faster, as they share pages."""
 
@@ -58,9 +60,12 @@ class Routing(msgspec.Struct, frozen=True):
         return _place_part(self.first_form(table).place, self.parts)
 
     def slot(self, key: Hashable) -> int:
-        """Of a row's normalised key."""
+        """Of a row's normalised key. Integers are mixed: many have the same low bits, as ids made
+        of a time and a worker's number do."""
         slots = self.parts * self.buckets
-        return lane_of(key >> self.block_bits if isinstance(key, int) else key, slots)
+        if isinstance(key, int):
+            return (((key >> self.block_bits) * _MIX & _64_BITS) >> 32) % slots
+        return lane_of(key, slots)
 
     def place(self, table: int, slot: int) -> tuple[int, int]:
         """Part and bucket: small tables begin in different parts."""

@@ -27,7 +27,7 @@ from tidelog_backfill.files import purged
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
-from tidelog_backfill.replay.bounds import check_until, held
+from tidelog_backfill.replay.bounds import check_until, check_whole, held
 from tidelog_backfill.replay.history import schema_history
 from tidelog_backfill.replay.parquet import ParquetTarget
 from tidelog_backfill.replay.pb_ddls import databases
@@ -115,6 +115,7 @@ class _Replay:
     async def _plan(self) -> Plan:
         job, position = self._job, self._target.position
         history = await self._history()
+        check_whole(position, job)
         check_until(position, job)
         after_ts = held(position, job)
         if job.on_corrupt == "stop":
@@ -204,6 +205,7 @@ class _Replay:
         reached = position.at(max(made.until, position.commit_ts))
         if position.saved != reached:
             await self._target.save(reached)
+        await self._target.forget_steps()
         if not reached.consistent:
             self._notes.append(
                 f"whoever wrote this downstream before may have got up to {reached.unsure}: its"

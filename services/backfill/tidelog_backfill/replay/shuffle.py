@@ -69,8 +69,8 @@ class Shuffler:
             (*form.place, form.structure.version): number
             for number, form in enumerate(routing.forms)
         }
-        spread = [number for number, is_spread in enumerate(routing.spread) if is_spread]
-        self._tables = {number: _Table(routing, number) for number in spread}
+        self._tables: dict[int, _Table] = {}
+        """Of spread tables, from their first row on."""
         self._in_order: list[Bundle] = []
         self._rows = self._bytes = 0
         """Held."""
@@ -84,8 +84,10 @@ class Shuffler:
             number = self._form(message)
             table = self._routing.forms[number].table
             after = max(self._after, body.after)
-            rows = self._tables.get(table)
-            if rows is not None:
+            if self._routing.spread[table]:
+                rows = self._tables.get(table)
+                if rows is None:
+                    rows = self._tables[table] = _Table(self._routing, table)
                 held, size = len(rows), rows.bytes
                 self.events += rows.add(number, message.events, body.seq, after, self._until)
                 self._rows += len(rows) - held

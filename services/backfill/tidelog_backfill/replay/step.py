@@ -41,6 +41,9 @@ PART_BYTES, LEAST_BYTES = 32 << 20, 1 << 20
 """Of rows: what a part of a large segment has, and what one is worth at all."""
 BUCKET_BYTES = 8 << 20
 """Of rows, about: what a writing task holds at once."""
+CUT = 1
+"""Another number with every change of what goes to which part: parts that were written before are
+of another step then."""
 SMALL_BYTES = 1 << 20
 """Of rows that the driver writes itself: a job of Spark's takes longer than they do."""
 MANY = 8
@@ -96,7 +99,7 @@ def _by_spark(spark: SparkSession, reading: Reading, writing: PartWriting) -> St
 
 def digest(segment: Segment, routing: Routing) -> str:
     """Equal for two steps whose parts write the same, in whatever process."""
-    what = (segment.view, segment.chunks, segment.surveyed, routing)
+    what = (CUT, segment.view, segment.chunks, segment.surveyed, routing)
     ordered = msgspec.to_builtins(what, str_keys=True, order="deterministic")
     return sha256(msgspec.msgpack.encode(ordered)).hexdigest()[:32]
 

@@ -51,6 +51,9 @@ class Target(Protocol):
     async def ddl(self, ddl: DdlMessage, said: Said) -> list[str]:
         """Run it, unless it was early and is done. Returns what the target can't hold."""
 
+    async def forget_steps(self) -> None:
+        """No step is gone on with any more."""
+
     async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
         """Begin one, and void what the one before may still write; and the parts of it that are
         written."""
@@ -95,6 +98,9 @@ class DatabaseTarget:
         newest = [(db, structure) for (db, _), structure in self._newest.items()]
         writing = LaneWriting(self._options, self._feed, epoch, newest, route, step, self._rows)
         return writing, done
+
+    async def forget_steps(self) -> None:
+        await self._downstream.parts_done("")
 
     async def rules(
         self, structures: dict[str, TableStructure]
