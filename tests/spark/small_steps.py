@@ -8,6 +8,6 @@ from tidelog_backfill.replay import step
 
 if __name__ == "__main__":
     step.SMALL_BYTES = 0
-    step.PART_BYTES = step.TASK_BYTES = 64 << 10
+    step.LEAST_BYTES = step.TASK_BYTES = 64 << 10
     step.BUCKET_BYTES = 16 << 10
     sys.exit(run_job(sys.argv[1:]))

@@ -27,7 +27,7 @@ from tidelog_backfill.replay.run import replay
 
 CHANGES = 6000
 STEP = "tidelog_backfill.replay.step"
-PART_BYTES = 64 << 10
+SMALL_BYTES = 64 << 10
 """Small, so that few rows make several tasks and parts of Spark's."""
 
 
@@ -57,9 +57,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
 def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every segment, in several tasks on either side of the shuffle, and several buckets."""
     monkeypatch.setattr(f"{STEP}.SMALL_BYTES", 0)
-    monkeypatch.setattr(f"{STEP}.LEAST_BYTES", PART_BYTES)
-    monkeypatch.setattr(f"{STEP}.TASK_BYTES", PART_BYTES)
-    monkeypatch.setattr(f"{STEP}.BUCKET_BYTES", PART_BYTES // 4)
+    monkeypatch.setattr(f"{STEP}.LEAST_BYTES", SMALL_BYTES)
+    monkeypatch.setattr(f"{STEP}.TASK_BYTES", SMALL_BYTES)
+    monkeypatch.setattr(f"{STEP}.BUCKET_BYTES", SMALL_BYTES // 4)
 
 
 def ignored(_: Progress) -> None:

@@ -32,7 +32,7 @@ class Ended(Exception):
 @pytest.fixture
 def job(server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReplayJob:
     """Whose segments are spread over all parts."""
-    monkeypatch.setattr(f"{STEP}.PART_BYTES", 1 << 10)
+    monkeypatch.setattr(f"{STEP}.LEAST_BYTES", 1 << 10)
     relay = RelayFiles(tmp_path / "relay")
     histories.write(relay, 5, 2000)
     relay.close()
