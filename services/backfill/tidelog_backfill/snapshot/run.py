@@ -31,7 +31,8 @@ from tidelog_backfill.snapshot.refusals import (
     refuse_keyless,
     refuse_ordered,
 )
-from tidelog_backfill.snapshot.source import Found, Source, open_source
+from tidelog_backfill.snapshot.source import Found, Source
+from tidelog_backfill.snapshot.sources import open_source
 from tidelog_backfill.snapshot.target import CopyTarget
 from tidelog_backfill.snapshot.task import Copied, CopyTask
 from tidelog_backfill.task_errors import carried, unexpected

@@ -1,4 +1,4 @@
-"""Where a backfill reads: what every source can do, and which one a job means.
+"""Where a backfill reads: what every source can do.
 
 Sources are blocking: the driver asks them before Spark runs, tasks read them in processes of their
 own.
@@ -54,15 +54,3 @@ class Source(Protocol):
         self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int
     ) -> AbstractContextManager[Rows]:
         """The chunk's rows, in the key's order where it has one, so many at once."""
-
-
-def open_source(url: str, password: str) -> Source:
-    """A server's URL, else dump files. Nothing is connected yet. Raises ConfigError, BadInput."""
-    scheme, is_url, _ = url.partition("://")
-    if is_url and scheme.lower() in ("mysql", "mariadb", "tidb"):
-        from tidelog_backfill.snapshot.mysql_source import MysqlSource
-
-        return MysqlSource(url, password)
-    from tidelog_backfill.snapshot.dump_source import DumpSource
-
-    return DumpSource(url)

@@ -10,7 +10,7 @@ import msgspec
 from tidelog.config import Secret
 from tidelog.real.clock import RealClock
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable
-from tidelog_backfill.snapshot.source import open_source
+from tidelog_backfill.snapshot.sources import open_source
 from tidelog_backfill.snapshot.target import Way
 from tidelog_backfill.snapshot.values import RowImages, stored
 from tidelog_backfill.task_errors import errors_carried
