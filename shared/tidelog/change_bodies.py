@@ -11,6 +11,8 @@ from tidelog import changes
 from tidelog.changes import DdlMessage, Marker, RowMessage, Watermark
 from tidelog.errors import UnparsablePayload
 from tidelog.ports import Message
+from tidelog.timestamps import TS_MAX
+from tidelog.unreadable import NOT_READABLE
 
 S = TypeVar("S")
 
@@ -55,17 +57,47 @@ def marker_of(message: Message) -> Marker:
     marker = _decode(_MARKER, message)
     if not marker.txns:
         raise UnparsablePayload(f"marker {message.sequence} has no transactions")
+    for txn in marker.txns:
+        _check_ts(message, txn.commit_ts)
     return marker
 
 
 def watermark_of(message: Message) -> Watermark:
-    return _decode(_WATERMARK, message)
+    mark = _decode(_WATERMARK, message)
+    _check_ts(message, mark.resolved_ts)
+    return mark
+
+
+def _check_ts(message: Message, ts: int) -> None:
+    if not 0 <= ts <= TS_MAX:
+        raise UnparsablePayload(f"{message.subject} at {message.sequence}: {ts} is no timestamp")
+
+
+def number_of(message: Message, header: str, default: str = "0") -> int:
+    """What a header says. Raises UnparsablePayload."""
+    return _number(message, message.headers.get(header, default))
+
+
+def _number(message: Message, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise UnparsablePayload(
+            f"{message.subject} at {message.sequence}: a header has {text[:40]!r} for a number"
+        )
+    return int(text)
+
+
+def rows_in(message: Message) -> int:
+    """By the header: `c=3,u=1,d=0`; of a message in fragments the first one counts."""
+    if not message.headers.get(changes.H_FRAGMENT, "0/").startswith("0/"):
+        return 0
+    counts = message.headers.get(changes.H_OPS, "").split(",")
+    return sum(_number(message, count.partition("=")[2] or "0") for count in counts)
 
 
 def _decode(decoder: msgspec.json.Decoder[S], message: Message) -> S:
     try:
         return decoder.decode(message.data)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         envelope = message.headers.get(changes.H_ENVELOPE)
         if envelope is not None:
             raise OtherEnvelope(f"{message.subject} has the envelope {envelope}") from error
@@ -85,7 +117,7 @@ class Joiner:
             return message
         self._pieces.append(message.data)
         index, _, count = fragment.partition("/")
-        if int(index) + 1 < int(count):
+        if _number(message, index) + 1 < _number(message, count):
             return None
         pieces, self._pieces = self._pieces, []
         return msgspec.structs.replace(message, data=b"".join(pieces))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,9 +23,12 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_ori
 
 import msgspec
 
+from tidelog.config_help import field_helps
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ranges import Range, bare, check, range_of, within
+from tidelog.security.access import NatsAccess
 from tidelog.subjects import is_cluster_name
+from tidelog.unreadable import NOT_READABLE
 
 SECTIONS = ("registry", "pump", "drainer", "applier", "backfill", "cli", "test")
 RESERVED = ("config", "failpoints")
@@ -50,22 +54,31 @@ class Secret:
         return "***" if self._text else "''"
 
 
-class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class ServiceConfig(NatsAccess, frozen=True, kw_only=True, rename="kebab"):
     """What every service has; each adds its own keys in its `config.py`."""
 
     unused: ClassVar[Mapping[str, str]] = {}
     """Keys (or whole tables, `a.b`) of the original without a meaning here -> what to do."""
 
     node_id: str = ""
+    """Its name in the cluster; empty = one made of its kind and feed, a Pump draws one."""
     cluster: str = "default"
+    """The topology it belongs to: in subjects and the names of buckets; letters, digits, - and _.
+    """
     cluster_id: Annotated[int, Range(0, (1 << 64) - 1)] = 0
+    """The upstream TiDB cluster's id: binlogs of another one are refused; 0 = any."""
     nats_url: str = "nats://127.0.0.1:4222"
+    """The NATS server, or several of one cluster, separated by commas."""
     data_dir: str = ""
+    """A directory of its own, on a local disk; empty = data/SERVICE."""
     http_addr: str = "127.0.0.1:0"
+    """HOST:PORT of /status, /metrics, /livez, /readyz and the nodes; port 0 = a free one."""
     admin_token: Secret = Secret()
     """Who sends it may change states over HTTP; nobody may while there is none."""
     log_format: str = "auto"
+    """json, text, or auto: text on a terminal, else json."""
     log_level: str = "info"
+    """debug, info, warning, error."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError. Who has more to check does so after this."""
@@ -86,11 +99,13 @@ class HelpRequested(TidelogError):
 
 
 C = TypeVar("C", bound=msgspec.Struct)
-_Fields = dict[str, "_Key"]
+Keys = dict[str, "Key"]
 
 
-class _Key(msgspec.Struct, frozen=True):
-    """One settable key: the path of struct field names to it, and its type."""
+class Key(msgspec.Struct, frozen=True):
+    """One settable key: the path of struct field names to it, the tables and the name it has in a
+    file, its type and default (msgspec.NODEFAULT: it must be set). `from_file`: its value is the
+    path of a file that holds the secret. `help`: what it is for, a line."""
 
     path: tuple[str, ...]
     table: tuple[str, ...]
@@ -98,33 +113,46 @@ class _Key(msgspec.Struct, frozen=True):
     default: Any
     from_file: bool = False
     range: Range | None = None
+    owner: type[msgspec.Struct] = msgspec.Struct
+
+    @property
+    def help(self) -> str:
+        return field_helps(self.owner).get(self.path[-1], "")
+
+    @property
+    def type_text(self) -> str:
+        """Its type, for people: `int`, `none|gzip`."""
+        return _type_name(self.type)
 
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _keys(cls: type[msgspec.Struct], path: tuple[str, ...], table: tuple[str, ...]) -> _Fields:
-    found: _Fields = {}
+def keys_of(
+    cls: type[msgspec.Struct], path: tuple[str, ...] = (), table: tuple[str, ...] = ()
+) -> Keys:
+    """Every key by the name its flag has, those of nested structs after their table's name."""
+    found: Keys = {}
     for field in msgspec.structs.fields(cls):
         here, there = (*path, field.name), (*table, field.encode_name)
         if _is_struct(field.type):
-            found |= _keys(field.type, here, there)
+            found |= keys_of(field.type, here, there)
             continue
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
         kind, allowed = bare(field.type), range_of(field.type)
-        found["-".join(there)] = _Key(here, there, kind, default, range=allowed)
+        found["-".join(there)] = Key(here, there, kind, default, range=allowed, owner=cls)
         if field.type is Secret:
             pointed = (*table, f"{field.encode_name}-file")
-            found["-".join(pointed)] = _Key(here, pointed, Secret, msgspec.NODEFAULT, True)
+            found["-".join(pointed)] = Key(here, pointed, Secret, msgspec.NODEFAULT, True)
     return found
 
 
 def load(cls: type[C], section: str, argv: Sequence[str], environ: Mapping[str, str]) -> C:
     """The configuration. Raises ConfigError (unknown key, wrong type), HelpRequested."""
-    keys = _keys(cls, (), ())
+    keys = keys_of(cls)
     unused: Mapping[str, str] = getattr(cls, "unused", {})
     flags = dict(_flags(keys, section, argv, cls))
     values: dict[tuple[str, ...], Any] = {}
@@ -139,10 +167,10 @@ def load(cls: type[C], section: str, argv: Sequence[str], environ: Mapping[str, 
     return _build(cls, (), values)
 
 
-def _file(keys: _Fields, path: str, unused: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _file(keys: Keys, path: str, unused: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"the configuration file {path} can't be read: {error}") from error
     tables = {key.table[:n] for key in keys.values() for n in range(1, len(key.table))}
     by_table = {key.table: name for name, key in keys.items()}
@@ -162,7 +190,7 @@ def _file(keys: _Fields, path: str, unused: Mapping[str, str]) -> Iterator[tuple
 
 
 def _environment(
-    keys: _Fields, section: str, environ: Mapping[str, str], unused: Mapping[str, str]
+    keys: Keys, section: str, environ: Mapping[str, str], unused: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     """Known variables, general ones first. Variables of other services are theirs."""
     by_variable = {name.upper().replace("-", "_"): name for name in keys}
@@ -186,7 +214,7 @@ def _environment(
 
 
 def _flags(
-    keys: _Fields, section: str, argv: Sequence[str], cls: type[msgspec.Struct]
+    keys: Keys, section: str, argv: Sequence[str], cls: type[msgspec.Struct]
 ) -> Iterator[tuple[str, str]]:
     rest = list(argv)
     while rest:
@@ -223,7 +251,7 @@ def _unknown(name: str, known: Sequence[str], where: str, instead: str) -> Confi
     return ConfigError(f"unknown key {name} {where}", hint=hint)
 
 
-def _from_text(key: _Key, text: str) -> Any:
+def _from_text(key: Key, text: str) -> Any:
     """A variable's or flag's text as what the type wants: lists by comma, maps by `k=v,k=v`, or
     either as JSON."""
     origin = get_origin(key.type) or key.type
@@ -232,7 +260,7 @@ def _from_text(key: _Key, text: str) -> Any:
     if text.startswith(("[", "{")):
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except NOT_READABLE:
             return text
     items = [item.strip() for item in text.split(",") if item.strip()]
     if origin is not dict:
@@ -240,7 +268,7 @@ def _from_text(key: _Key, text: str) -> Any:
     return {k.strip(): v.strip() for k, _, v in (item.partition("=") for item in items)}
 
 
-def _convert(key: _Key, where: str, value: Any, *, strict: bool = False) -> Any:
+def _convert(key: Key, where: str, value: Any, *, strict: bool = False) -> Any:
     if key.from_file:
         try:
             value = Path(str(value)).read_text(encoding="utf-8").rstrip("\r\n")
@@ -264,11 +292,25 @@ def _decode(kind: type, value: Any) -> Any:
 
 
 def _type_name(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    if get_args(kind) and get_origin(kind) is None:
-        return _type_name(get_args(kind)[0])
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    args = get_args(kind)
+    match get_origin(kind):
+        case None:
+            return kind.__name__ if isinstance(kind, type) and not _is_struct(kind) else _form(kind)
+        case _ if get_origin(kind) is Literal:
+            return "|".join(map(str, args))
+        case origin if origin is Annotated:
+            return _type_name(args[0])
+        case origin if origin in (list, tuple):
+            return f"list of {_type_name(args[0])}"
+        case origin if origin is dict:
+            return f"table of {_type_name(args[1])}"
+        case _:
+            return " or ".join(map(_type_name, args))
+
+
+def _form(kind: type[msgspec.Struct]) -> str:
+    """A struct by its keys: `{db-name, tbl-name}`."""
+    return "{" + ", ".join(field.encode_name for field in msgspec.structs.fields(kind)) + "}"
 
 
 def _build(cls: type[C], at: tuple[str, ...], values: Mapping[tuple[str, ...], Any]) -> C:
@@ -324,11 +366,15 @@ def redacted_url(text: str) -> str:
 
 
 def usage(cls: type[msgspec.Struct], section: str) -> str:
-    """The text of `--help`: each key, its type, its default."""
+    """The text of `--help`: each key, its type, its default, what it is for."""
     lines = [f"python -m tidelog_{section} [--config FILE] [--KEY VALUE ...]", ""]
-    for name, key in _keys(cls, (), ()).items():
+    for name, key in keys_of(cls).items():
         if not key.from_file:
             default = "" if key.default is msgspec.NODEFAULT else f" [{key.default!r}]"
             allowed = "" if key.range is None else f", {key.range}"
-            lines.append(f"  --{name:28} {_type_name(key.type)}{allowed}{default}")
+            lines.append(f"  --{name:28} {key.type_text}{allowed}{default}")
+            lines += textwrap.wrap(key.help, 92, initial_indent=_INDENT, subsequent_indent=_INDENT)
     return "\n".join(lines)
+
+
+_INDENT = " " * 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
@@ -16,9 +17,10 @@ from tidelog import subjects
 from tidelog.actor import off_loop
 from tidelog.errors import ConfigError, Corrupt, Unavailable, UnparsablePayload
 from tidelog.messages import DdlAppend, DdlJobs, DdlList, Empty, decode_reply, encode
-from tidelog.ports import Bus, DdlHistory
+from tidelog.ports import Bus, DdlHistory, Ports
 from tidelog.schema.job_stream import JobStream, place_of
 from tidelog.schema.model import DdlJob, decode_jobs
+from tidelog.unreadable import NOT_READABLE
 
 PAGE = 512
 """Jobs a page; TiDB refuses a limit above 1024 and a start_job_id of 0."""
@@ -42,6 +44,15 @@ def open_history(url: str, bus: Bus | None, cluster: str) -> DdlHistory:
         return HttpHistory(url)
     raise ConfigError(
         f"{url!r} is no DDL history", hint="embedded, file:PATH or http://HOST:PORT of a TiDB"
+    )
+
+
+def with_ddl_history(ports: Ports, history: DdlHistory) -> Ports:
+    """The ports with this history, whatever is asked for, in each of their directories, too."""
+    return replace(
+        ports,
+        open_ddl_history=lambda _: history,
+        within=lambda path: with_ddl_history(ports.within(path), history),
     )
 
 
@@ -88,7 +99,7 @@ class FileHistory:
             while data := await off_loop(file.read, CHUNK_BYTES):
                 yield await off_loop(stream.feed, data)
             yield await off_loop(stream.finish)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Corrupt(f"the DDL history {self._path} holds something else: {error}") from error
         except (OSError, EOFError, lzma.LZMAError) as error:
             raise ConfigError(f"the DDL history {self._path} can't be read: {error}") from error
@@ -171,7 +182,7 @@ class HttpHistory:
             ) from error
         try:
             return decode_jobs(body) if body.strip() not in (b"", b"null") else []
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Unavailable(f"{self._url} answered something else: {error}") from error
 
 
@@ -213,5 +224,5 @@ class EmbeddedHistory:
 def _job(raw: msgspec.Raw) -> DdlJob:
     try:
         return msgspec.json.decode(raw, type=DdlJob)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise UnparsablePayload(f"a DDL job that can't be read: {error}") from error

@@ -54,6 +54,9 @@ class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "
     """Above `commit_ts` rows may be applied, but none above this."""
     unsure: int = 0
     """Up to there an earlier Applier than that of `epoch` may have applied rows; 0 = none has."""
+    replayed: bool = False
+    """A replay said it: what lies above `commit_ts` are the parts of its step, and parts that are
+    done have rows of nobody else over theirs."""
 
     def covers(self, other: Checkpoint) -> bool:
         """Whether all that `other` stands for has happened."""

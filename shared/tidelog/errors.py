@@ -96,6 +96,10 @@ class Forbidden(Refused):
     """Whoever asks may not."""
 
 
+class Untrusted(Refused):
+    """Who is at the other end can't be told, or takes no proof of who we are: nothing was sent."""
+
+
 class NotOnline(Refused):
     """The Pump takes no Prewrites in its present state."""
 

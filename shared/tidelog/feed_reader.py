@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tidelog import changes, subjects
 from tidelog.errors import StreamMissing, TidelogError, Unavailable
+from tidelog.failpoints import hit
 from tidelog.ports import Bus, Message, StreamReader
 
 FETCH_MESSAGES = 500
@@ -137,6 +138,7 @@ class FeedReader(Generic[T]):
         return found
 
     async def _open(self) -> StreamReader:
+        hit("reader.feed.before_opening")
         state = await self._bus.stream_state(self.stream)
         if state is None:
             raise StreamMissing(f"stream {self.stream} does not exist")

@@ -17,6 +17,7 @@ from tidelog.messages import PUMP
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus
 from tidelog.timestamps import TS_MAX, physical_ms
+from tidelog.unreadable import NOT_READABLE
 
 NOW = -1
 """`initial-commit-ts`: with what commits from now on."""
@@ -114,7 +115,7 @@ class Feeds:
 def _decode(data: bytes) -> Feed:
     try:
         return msgspec.json.decode(data, type=Feed)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise Corrupt(f"a feed's record can't be read: {error}") from error
 
 

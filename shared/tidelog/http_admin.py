@@ -81,9 +81,9 @@ class HttpAdmin:
             await runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        self._status()  # sets the gauges of the service itself
+        actors: metrics.Actors = self._status().get("actors", {})  # type: ignore[assignment]
         return web.Response(
-            body=metrics.exposition(), headers={"Content-Type": metrics.CONTENT_TYPE}
+            body=metrics.exposition(actors), headers={"Content-Type": metrics.CONTENT_TYPE}
         )
 
     async def _livez(self, _request: web.Request) -> web.Response:

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.errors import StreamMissing, Unavailable
 from tidelog.ports import Bus, Headers, Message, Outgoing, StreamConfig, StreamState
+from tidelog.subjects import bucket_stream
 
 _OPERATION = "KV-Operation"
 READ_S = 5.0
@@ -35,7 +36,7 @@ class Bucket:
     def __init__(self, bus: Bus, name: str, *, leased: bool = False) -> None:
         self.name = name
         self._leased = leased
-        self.stream = f"KV_{name}"
+        self.stream = bucket_stream(name)
         self._bus = bus
         self._prefix = f"$KV.{name}."
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Reply
 from tidelog.errors import Conflict, StreamMissing, TidelogError, Unavailable
+from tidelog.failpoints import hit
 from tidelog.lease_store import Holder, LeaseStore
 from tidelog.ports import Ports
 
@@ -127,6 +128,7 @@ class Lease(Actor[LeaseMail]):
         await asyncio.wait([self._living])
         if not self._role.leads:
             return
+        hit("node.lease.before_release")
         self._role.leads = False
         try:
             async with asyncio.timeout(RELEASE_S):
@@ -144,6 +146,7 @@ class Lease(Actor[LeaseMail]):
 
     async def _live(self) -> None:
         await self._acquire()
+        hit("node.lease.taken")
         self._role.leads, self._role.standby, self._waiting = True, "", ""
         log.info("this node leads", feed=self._candidate.feed, epoch=self._mine.epoch)
         await self._keep()
@@ -206,8 +209,10 @@ class Lease(Actor[LeaseMail]):
             released=False,
             paused=self._held,
         )
+        hit("node.lease.before_record")
         await self._store.remember(mine)
         self._mine = mine
+        hit("node.lease.recorded")
         self._revision = await self._store.write(mine, revision)
 
     # Leading --------------------------------------------------------------------------------
@@ -217,6 +222,7 @@ class Lease(Actor[LeaseMail]):
         while True:
             asked, self._askers = self._askers, []
             mine = replace(self._mine, paused=self._held)
+            hit("node.lease.before_renewal")
             try:
                 self._revision = await self._store.write(mine, self._revision)
             except (Conflict, StreamMissing, Unavailable) as error:

@@ -14,6 +14,8 @@ import msgspec
 from tidelog.errors import Corrupt, StreamMissing
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 
 FILE = "lease.json"
 UNREADABLE = "delete it: its node waits for its own lease then, as for another one's"
@@ -64,7 +66,7 @@ class LeaseStore:
         return Holder(self._rng.token()), False
 
     async def remember(self, mine: Holder) -> None:
-        await self._disk.write_file(FILE, msgspec.json.encode(mine))
+        await self._disk.write_file(FILE, seal(msgspec.json.encode(mine)))
 
     async def read(self) -> tuple[Holder | None, int]:
         """The record and its revision, 0 = none. Raises Unavailable."""
@@ -89,6 +91,6 @@ class LeaseStore:
 
 def _decode(data: bytes, what: str, hint: str = "") -> Holder:
     try:
-        return msgspec.json.decode(data, type=Holder)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(unseal(data), type=Holder)
+    except NOT_READABLE as error:
         raise Corrupt(f"{what} can't be read: {error}", hint=hint) from error

@@ -23,6 +23,7 @@ from tidelog.errors import (
     TidelogError,
     Unavailable,
 )
+from tidelog.failpoints import hit
 from tidelog.messages import (
     CLOSING,
     JOINING,
@@ -186,6 +187,7 @@ class Membership(Actor[Announce]):
                 if self._admit is not None:
                     await self._admit()
                 status = self._announced(await self._describe())
+                hit("node.membership.before_registration")
                 answer = await self._ports.bus.request(
                     subjects.registry(self._cluster, "register"),
                     encode(Register(status, self._cluster_id)),
@@ -202,6 +204,7 @@ class Membership(Actor[Announce]):
                 pause = min(pause * 2, RETRY_S[1])
                 continue
             self._error = ""
+            hit("node.membership.registered")
             await self._obey(registered.order)
             await self._tell(registered.state, registered.safe_point)
             return
@@ -238,6 +241,7 @@ class Membership(Actor[Announce]):
         status = self._announced(heartbeat)
         if last_state:
             status = msgspec.structs.replace(status, state=last_state, isAlive=False)
+        hit("node.membership.before_heartbeat")
         answer = await self._ports.bus.request(
             subjects.registry(self._cluster, "heartbeat"),
             encode(msgspec.structs.replace(heartbeat, status=status)),
@@ -268,6 +272,7 @@ class Membership(Actor[Announce]):
                 log.warning("no room to keep an operator's order", action=kept.order.action)
                 await self._ports.clock.sleep(RETRY_S[1])
                 continue
+            hit("node.order.kept")
             self._kept = kept
             return
 
@@ -281,12 +286,14 @@ class Membership(Actor[Announce]):
             return
         if self._told is None or self._told[0] != state:
             log.info("state", kind=self._kind, state=state)
+        hit("node.membership.before_state")
         try:
             await self._on_state(state, safe_point)
         except ActorStopped as error:
             # Who would have obeyed is being restarted: the next heartbeat tells the new one.
             log.info("the state is told again", reason=str(error))
             return
+        hit("node.membership.state_told")
         self._told = (state, safe_point)
         if state == PAUSING:
             self._wake.set()

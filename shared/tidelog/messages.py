@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from tidelog.errors import TidelogError, UnparsablePayload, told_error
+from tidelog.unreadable import NOT_READABLE
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -70,6 +71,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """Pump: open Prewrites."""
     standbyOf: str = ""
     """Applier: the node whose place it takes; both write the same downstream."""
+    counts: dict[str, int] = {}
+    """What it counted since it began, for rates. Pump: `binlogs` made durable. Drainer: `txns` and
+    `rows` published, `duplicates`, `dropped.<reason>`. Applier: `txns` and `rows` applied."""
 
 
 class Register(msgspec.Struct, frozen=True):
@@ -245,7 +249,7 @@ def decode(data: bytes, kind: type[S]) -> S:
     """Parse a request body. Raises UnparsablePayload."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_READABLE as error:
         raise UnparsablePayload(f"a {kind.__name__} that can't be read: {error}") from error
 
 

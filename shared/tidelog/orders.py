@@ -11,8 +11,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from tidelog.errors import Corrupt
+from tidelog.failpoints import hit
 from tidelog.messages import Order
 from tidelog.ports import Disk
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 
 ORDER_FILE = "order.json"
 UNREADABLE = "delete it: the registry knows the order, too; `tidelog nodes --json` shows it"
@@ -40,11 +43,12 @@ def read_order(disk: Disk) -> KeptOrder:
     if not disk.exists(ORDER_FILE):
         return KeptOrder()
     try:
-        return msgspec.json.decode(disk.read_file(ORDER_FILE), type=KeptOrder)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(unseal(disk.read_file(ORDER_FILE)), type=KeptOrder)
+    except NOT_READABLE as error:
         raise Corrupt(f"{ORDER_FILE} can't be read: {error}", hint=UNREADABLE) from error
 
 
 async def write_order(write_file: WriteFile, kept: KeptOrder) -> None:
     """Durable when it returns. Raises DiskFull, IoFailed."""
-    await write_file(ORDER_FILE, msgspec.json.encode(kept))
+    hit("node.order.before_write")
+    await write_file(ORDER_FILE, seal(msgspec.json.encode(kept)))

@@ -167,6 +167,7 @@ def _shallow(payload: Buffer) -> Facts:
     for number, _, value, _ in fields:
         if number in values:
             values[number] = value
+    _judge(values[_TP], values[_START], values[_COMMIT])  # what it lets pass can be written anew
     lead = [field for field in fields if field[0] <= _COMMIT]
     body = max((end for *_, end in lead), default=0)
     if fields[: len(lead)] != lead:

@@ -15,6 +15,8 @@ import msgspec
 if TYPE_CHECKING:
     from tidelog.downstream import Downstream, DownstreamOptions
     from tidelog.schema.model import DdlJob
+    from tidelog.security.tls import TlsFiles
+    from tidelog.upstream.rpc import Rpc
 
 Buffer = bytes | bytearray | memoryview
 Headers = Mapping[str, str]
@@ -313,5 +315,7 @@ class Ports:
     """Delete one that is not open, so that `open_index` makes it anew; none there is no error."""
     open_downstream: Callable[[DownstreamOptions], Downstream]
     open_ddl_history: Callable[[str], DdlHistory]
+    open_rpc: Callable[[TlsFiles], Rpc]
+    """How the servers of a TiDB cluster are called. Raises ConfigError."""
     within: Callable[[str], Ports]
     """The same on a directory of `disk`, made when missing: its disk and its indexes lie there."""

@@ -16,12 +16,9 @@ import inspect
 import os
 import signal
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -30,7 +27,8 @@ import uvloop
 
 from tidelog import failpoints, logs, metrics
 from tidelog.config import HelpRequested, ServiceConfig, load, redacted, redacted_url
-from tidelog.errors import EXIT_FAILED, EXIT_OK, Stopped, TidelogError, exit_code
+from tidelog.errors import EXIT_FAILED, EXIT_OK, EXIT_RESTART, TidelogError, exit_code
+from tidelog.health import HTTP_FILE
 from tidelog.http_admin import HttpAdmin
 from tidelog.micro import MicroService
 from tidelog.offline import Offline
@@ -51,8 +49,6 @@ COLLECT_AFTER = (20_000, 20, 20)
 cycles and have many objects in flight; what was imported is never looked at again."""
 QUIET_S = 2.0
 """A start waits for NATS that long before it says so."""
-HTTP_FILE = "http"
-"""In the data directory: the admin address of the process that runs there."""
 
 
 def main(
@@ -65,17 +61,13 @@ def main(
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> NoReturn:
-    """Run the service `name` to its end, and exit with the code of the error table. With `health`
-    as the first argument: ask the running one whether it is ready (for containers)."""
+    """Run the service `name` to its end, and exit with the code of the error table."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     variables = os.environ if environ is None else environ
     logs.configure(service=name)
     try:
-        asks_health = arguments[:1] == ["health"]
-        config = load(config_class, name, arguments[1:] if asks_health else arguments, variables)
+        config = load(config_class, name, arguments, variables)
         config = msgspec.structs.replace(config, data_dir=config.data_dir or f"data/{name}")
-        if asks_health:
-            sys.exit(health(config))
         logs.configure(config.log_format, config.log_level, service=name, node=config.node_id)
         failpoints.arm_from_text(variables.get("TIDELOG_FAILPOINTS", ""))
         gc.freeze()
@@ -89,31 +81,16 @@ def main(
 
 
 def report(name: str, error: Exception) -> int:
-    """One clear line (a traceback for what nobody foresaw), and the exit code."""
+    """One clear line (a traceback for what nobody foresaw), and the exit code. What has none of its
+    own crashed too often: another process may do better."""
     if isinstance(error, TidelogError):
         log.error("the service ends", error=error.message, kind=type(error).__name__)
         sys.stderr.write(f"tidelog-{name}: {error}\n")
-        return exit_code(error)
+        code = exit_code(error)
+        return EXIT_RESTART if code == EXIT_FAILED else code
     log.error("the service ends by an unforeseen error", exc_info=error)
     sys.stderr.write(f"tidelog-{name}: {type(error).__name__}: {error}\n")
-    return EXIT_FAILED
-
-
-def health(config: ServiceConfig) -> int:
-    """0 if the service that runs in this data directory says it is ready; else 1, and why."""
-    addr = ""
-    try:
-        addr = (Path(config.data_dir) / HTTP_FILE).read_text(encoding="utf-8").strip()
-        with urllib.request.urlopen(f"http://{addr}/readyz", timeout=3):
-            return EXIT_OK
-    except urllib.error.HTTPError as error:
-        with error:
-            said = error.read().decode(errors="replace")
-    except OSError as error:
-        who = f"nobody answers at {addr}" if addr else f"nothing runs in {config.data_dir}"
-        said = f"not ready: {who} ({error})"
-    sys.stderr.write(f"{said.strip()}\n")
-    return EXIT_FAILED
+    return EXIT_RESTART
 
 
 def package_version() -> str:
@@ -156,6 +133,8 @@ class Runner:
             loop.add_signal_handler(number, self._on_signal, number)
         self._stall = metrics.StallWatch()
         self._stall.start()
+        node, cluster = self._config.node_id, self._config.cluster
+        metrics.build_info.labels(self._name, node, cluster, package_version()).set(1)
         admin = HttpAdmin(self.status, self.routes, self._config.admin_token)
         try:
             await self._run(admin)
@@ -222,7 +201,9 @@ class Runner:
             QUIET_S, lambda: log.warning("no NATS server answers yet: it is waited for", url=said)
         )
         try:
-            return await NatsBus.connect(url, name=self._node(), on_lost=self._on_bus_lost)
+            return await NatsBus.connect(
+                url, name=self._node(), on_lost=self._on_bus_lost, access=self._config.access
+            )
         finally:
             telling.cancel()
 
@@ -258,8 +239,8 @@ class Runner:
         if self._supervisor is None and self._main is not None:
             self._main.cancel()
 
-    def _on_bus_lost(self) -> None:
-        self._failure = Stopped("the NATS client gave up", hint="the service starts again")
+    def _on_bus_lost(self, error: TidelogError) -> None:
+        self._failure = error
         if self._main is not None:
             self._main.cancel()
 

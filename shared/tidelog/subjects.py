@@ -30,11 +30,11 @@ def escape(name: str) -> str:
 
 
 def unescape(token: str) -> str:
-    """The name of an escaped token."""
+    """The name of an escaped token; of one that nobody escaped, what can be read of it."""
     if not token.strip("="):
         return ""
     raw = _ESCAPED.sub(lambda m: chr(int(m[1], 16)), token)
-    return raw.encode("latin-1").decode()
+    return raw.encode("latin-1", "replace").decode(errors="replace")
 
 
 def registry(cluster: str, verb: str) -> str:
@@ -67,6 +67,11 @@ def backfill(cluster: str, node: str, verb: str) -> str:
     return f"tidelog.{cluster}.backfill.{escape(node)}.{verb}"
 
 
+def backfill_events(cluster: str) -> str:
+    """Of all jobs, to listen to."""
+    return f"tidelog.{cluster}.backfill.*.event.*"
+
+
 def txnstatus(cluster: str) -> str:
     return f"tidelog.{cluster}.txnstatus"
 
@@ -89,6 +94,17 @@ def feeds_bucket(cluster: str) -> str:
 def registry_bucket(cluster: str) -> str:
     """What the registry keeps beside it: the oracle's bound, consumers, feeds."""
     return f"tidelog_{cluster}_registry"
+
+
+def cluster_buckets(cluster: str) -> tuple[str, ...]:
+    """All that are the cluster's, not a feed's."""
+    names = (members_bucket, status_bucket, feeds_bucket, registry_bucket)
+    return tuple(name(cluster) for name in names)
+
+
+def bucket_stream(bucket: str) -> str:
+    """The stream that holds a bucket, as NATS calls it."""
+    return f"KV_{bucket}"
 
 
 def replay_feed(feed: str, reader: str) -> str:
@@ -120,6 +136,11 @@ def changes_row(feed: str, db: str, table: str) -> str:
 
 def changes_ddl(feed: str, db: str, table: str) -> str:
     return f"changes.{feed}.ddl.{escape(db)}.{escape(table)}"
+
+
+def changes_ddls(feed: str) -> str:
+    """All of a feed, to listen to."""
+    return f"changes.{feed}.ddl.>"
 
 
 def changes_txn(feed: str) -> str:

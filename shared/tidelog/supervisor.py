@@ -82,11 +82,7 @@ class Supervisor:
     def status(self) -> dict[str, dict[str, object]]:
         """What each living actor says of itself, by its name."""
         return {
-            child.ref.name.partition(".")[2]: (
-                child.cell.actor.status()
-                if child.cell.started.is_set()
-                else {"starting": True, **child.cell.actor.starting()}
-            )
+            child.ref.name.partition(".")[2]: _said(child.cell)
             | {"mailbox": len(child.cell.mailbox), "mailbox_bytes": child.cell.mailbox.bytes}
             for child in self._children
             if child.cell is not None
@@ -205,3 +201,13 @@ class Supervisor:
                 raise Stuck(f"{child.ref.name} left a call running in a thread")
             await asyncio.sleep(0.01)
         return error
+
+
+def _said(cell: Cell[Any]) -> dict[str, object]:
+    """One whose disk or index fails ends soon; until then the others can be read."""
+    if not cell.started.is_set():
+        return {"starting": True, **cell.actor.starting()}
+    try:
+        return cell.actor.status()
+    except TidelogError as error:
+        return {"not_ready": str(error)}

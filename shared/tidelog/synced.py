@@ -20,6 +20,7 @@ log = structlog.get_logger()
 
 _BODY = struct.Struct("<IQQ")
 _BODY_BEFORE = struct.Struct("<IQ")
+_LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 
 
@@ -48,6 +49,22 @@ def unpack(data: bytes) -> Synced | None:
             fid, offset, *rest = layout.unpack(body)
             return Synced(fid, offset, rest[0] if rest else None)
     return None
+
+
+def pack_length(size: int) -> bytes:
+    """For a log of one file: up to where it is surely on the disk."""
+    body = _LENGTH.pack(size)
+    return body + _CRC.pack(crc32c(body))
+
+
+def unpack_length(data: bytes) -> int:
+    """0 if these are not the bytes that were written: nothing is known then. An earlier release
+    wrote no checksum."""
+    body, crc = data[: _LENGTH.size], data[_LENGTH.size :]
+    if len(body) < _LENGTH.size or (crc and crc != _CRC.pack(crc32c(body))):
+        return 0
+    size: int = _LENGTH.unpack(body)[0]
+    return size
 
 
 class SyncedFile:

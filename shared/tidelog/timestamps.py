@@ -44,3 +44,13 @@ def parse_ts(text: str) -> int:
 def logical(ts: int) -> int:
     """The counter within the millisecond."""
     return ts & LOGICAL_MAX
+
+
+def moment(ts: int) -> str:
+    """When a timestamp was allocated, UTC; empty for 0 and for what lies beyond any calendar."""
+    if not ts:
+        return ""
+    try:
+        return f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return ""

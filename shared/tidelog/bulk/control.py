@@ -16,6 +16,7 @@ RUNNING: Final = "running"
 DONE: Final = "done"
 FAILED: Final = "failed"
 CANCELLED: Final = "cancelled"
+STATES: tuple[State, ...] = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
 ENDED = (DONE, FAILED, CANCELLED)
 
 

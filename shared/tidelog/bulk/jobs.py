@@ -19,6 +19,8 @@ import msgspec
 from tidelog.config import redacted_url
 from tidelog.errors import ConfigError
 from tidelog.ranges import DAY_S, Bytes, Range, Timestamp, check
+from tidelog.security.access import NatsAccess
+from tidelog.unreadable import NOT_READABLE
 
 OnCorrupt = Literal["stop", "skip"]
 
@@ -36,6 +38,7 @@ class SparkSettings(
 
 
 class BulkJob(
+    NatsAccess,
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -149,7 +152,7 @@ def decode_job(data: bytes) -> Job:
     """Raises ConfigError, which names the key."""
     try:
         return cast(Job, msgspec.json.decode(data, type=Job))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_READABLE as error:
         raise ConfigError(f"not a job: {error}", hint=_KEYS_HINT) from error
 
 
@@ -163,7 +166,7 @@ def read_job(path: Path) -> Job:
         if path.suffix != ".toml":
             return decode_job(data)
         return cast(Job, msgspec.convert(tomllib.loads(data.decode()), type=Job))
-    except (msgspec.ValidationError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (*NOT_READABLE, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} is not a job: {error}", hint=_KEYS_HINT) from error
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error}") from error

@@ -7,6 +7,7 @@ from typing import cast
 import msgspec
 
 from tidelog.errors import TidelogError, UnparsablePayload, exit_code, told_error
+from tidelog.unreadable import NOT_READABLE
 
 MOST_WORDS = 8000
 """Characters of an error: a line fits into a message, whatever traceback somebody quotes."""
@@ -90,5 +91,5 @@ def decode_line(data: bytes) -> Line:
     """Raises UnparsablePayload."""
     try:
         return cast(Line, msgspec.json.decode(data, type=Line))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_READABLE as error:
         raise UnparsablePayload(f"a job's line that can't be read: {error}") from error

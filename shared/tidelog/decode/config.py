@@ -15,9 +15,9 @@ class DecodeConfig(FilterConfig, frozen=True, kw_only=True, rename="kebab"):
     """The Drainer's configuration is one."""
 
     feed: str = "main"
-    """Created by `tidelog feed create` before it begins (`tidelog.feeds`)."""
+    """The feed it publishes; created by `tidelog feed create` before it begins."""
     ddl_policy: dict[str, str] = msgspec.field(default_factory=dict)
-    """DDL kind -> one of `drainer_control.ACTIONS`, over the defaults of ddl_policy.py."""
+    """DDL kind -> forward, rewrite, skip or stop, over the defaults (docs/operating.md)."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError, ValueError."""

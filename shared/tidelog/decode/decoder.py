@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
 from google.protobuf.message import DecodeError
 
 from tidelog.decode.config import DecodeConfig
@@ -29,6 +28,7 @@ from tidelog.rows.errors import Malformed, RowCorrupt
 from tidelog.rows.payload import MutationRows, Payload, read_payload
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.skipped import from_key
+from tidelog.unreadable import NOT_READABLE
 from tidelog_proto.binlog_pb2 import Binlog
 
 
@@ -69,7 +69,7 @@ class Decoder:
                 self.schema_changed()
                 return ddl
             skipped = from_key(found.key)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Undecodable(commit_ts, "its record of what was skipped is none") from error
         except (Malformed, DecodeError) as error:
             raise Undecodable(commit_ts, "its bytes are no binlog") from error
@@ -87,7 +87,7 @@ class Decoder:
         try:
             head = Binlog.FromString(found.head)
             bare = head.ddl_job_id or head.ddl_query or from_key(head.prewrite_key) is not None
-        except (msgspec.DecodeError, DecodeError):
+        except (DecodeError, *NOT_READABLE):
             bare = True  # `decode` says what is wrong with it
         if bare or self._filters.ignores_txn(commit_ts):
             decoded = self.decode((commit_ts, start_ts, found.head))

@@ -14,6 +14,7 @@ import msgspec
 from tidelog.downstream import Checkpoint
 from tidelog.downstreams.literals import name, quote, table_name
 from tidelog.errors import Stopped
+from tidelog.unreadable import NOT_READABLE
 
 STATE_DB = "tidb_binlog"
 DEFAULT_PLACE = "tidb_binlog.checkpoint"
@@ -88,7 +89,7 @@ def load(
             continue
         try:
             found = msgspec.json.decode(text, type=Checkpoint)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Stopped("the downstream's checkpoint can't be read", hint=str(error)) from error
         if found.feed == feed:
             return found

@@ -109,6 +109,7 @@ class FileLog:
         while len(self._files) > 1 and 0 < self._files[1].begun_ms < before_ms:
             gone.append(self._files.pop(0).text)
             await self._disk.remove(gone[-1])
+            await self._disk.sync_dir("")  # else a power loss may bring back an older one alone
         return gone
 
     def close(self) -> None:

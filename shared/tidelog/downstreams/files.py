@@ -101,6 +101,8 @@ class FilesDownstream(OneProcess):
         cut = await self._log.open(_place(saved))
         if cut:
             log.info("cut what was not saved", directory=self._target.path, bytes=cut)
+        # It may be of a life that ended before its rename was durable; from now on it is relied on.
+        await disk.write_file(names.SAVEPOINT, savepoint.dump(saved))
         self._schema_version = saved.schema_version
         self._saved_ts = saved.commit_ts
         return Opened(_checkpoint(saved), atomic=True)
@@ -130,9 +132,7 @@ class FilesDownstream(OneProcess):
                     f"{self._target.shown} holds binlog files, but no savepoint", hint=_OTHERS_HINT
                 )
             # From now on the directory is ours: what an ended writer left in it may be cut.
-            saved = Savepoint(0, feed=self._feed, file=-1)
-            await disk.write_file(names.SAVEPOINT, savepoint.dump(saved))
-            return saved
+            return Savepoint(0, feed=self._feed, file=-1)
         saved = savepoint.load(disk.read_file(names.SAVEPOINT))
         if saved.feed != self._feed or saved.file is None:
             owner = f"feed {saved.feed}" if saved.feed else "the original drainer"

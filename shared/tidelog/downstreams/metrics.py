@@ -9,8 +9,7 @@ DDL_REFUSED = Counter(
 )
 UNMATCHED = Counter(
     "tidelog_applier_unmatched_rows_total",
-    "Rows that were not downstream as they were upstream, by table",
-    ["table"],
+    "Rows that were not downstream as they were upstream; the log names their tables",
 )
 DRY_STATEMENTS = Counter(
     "tidelog_applier_dry_statements_total", "Statements that a dry run (blackhole:) made"

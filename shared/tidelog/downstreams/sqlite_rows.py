@@ -107,5 +107,5 @@ class SqliteTable:
             new = [self._cell(after, n) for n in names]
             done = db.execute(f"UPDATE {table} SET {sets} WHERE {chosen}", new + cells)
         if done.rowcount != 1:
-            metrics.UNMATCHED.labels(self.called).inc()
+            metrics.UNMATCHED.inc()
             log.error("a row to change is not downstream", table=self.called)

@@ -53,13 +53,17 @@ class FilterConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     replicate_do_db: tuple[str, ...] = ()
     """With `replicate-do-table` the allow list: if there is any, nothing else is published."""
     replicate_do_table: tuple[TableName, ...] = ()
+    """With `replicate-do-db` the allow list."""
     ignore_schemas: tuple[str, ...] = tuple(sorted(SYSTEM_SCHEMAS))
     """With `ignore-table` the block list, which wins over the allow list."""
     ignore_table: tuple[TableName, ...] = ()
+    """With `ignore-schemas` the block list."""
     ignore_txn_commit_ts: tuple[Annotated[int, msgspec.Meta(ge=1, le=TS_MAX)], ...] = ()
     """Transactions and DDLs that are not published; the schema follows these DDLs all the same."""
     table_migrate_rule: tuple[TableMigrateRule, ...] = ()
+    """Which tables get which names in the feed, and which filters of events."""
     binlog_filter_rule: dict[str, BinlogFilterRule] = msgspec.field(default_factory=dict)
+    """Filters of events by name: kinds of events and texts of DDLs that are not published."""
     sync_ddl: bool = True
     """false: DDLs change the schema that rows are decoded with, but are not published."""
     loopback_control: bool = False

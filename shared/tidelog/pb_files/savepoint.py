@@ -1,16 +1,22 @@
 """The file `savepoint` beside pb_binlog files: the original's TOML keys, and ours. Pure.
 
 commitTS, consistent and schema-version are the original's. `file` and `offset` say up to where the
-files hold whole transactions: what stands behind was being written.
+files hold whole transactions: what stands behind was being written. A comment has the checksum of
+all other lines, as a flipped bit would else be another number; a file without it is the original's,
+or an earlier release's.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import msgspec
+from crc32c import crc32c
 
 from tidelog.errors import Stopped
+
+_SEAL = re.compile(rb"^# crc32c ([0-9a-f]{8})\n", re.MULTILINE)
 
 
 class Savepoint(
@@ -33,8 +39,13 @@ class Savepoint(
 def load(data: bytes) -> Savepoint:
     """Raises Stopped."""
     try:
+        found = _SEAL.search(data)
+        if found is not None and crc32c(data[: found.start()] + data[found.end() :]) != int(
+            found[1], 16
+        ):
+            raise ValueError(f"at offset 0, {len(data)} bytes are not those that were written")
         return msgspec.convert(tomllib.loads(data.decode()), type=Savepoint)
-    except (ValueError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:
         raise Stopped(
             f"the savepoint can't be read: {error}",
             hint="restore it from a backup, or give the feed an empty directory",
@@ -55,7 +66,9 @@ def dump(saved: Savepoint) -> bytes:
     if saved.ts_map:
         lines.append("\n[ts-map]")
         lines += [f"{_text(name)} = {value}" for name, value in saved.ts_map.items()]
-    return "\n".join([*lines, ""]).encode()
+    lines, rest = lines[:3], lines[3:]
+    seal = crc32c("\n".join([*lines, *rest, ""]).encode())
+    return "\n".join([*lines, f"# crc32c {seal:08x}", *rest, ""]).encode()
 
 
 def _text(value: object) -> str:

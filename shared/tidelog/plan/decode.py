@@ -11,6 +11,7 @@ from tidelog.downstream import TableRule
 from tidelog.errors import UnparsablePayload
 from tidelog.plan.events import TableEvents
 from tidelog.schema.structure import TableStructure
+from tidelog.unreadable import NOT_READABLE
 
 Key = tuple[str, str, int]
 """Database, table, the table's schema version."""
@@ -31,7 +32,7 @@ class Decoded:
         """Events with commit_ts <= `after` are left out. Raises UnparsablePayload."""
         try:
             message = _ROWS.decode(body)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise UnparsablePayload(f"a row message can't be read: {error}") from error
         events = message.events
         if events and events[0].commit_ts <= after:

@@ -15,7 +15,7 @@ from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus, Clock, Disk, Oracle, Rng
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
 from tidelog.pump_client.delivery.finisher import Delivery, Finisher, answered
-from tidelog.pump_client.delivery.grpc_way import GrpcWay, require_grpc
+from tidelog.pump_client.delivery.grpc_way import GrpcWay
 from tidelog.pump_client.delivery.lane import Lane
 from tidelog.pump_client.delivery.prewrites import Prewrites
 from tidelog.pump_client.delivery.skip_recorder import SkipRecorder
@@ -27,6 +27,8 @@ from tidelog.pump_client.routing.routes import Routes
 from tidelog.pump_client.routing.strategy import make_strategy
 from tidelog.pump_client.running import running
 from tidelog.pump_client.skipping import Skipping
+from tidelog.real.grpc_channel import require_grpc
+from tidelog.security.tls import TlsFiles
 from tidelog.supervisor import Supervisor
 from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
 
@@ -85,6 +87,7 @@ class PumpClient:
         name: str = "pump-client",
         oracle: Oracle | None = None,
         disk: Disk | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         if transport not in (NATS, GRPC):
             raise BadInput(f"transport {transport!r} is not known", hint=f"one of {NATS}, {GRPC}")
@@ -96,6 +99,7 @@ class PumpClient:
         self._clock = clock
         self._rng = rng
         self._transport = transport
+        self._tls = tls
         self._try_timeout_s = try_timeout_s
         self._pumps = PumpList(labels)
         self._routes = Routes()
@@ -318,7 +322,7 @@ class PumpClient:
         )
 
     def _make_lane(self, pump: Pump) -> Lane:
-        grpc = GrpcWay(pump.node, lambda: pump.address, self._cluster_id)
+        grpc = GrpcWay(pump.node, lambda: pump.address, self._cluster_id, self._tls)
         nats = NatsWay(self._bus, self._cluster, self._cluster_id, pump.node)
         return Lane(
             pump,

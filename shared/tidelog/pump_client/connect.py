@@ -13,6 +13,8 @@ from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
 from tidelog.real.disk import RealDisk
 from tidelog.real.rng import RealRng
+from tidelog.security.access import NatsAccess
+from tidelog.security.tls import TlsFiles
 
 
 @asynccontextmanager
@@ -27,6 +29,11 @@ async def connect(
     transport: str = "nats",
     timeout_s: float | None = 30.0,
     commit_timeout_s: float = COMMIT_TIMEOUT_S,
+    nats_nkey_file: str = "",
+    nats_ca: str = "",
+    nats_cert: str = "",
+    nats_key: str = "",
+    tls: TlsFiles | None = None,
 ) -> AsyncIterator[Writer]:
     """Write to the Pumps of a cluster:
 
@@ -39,13 +46,18 @@ async def connect(
     Without one, a writer that dies between a Prewrite and its Commit leaves a transaction that
     only an operator can decide (`tidelog resolve`), and the stream waits for that. `strategy`,
     `labels` and `transport`: see PumpClient. `timeout_s`: how long to wait for NATS, None for ever.
-    `commit_timeout_s`: see Writer.
+    `commit_timeout_s`: see Writer. `nats_…`: paths of the key that says who you are, and of PEM
+    files for TLS; `tls`: of the Pumps' gRPC; see docs/security.md.
 
-    Raises Unavailable, ForeignDirectory (another process has the directory), Corrupt.
+    Raises Unavailable, ForeignDirectory (another process has the directory), Corrupt,
+    Unauthenticated, Untrusted, Forbidden.
     """
     logs.quiet()
     disk = None if state_dir is None else RealDisk(state_dir)
-    bus = await NatsBus.connect(nats_url, name="tidelog-writer", timeout_s=timeout_s)
+    access = NatsAccess(
+        nats_nkey_file=nats_nkey_file, nats_ca=nats_ca, nats_cert=nats_cert, nats_key=nats_key
+    )
+    bus = await NatsBus.connect(nats_url, name="tidelog-writer", timeout_s=timeout_s, access=access)
     clock, rng = RealClock(), RealRng()
     try:
         client = PumpClient(
@@ -57,6 +69,7 @@ async def connect(
             strategy=strategy,
             labels=labels,
             transport=transport,
+            tls=tls,
         )
         async with Writer(
             client, bus, clock, rng, disk, cluster=cluster, commit_timeout_s=commit_timeout_s

@@ -17,6 +17,7 @@ from tidelog.pump_client.errors import OutcomeUnknown
 from tidelog.pump_client.two_phase import Upstream
 from tidelog.schema.model import DdlJob
 from tidelog.timestamps import physical_ms
+from tidelog.unreadable import NOT_READABLE
 from tidelog_proto.binlog_pb2 import Binlog
 
 PENDING_PATH: Final = "ddl-pending"
@@ -66,7 +67,7 @@ class SchemaChanger:
             return
         try:
             self._pending = msgspec.json.decode(data, type=Pending)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Corrupt(
                 f"{PENDING_PATH} can't be read: {error}",
                 hint="it names a schema change whose place in the stream may be missing: see "

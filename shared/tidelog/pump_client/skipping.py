@@ -16,6 +16,7 @@ from tidelog.errors import Corrupt, TidelogError
 from tidelog.ports import Disk
 from tidelog.pump_client.metrics import SKIPPED, SKIPPING
 from tidelog.skipped import Skipped, joined
+from tidelog.unreadable import NOT_READABLE
 
 log = structlog.get_logger()
 
@@ -94,7 +95,7 @@ class Skipping:
             return
         try:
             kept = msgspec.json.decode(self._disk.read_file(FILE), type=Kept)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Corrupt(
                 f"{FILE} can't be read: {error}", hint="what it held is untold; move it away"
             ) from error

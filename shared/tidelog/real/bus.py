@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import structlog
@@ -31,13 +31,16 @@ from tidelog.ports import (
 from tidelog.real import bus_metrics as metrics
 from tidelog.real import jetstream
 from tidelog.real.bus_serve import ServedSubject
-from tidelog.real.connection import Connection
+from tidelog.real.connection import Connection, OnLost
 from tidelog.real.outbox import HARD_BYTES, Waiting
 from tidelog.real.stream_reader import JetStreamReader
+from tidelog.security.access import NatsAccess
 
 log = structlog.get_logger()
 
 TIMEOUT_S = 10.0
+ANSWERS_GO_TO = ("_INBOX.", "_INBOX_", "_R_.")
+"""Inboxes as clients name them, with a prefix of the key's own, and across accounts."""
 WINDOW_BYTES = 16 << 20
 """Of a batch, what may be under way before the server said that it has it: it queues what it
 receives in memory, and drops beyond 128 MiB."""
@@ -57,11 +60,13 @@ class NatsBus:
         *,
         name: str = "tidelog",
         timeout_s: float | None = None,
-        on_lost: Callable[[], None] | None = None,
+        on_lost: OnLost | None = None,
+        access: NatsAccess | None = None,
     ) -> NatsBus:
         """Connect, waiting for the server for ever or for `timeout_s`; afterwards it reconnects for
-        ever. `on_lost` is called if that ends nevertheless. Raises Unavailable."""
-        connection = Connection(name, on_lost)
+        ever. `on_lost` is called if that ends nevertheless. `access`: who we say we are. Raises
+        Unavailable, ConfigError, and Unauthenticated or Untrusted where no try will do."""
+        connection = Connection(name, on_lost, access)
         try:
             async with asyncio.timeout(timeout_s):
                 await connection.open(url)
@@ -124,7 +129,13 @@ class NatsBus:
         return served
 
     def _answer(self, subject: str, data: bytes, headers: Headers | None) -> None:
-        """An answer of a served request: it never waits, so its bound is a hard one."""
+        """An answer of a served request: it never waits, so its bound is a hard one. It goes to who
+        waits for answers, and nowhere else: the server checks where a request goes, but lets us
+        answer wherever its sender says, which would be with our rights."""
+        if not subject.startswith(ANSWERS_GO_TO):
+            metrics.dropped_answers.inc()
+            log.error("an answer is dropped: it was to go to no inbox", to=subject)
+            return
         try:
             if self.connection.outbox.bytes >= HARD_BYTES:
                 raise Unavailable("too much waits to be sent")

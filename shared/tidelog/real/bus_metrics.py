@@ -6,7 +6,8 @@ connected = Gauge("tidelog_bus_connected", "1 while the connection to NATS is up
 reconnects = Counter("tidelog_bus_reconnects_total", "Connections made again after a loss")
 errors = Counter("tidelog_bus_errors_total", "Errors that the NATS client reported")
 dropped_answers = Counter(
-    "tidelog_bus_dropped_answers_total", "Answers not sent: too much was queued, or no connection"
+    "tidelog_bus_dropped_answers_total",
+    "Answers not sent: too much was queued, or no connection, or they were to go to no inbox",
 )
 dropped_requests = Counter(
     "tidelog_bus_dropped_requests_total",

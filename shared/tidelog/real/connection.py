@@ -15,11 +15,21 @@ from typing import Any
 import structlog
 from nats import errors as nats_errors
 
-from tidelog.errors import DeadlineExceeded, MessageTooLarge, NoResponders, Unavailable
+from tidelog.errors import (
+    DeadlineExceeded,
+    MessageTooLarge,
+    NoResponders,
+    Stopped,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.ports import Message
 from tidelog.real import bus_metrics as metrics
+from tidelog.real.denials import Denials
+from tidelog.real.nats_access import connect_options, inbox_prefix, refusal, tls_context
 from tidelog.real.nats_client import Sink, SinkClient, header_bytes, parse_headers
 from tidelog.real.outbox import Command, Outbox, Waiting
+from tidelog.security.access import NatsAccess
 
 log = structlog.get_logger()
 
@@ -28,12 +38,25 @@ WATCH_S = 1.0
 CLOSE_S = 2.0
 
 
+OnLost = Callable[[TidelogError], None]
+
+
 class Connection:
-    def __init__(self, name: str, on_lost: Callable[[], None] | None = None) -> None:
+    """Raises ConfigError if the files of `access` can't be used."""
+
+    def __init__(
+        self, name: str, on_lost: OnLost | None = None, access: NatsAccess | None = None
+    ) -> None:
         self._name = name
         self._on_lost = on_lost
-        self._client = SinkClient()
-        self._prefix = f"_INBOX.{secrets.token_hex(11)}."
+        self._access = access or NatsAccess()
+        self._denials = Denials(name, self._access)
+        self._options = connect_options(self._access)
+        tls = (lambda: tls_context(self._access)) if "tls" in self._options else None
+        self._client = SinkClient(self._refuse, self._deny, tls)
+        self._inboxes = inbox_prefix(self._access)
+        self._prefix = self._new_inbox()
+        self._refusal: TidelogError | None = None
         self._waiting: dict[str, Waiting] = {}
         self._next_token = 0
         self._up = asyncio.Event()
@@ -43,7 +66,8 @@ class Connection:
         self.reconnects = 0
 
     async def open(self, url: str) -> None:
-        """Connect, for ever if need be."""
+        """Connect, for ever if need be. Raises Unauthenticated, Untrusted, Forbidden: trying again
+        would end the same."""
         await self._client.connect(
             [part.strip() for part in url.split(",")],
             name=self._name,
@@ -56,6 +80,7 @@ class Connection:
             ping_interval=5,
             max_outstanding_pings=2,
             pending_size=2 << 20,
+            **self._options,
         )
         await self._client.subscribe_sink(self._prefix + "*", "", self._on_answer)
         self._up.set()
@@ -65,14 +90,20 @@ class Connection:
 
     @property
     def up(self) -> bool:
-        return self._up.is_set()
+        return self._up.is_set() and self._refusal is None
 
     @property
     def max_payload(self) -> int:
         return int(self._client.max_payload)
 
     async def wait_up(self) -> None:
+        """Raises what the server refuses us by."""
         await self._up.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _new_inbox(self) -> str:
+        return f"{self._inboxes}.{secrets.token_hex(11)}."
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -83,13 +114,40 @@ class Connection:
     # -- what nats-py tells -----------------------------------------------------------------------
 
     async def _on_error(self, error: Exception) -> None:
+        """Raises what would be the same at each further try to connect: nats-py lets it pass, out
+        of its loop of tries."""
         metrics.errors.inc()
         log.debug("NATS connection", error=str(error) or type(error).__name__)
+        if self._client.is_connected:
+            return
+        self._client.drop_transport()
+        if (refused := refusal(error, self._access)) is not None:
+            raise refused
+
+    def _refuse(self, error: TidelogError) -> None:
+        """What worked before works no more: whoever waits is told, and no one tries again."""
+        self._refusal = error
+        log.error("the NATS server is left", error=error.message, hint=error.hint)
+        self._lose(error)
+        self._up.set()
+        self.spawn(self._client.end(), "bus-end")
+        if self._on_lost is not None:
+            self._on_lost(Stopped(error.message, hint=error.hint))
+
+    def _deny(self, words: str) -> None:
+        """It was sent a moment ago, by whoever waits for an answer to that subject."""
+        metrics.errors.inc()
+        denied = self._denials.take(words)
+        asked = [w for w in self._waiting.values() if w.sent and w.subject.lower() == denied]
+        for waiting in asked:
+            waiting.fail(self._denials.error("publish", waiting.subject))
+        if not asked:
+            self._denials.log(words)
 
     async def _on_disconnected(self) -> None:
         if not self.closing:
             log.warning("the connection to NATS is lost, reconnecting")
-        self._lose("the connection to NATS was lost before the answer")
+        self._lose(Unavailable("the connection to NATS was lost before the answer"))
         self._client.forget_unsent()
 
     async def _on_reconnected(self) -> None:
@@ -100,19 +158,21 @@ class Connection:
         self._up.set()
 
     async def _on_closed(self) -> None:
-        self._lose("the connection to NATS is closed")
+        if self._refusal is not None:
+            return
+        self._lose(Unavailable("the connection to NATS is closed"))
         if not self.closing:
             log.error("the NATS client gave up", error=str(self._client.last_error))
             if self._on_lost is not None:
-                self._on_lost()
+                self._on_lost(Stopped("the NATS client gave up", hint="the service starts again"))
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, why: TidelogError) -> None:
         """Fail everybody whose message may have been sent; what is queued stays queued."""
         self._up.clear()
         metrics.connected.set(0)
         for waiting in list(self._waiting.values()):
             if waiting.sent:
-                waiting.fail(Unavailable(why))
+                waiting.fail(why)
 
     def _on_answer(self, subject: bytes, _reply: bytes, data: bytes, raw: bytes) -> None:
         waiting = self._waiting.get(subject[len(self._prefix) :].decode())
@@ -136,8 +196,8 @@ class Connection:
         """The only writer: in order, held back while there is no connection."""
         while True:
             await self.outbox.work()
-            await self._up.wait()
-            while len(self.outbox) and self._up.is_set():
+            await self.wait_up()
+            while len(self.outbox) and self.up:
                 await self._send(self.outbox.pop())
 
     async def _send(self, command: Command) -> None:
@@ -165,11 +225,16 @@ class Connection:
         waiting: Waiting | None = None,
     ) -> None:
         """Have it sent, after all that was queued before. `waiting`: whose message it is; a reply
-        subject of its own inbox is then made by `inbox`. Raises MessageTooLarge, Unavailable."""
+        subject of its own inbox is then made by `inbox`. Raises MessageTooLarge, Unavailable, and
+        what the server refuses us by."""
         carried = dict(headers) if headers else {}
         size = self.check_size(subject, data, carried)
+        if self._refusal is not None:
+            raise self._refusal
         if self.closing or self._client.is_closed:
             raise Unavailable("the bus is closed")
+        if waiting is not None:
+            waiting.subject = subject
         self.outbox.put(Command(subject, data, carried, reply, size, waiting))
 
     def check_size(self, subject: str, data: bytes, headers: dict[str, str]) -> int:
@@ -217,7 +282,8 @@ class Connection:
     # -- subscriptions ----------------------------------------------------------------------------
 
     async def subscribe(self, subject: str, queue: str, sink: Sink) -> int:
-        """Returns when the server knows of it, or is to be told at the next connection."""
+        """Returns when the server knows of it, or is to be told at the next connection. Raises
+        Forbidden."""
         work = self._subscribe(subject, queue, sink)
         # To its end whatever becomes of the caller: nats-py swallows cancellations.
         number: int = await asyncio.shield(self.spawn(work, "bus-subscribe"))
@@ -231,11 +297,16 @@ class Connection:
                     await self._client.sync()
             except (TimeoutError, nats_errors.Error) as error:
                 await self._on_error(error)
+        try:
+            self._denials.check_subscription(subject)
+        except TidelogError:
+            await self._client.unsubscribe_sink(number)
+            raise
         return number
 
     async def subscribe_inbox(self, sink: Sink) -> tuple[int, str]:
         """A private inbox `<prefix>*`; returns the subscription's number and the prefix."""
-        prefix = f"_INBOX.{secrets.token_hex(11)}."
+        prefix = self._new_inbox()
         return await self.subscribe(prefix + "*", "", sink), prefix
 
     def unsubscribe(self, number: int) -> None:

@@ -173,11 +173,21 @@ class RealLock:
             os.close(fd)
 
 
+class _Turns:
+    """Of one file's contents: a write whose caller was cancelled goes on in its thread, and must
+    neither share its temporary file with the next one nor replace what that one wrote."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.asked = self.written = 0
+
+
 class RealDisk:
     """A node's data directory, made when missing, for this user only."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
+        self._turns: dict[str, _Turns] = {}
         allow_open_files()
         self._try(str(self.root), self._make_root)
 
@@ -226,7 +236,15 @@ class RealDisk:
         return self._try(path, lambda: self.path(path).read_bytes())
 
     async def write_file(self, path: str, data: bytes) -> None:
-        await off_loop(self._try, path, lambda: self._replace(self.path(path), data))
+        place, turns = self.path(path), self._turns.setdefault(path, _Turns())
+        turns.asked += 1
+        await off_loop(self._try, path, partial(self._in_turn, turns, turns.asked, place, data))
+
+    def _in_turn(self, turns: _Turns, turn: int, place: Path, data: bytes) -> None:
+        with turns.lock:
+            if turn > turns.written:
+                self._replace(place, data)
+                turns.written = turn
 
     def _replace(self, place: Path, data: bytes) -> None:
         fresh = place.with_name(place.name + ".tmp")

@@ -1,18 +1,22 @@
 """nats-py's client, with messages handed over at once and its known ways to die closed.
 
 Everything that reaches below nats-py's public interface is in this file: `_process_msg`,
-`_process_err`, `_process_pong` and the reconnection task. The integration tests of the bus fail if
-a release changes one of them.
+`_process_err`, `_process_pong`, `_connect_command` and the reconnection task. The integration tests
+of the bus fail if a release changes one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from nats import errors
 from nats.aio.client import Client, Srv
+
+from tidelog.errors import ConfigError, TidelogError, Untrusted
 
 log = structlog.get_logger()
 
@@ -46,9 +50,20 @@ def header_bytes(headers: dict[str, str]) -> int:
 class SinkClient(Client):
     """A client whose subscriptions are served by synchronous sinks, not by queues and tasks."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        refused: Callable[[TidelogError], None],
+        denied: Callable[[str], None],
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """`refused`: the server can't be connected to any more, however often it is tried; it is
+        not. `denied`: gets the server's words on a subject. `tls`: a fresh context for each
+        connection, so that new certificates are seen; with it, none is made without TLS."""
         super().__init__()
         self._sinks: dict[int, Sink] = {}
+        self._refused = refused
+        self._denied = denied
+        self._tls = tls
 
     async def subscribe_sink(self, subject: str, queue: str, sink: Sink) -> int:
         """Subscribe; returns the subscription's number. Replayed at every reconnect."""
@@ -74,6 +89,13 @@ class SinkClient(Client):
         its sender was told that the outcome is unknown."""
         self._pending = []
         self._pending_data_size = 0
+
+    def drop_transport(self) -> None:
+        """Of an attempt to connect that failed: nats-py would wait for its end, which after a
+        failed handshake nobody tells."""
+        transport, self._transport = self._transport, None
+        if transport:
+            transport.close()  # type: ignore[no-untyped-call]
 
     async def end(self) -> None:
         """Close, and see that a reconnection under way really ends: nats-py swallows some of its
@@ -102,7 +124,33 @@ class SinkClient(Client):
         """nats-py forgets to close what a failed attempt to connect had opened."""
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
+        if self._tls is not None:
+            try:
+                self.options["tls"] = self._tls()
+            except ConfigError as error:
+                log.error("the certificates stay as they were", error=error.message)
         await super()._connect_to_server(s)
+
+    def _connect_command(self) -> bytes:
+        """nats-py goes on in the clear with a server that offers no TLS, with our proof of who we
+        are. Raises Untrusted."""
+        if self._tls is not None and not self._server_info.get("tls_required"):
+            raise Untrusted(
+                "the NATS server offers no TLS, and nats-ca wants it",
+                hint="give the server a tls block, or take nats-ca away",
+            )
+        if self._server_info.get("tls_required") and self._transport is not None:
+            # asyncio would warn at the end of each connection: nats-py makes the protocol itself.
+            transport: Any = self._transport
+            transport._io_writer.transport.get_protocol()._over_ssl = True
+        command: bytes = super()._connect_command()
+        return command
+
+    async def _attempt_reconnect(self) -> None:
+        try:
+            await super()._attempt_reconnect()
+        except TidelogError as error:
+            self._refused(error)
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
@@ -113,7 +161,9 @@ class SinkClient(Client):
 
     async def _process_err(self, err_msg: str) -> None:
         """nats-py closes for good at any `-ERR`; all but a refused subject are mere losses."""
-        if "permissions violation" in err_msg or "invalid subject" in err_msg:
+        if "permissions violation" in err_msg:
+            self._denied(err_msg.strip("'"))
+        elif "invalid subject" in err_msg:
             await self._error_cb(errors.Error(f"nats: {err_msg}"))
         else:
             log.warning("the NATS server ends the connection", reason=err_msg.strip("'"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import shutil
 import socket
 import sys
@@ -19,6 +20,8 @@ log = structlog.get_logger()
 
 START_S = 20.0
 STOP_S = 10.0
+PORTS = range(16_384, 32_768)
+PORT_TRIES = 64
 
 _CONFIG = """\
 server_name: tidelog-embedded
@@ -29,7 +32,7 @@ jetstream {{
   store_dir: "{store}"
   sync_interval: always
 }}
-"""
+{more}"""
 
 
 def server_binary() -> str:
@@ -42,9 +45,16 @@ def server_binary() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports that systems give to outgoing connections (32768 on): one of those would
+    take it before who asked for it listens."""
+    for port in random.sample(PORTS, PORT_TRIES):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise Unavailable(
+        f"no port of {PORT_TRIES} tried between {PORTS.start} and {PORTS.stop - 1} is free",
+        hint="see what listens on this machine: ss -ltn",
+    )
 
 
 class EmbeddedNats:
@@ -52,10 +62,17 @@ class EmbeddedNats:
     restarts, so that clients come back. Starting or stopping twice is no error."""
 
     def __init__(
-        self, data_dir: str | Path, *, port: int = 0, processes: Processes | None = None
+        self,
+        data_dir: str | Path,
+        *,
+        port: int = 0,
+        processes: Processes | None = None,
+        more: str = "",
     ) -> None:
+        """`more`: blocks for its configuration."""
         self._directory = Path(data_dir).absolute()
         self._port = port
+        self._more = more
         self._http_port = 0
         self._processes = processes or RealProcesses()
         self._process: Process | None = None
@@ -96,7 +113,10 @@ class EmbeddedNats:
         config = self._directory / "nats.conf"
         config.write_text(
             _CONFIG.format(
-                port=self._port, http_port=self._http_port, store=self._directory / "store"
+                port=self._port,
+                http_port=self._http_port,
+                store=self._directory / "store",
+                more=self._more,
             )
         )
         self._process = await self._processes.start(

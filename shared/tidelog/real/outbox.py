@@ -18,10 +18,11 @@ HARD_BYTES = 64 << 20
 class Waiting:
     """Somebody waits for the answer to one message."""
 
-    __slots__ = ("future", "sent", "token")
+    __slots__ = ("future", "sent", "subject", "token")
 
     def __init__(self, token: str) -> None:
         self.token = token
+        self.subject = ""
         self.future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.sent = False
 

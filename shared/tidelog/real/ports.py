@@ -11,7 +11,10 @@ from tidelog.errors import ConfigError
 from tidelog.ports import Bus, IndexStore, Ports
 from tidelog.real.clock import RealClock
 from tidelog.real.disk import RealDisk
+from tidelog.real.grpc_channel import require_grpc
 from tidelog.real.rng import RealRng
+from tidelog.security.tls import TlsFiles
+from tidelog.upstream.rpc import Rpc
 
 OpenDownstream = Callable[[DownstreamOptions], Downstream]
 
@@ -46,6 +49,12 @@ def real_ports(
     def drop_index(path: str) -> None:
         disk.drop(path)
 
+    def open_rpc(tls: TlsFiles) -> Rpc:
+        require_grpc()
+        from tidelog.real.grpc_rpc import GrpcRpc
+
+        return GrpcRpc(tls)
+
     def within(path: str) -> Ports:
         return real_ports(config, RealDisk(disk.path(path)), bus, open_downstream=open_downstream)
 
@@ -58,5 +67,6 @@ def real_ports(
         drop_index=drop_index,
         open_downstream=open_downstream,
         open_ddl_history=lambda url: open_history(url, bus, config.cluster),
+        open_rpc=open_rpc,
         within=within,
     )

@@ -158,6 +158,7 @@ class RelayLog:
         if self._spill is not None:  # given up, and not synced: only the last file may be torn
             await current.file.sync()
             self._spill = None
+        hit("applier.relay.before_rotation")
         await self._create(current.number + 1)
 
     async def batches(self, after: int) -> AsyncGenerator[Handed, None]:
@@ -179,6 +180,7 @@ class RelayLog:
                 break
             part = self._parts.pop(0)
             part.file.close()
+            hit("applier.relay.before_removal")
             # Without a sync: one that a power loss brings back is removed again.
             await self._folder.disk.remove(part.path)
             gone += 1

@@ -15,6 +15,7 @@ from tidelog.relay.batches import Batch, Handed, LargeBatch, TableKey, above, dd
 from tidelog.relay.files import Part, corrupt, parsed
 from tidelog.relay.records import structures_in
 from tidelog.schema.structure import TableStructure
+from tidelog.unreadable import NOT_READABLE
 from tidelog_proto.relay_pb2 import RelayBatch, RelayRecord
 
 Placed = tuple[int, RelayRecord]
@@ -92,7 +93,7 @@ def learned(
         raise corrupt(part.path, offset, f"a record of kind {kind} has no place here")
     try:
         known.update(structures_in(one.piece.tables if kind == "piece" else one.batch.tables))
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise corrupt(part.path, offset, f"a table's structure: {error}") from error
     return one.batch if kind == "batch" else None
 
@@ -102,7 +103,7 @@ def _handed(
 ) -> Handed:
     try:
         marker, ddls = _MARKER.decode(batch.marker), ddls_of(batch.ddls)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise corrupt(part.path, offset, f"a body of the stream: {error}") from error
     txns = above(marker.txns, after)
     if batch.pieces:

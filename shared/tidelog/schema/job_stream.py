@@ -11,6 +11,7 @@ from typing import IO
 import msgspec
 
 from tidelog.schema.model import DdlJob, decode_jobs
+from tidelog.unreadable import NOT_READABLE
 
 JOB_BYTES = 64 << 20
 """No job is longer; more without the end of one is no array of jobs."""
@@ -42,7 +43,7 @@ class JobStream:
                 jobs = decode_jobs(b"[" + self._rest[:cut] + b"]")
             except msgspec.ValidationError:
                 raise
-            except msgspec.DecodeError:
+            except NOT_READABLE:
                 continue
             self._rest = self._rest[cut + 1 :]
             return jobs

@@ -30,6 +30,7 @@ from tidelog.ports import (
     StreamState,
     Subscription,
 )
+from tidelog.sim.faults import Injected
 from tidelog.sim.life import Life
 from tidelog.sim.nats import LATE_S, SimNats, fail, settle
 from tidelog.sim.stream_reader import SimStreamReader
@@ -81,6 +82,7 @@ class SimBus:
         self._partitioned = cut
         self._nats.trace.event(self._life.name, "partition" if cut else "heal")
         if cut:
+            self._nats.trace.inject(self._life.name, Injected.CUT)
             self.link_broken()
         else:
             self.link_possible()
@@ -127,6 +129,14 @@ class SimBus:
                     self._waiting.remove(future)
         self._life.check()
 
+    def _delay(self) -> float:
+        """Seconds one way."""
+        faults = self._nats.faults
+        seconds = faults.delay(self._nats.rng)
+        if seconds > 2 * faults.delay_s:
+            self._nats.trace.inject(self._life.name, Injected.DELAYED, f"by {seconds:.3f} s")
+        return seconds
+
     def _up(self, action: Callable[[], object]) -> None:
         """Run `action` at the server after this link's delay, in order, unless the link breaks;
         without a link it waits for the next one."""
@@ -134,13 +144,13 @@ class SimBus:
             if len(self._unsent) < PENDING:
                 self._unsent.append(action)
             return
-        at = max(self._busy_up, self._loop.time() + self._nats.faults.delay(self._nats.rng))
+        at = max(self._busy_up, self._loop.time() + self._delay())
         self._busy_up = at
         self._loop.call_at(at, self._arrive, self._epoch, action)
 
     def _down(self, action: Callable[[], object]) -> None:
         """Run `action` here after the delay, in order, unless the link breaks."""
-        at = max(self._busy_down, self._loop.time() + self._nats.faults.delay(self._nats.rng))
+        at = max(self._busy_down, self._loop.time() + self._delay())
         self._busy_down = at
         self._loop.call_at(at, self._arrive, self._epoch, action)
 
@@ -215,11 +225,11 @@ class SimBus:
         """At the server: lose, pass on, or pass on twice. False: nobody is there to hear."""
         nats = self._nats
         if nats.faults.loss and nats.rng.random() < nats.faults.loss:
-            nats.count("lost")
+            nats.trace.inject(self._life.name, Injected.LOST, subject)
             return True
         receivers = nats.route(subject, data, headers, answer)
         if nats.faults.duplicate and nats.rng.random() < nats.faults.duplicate:
-            nats.count("duplicated")
+            nats.trace.inject(self._life.name, Injected.DUPLICATED, subject)
             nats.route(subject, data, headers, answer)
         return receivers > 0
 
@@ -246,10 +256,10 @@ class SimBus:
         return self._nats.subscribe(subscription)
 
     def dropped(self) -> None:
-        self._nats.count("slow consumer")
+        self._nats.trace.note(self._life.name, "dropped for a slow consumer")
 
     def refused(self, error: TidelogError) -> None:
-        self._nats.count(f"handler raised {type(error).__name__}")
+        self._nats.trace.note(self._life.name, f"handler raised {type(error).__name__}", error)
 
     # Streams -------------------------------------------------------------------------------
 
@@ -283,7 +293,10 @@ class SimBus:
             self._check_size(message.subject, message.data, message.headers)
 
         def append() -> int:
-            last = self._nats.stream(stream).append(
+            found = self._nats.stream(stream)
+            if found.full:
+                self._nats.trace.inject(self._life.name, Injected.STREAM_FULL, stream)
+            last = found.append(
                 messages, expected_last_seq, expected_last_subject_seq, self._loop.time()
             )
             what = f"{stream} {last} {len(messages)}"
@@ -309,7 +322,7 @@ class SimBus:
 
     async def hop(self) -> None:
         """The time of one way between here and the server."""
-        await asyncio.sleep(self._nats.faults.delay(self._nats.rng))
+        await asyncio.sleep(self._delay())
         self._life.check()
 
     async def _call(self, timeout_s: float, action: Callable[[], T], *, changes: bool = False) -> T:
@@ -335,7 +348,7 @@ class SimBus:
 
         unknown = changes and bool(nats.faults.unknown) and rng.random() < nats.faults.unknown
         if unknown:
-            nats.count("unknown outcome")
+            nats.trace.inject(self._life.name, Injected.UNKNOWN)
         if not unknown or rng.random() < 0.5:
             self._up(lambda: perform(not unknown))
         timer = self._loop.call_later(
@@ -349,7 +362,7 @@ class SimBus:
             self._sent.pop(future, None)
             if changes and not done and epoch != self._epoch and rng.random() < nats.faults.late:
                 # What was in the broken connection's buffers may still reach the server.
-                nats.count("late")
+                nats.trace.inject(self._life.name, Injected.LATE)
                 self._loop.call_later(rng.random() * LATE_S, _late, nats, perform)
             self._life.check()
 

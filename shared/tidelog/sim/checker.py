@@ -6,8 +6,9 @@ downstream's contents in the end, are compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.change_reader import Change
 from tidelog.changes import MarkedTxn
@@ -67,21 +68,31 @@ class Findings:
         return "\n".join(lines)
 
 
+class Kept(NamedTuple):
+    """Of a transaction's rows, those that another feed has, too."""
+
+    rows: int
+    digest: str
+
+
 @dataclass(frozen=True)
 class Seen:
     txn: MarkedTxn
     digest: str
     ddl: str
+    kept: Kept
 
 
 class StreamChecker:
     """Takes a feed's changes in the order they were read, over all lives of the reader.
 
-    `position` is where a reader goes on: everything up to it was taken.
+    `position` is where a reader goes on: everything up to it was taken. `left_out`: the ops that
+    another feed, which will be compared with this one, leaves out.
     """
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, left_out: Collection[str] = ()) -> None:
         self.findings = findings
+        self._left_out = left_out
         self.seen: dict[int, Seen] = {}
         self.position = 0
         self.batches = 0
@@ -105,15 +116,21 @@ class StreamChecker:
                 self.findings.other.append(
                     f"{txn.commit_ts} announces {txn.rows} rows and has {len(found)}"
                 )
-            self.seen[txn.commit_ts] = Seen(
-                txn, digest(found) if found else "", "; ".join(ddl.query for ddl in change.ddls)
-            )
+            self.seen[txn.commit_ts] = self._seen(txn, found, change)
             self.position = max(self.position, txn.commit_ts)
         for commit_ts in events:
             self.findings.other.append(f"rows of {commit_ts}, which its marker does not name")
         if change.commit_ts < self.position:
             self.findings.order.append(f"up to {change.commit_ts} came after {self.position}")
         self.position = max(self.position, change.commit_ts)
+
+    def _seen(self, txn: MarkedTxn, found: list[Event], change: Change) -> Seen:
+        told = digest(found) if found else ""
+        kept = Kept(len(found), told)
+        if self._left_out:
+            left = [event for event in found if event[2] not in self._left_out]
+            kept = Kept(len(left), digest(left) if left else "")
+        return Seen(txn, told, "; ".join(ddl.query for ddl in change.ddls), kept)
 
     def finish(self, ledger: Ledger, *, whole: bool = True) -> None:
         """Compare with the ledger. `whole`: everything must have arrived by now."""

@@ -10,17 +10,24 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.errors import DirectoryLocked, DiskFull, IoFailed
-from tidelog.ports import Buffer, File, Lock
+from tidelog.ports import File, Lock
+from tidelog.sim.faults import Injected
+from tidelog.sim.file import SimFile
 from tidelog.sim.inode import DiskImage, Inode
 from tidelog.sim.life import Life
 from tidelog.sim.trace import Trace
 
-HINT_SYNC_CHANCE = 0.3
-"""How often the kernel has written a hint back by itself before the next call."""
+KINDS = {
+    "io": Injected.IO_ERROR,
+    "full": Injected.DISK_FULL,
+    "short": Injected.SHORT_WRITE,
+    "lost": Injected.LOST_PAGES,
+}
+"""What `fail_nth` can do."""
 
 FOLDER = Inode()
 """What the entry of a directory leads to: of itself it holds nothing."""
@@ -48,6 +55,8 @@ class SimDisk:
         self.faults = faults or DiskFaults()
         self._room: int | None = None
         """Of a full disk: the bytes that were freed since. None: it is not full."""
+        self.slow_s = 0.0
+        """What each call takes longer on average."""
         self.calls = 0
         self.crashes = 0
         self.failed: list[str] = []
@@ -88,6 +97,7 @@ class SimDisk:
     def clear_faults(self) -> None:
         """Nothing injected comes any more."""
         self.full = False
+        self.slow_s = 0.0
         self.faults.fail_chance = 0.0
         self._fail_at.clear()
 
@@ -98,14 +108,25 @@ class SimDisk:
         """Power loss: drop what was not synced, in any way that a file system may."""
         self.crashes += 1
         for directory in sorted(self._entries):
-            for path, inode in self._survivors(self._entries[directory]):
+            changes = self._entries[directory]
+            survivors = self._survivors(changes)
+            if len(survivors) < len(changes):
+                self._trace.inject(self.name, Injected.LOST_ENTRY, f"in {directory or '.'}")
+            for path, inode in survivors:
                 self._set_entry(self._durable_names, path, inode)
         self._entries.clear()
         self._names = reachable(self._durable_names)
         self._durable_names = dict(self._names)
         rng = self._rng if self.faults.keeps_unsynced else None
         files = [(path, inode) for path, inode in self._names.items() if inode is not FOLDER]
-        lost = sum(inode.crash(rng) for _, inode in sorted(files))
+        lost = 0
+        for path, inode in sorted(files):
+            of_it = inode.crash(rng)
+            lost += of_it.bytes
+            if of_it.writes:
+                self._trace.inject(self.name, Injected.LOST_WRITE, path)
+            if of_it.torn:
+                self._trace.inject(self.name, Injected.TORN_WRITE, path)
         self._locks.clear()
         self._trace.event(self.name, "disk.crash", f"lost {lost} of {self.digest()}")
 
@@ -181,8 +202,9 @@ class SimDisk:
 
     async def _take_time(self, mean_s: float) -> None:
         rng, faults = self._rng, self.faults
-        seconds = rng.random() * 2 * mean_s
+        seconds = rng.random() * 2 * (mean_s + self.slow_s)
         if rng.random() < faults.stall_chance:
+            self._trace.inject(self.name, Injected.STALLED)
             seconds += rng.random() * faults.stall_s
         await asyncio.sleep(seconds)
 
@@ -190,16 +212,26 @@ class SimDisk:
         """What happens to this changing call: nothing, or one of the kinds of `fail_nth`. One that
         needs no space never finds the disk full."""
         self.calls += 1
-        if self._room is not None:
-            if grows and size > self._room:
-                return "full"
-            self._room -= size if grows else 0
-            return ""
-        if grows and size > self.faults.capacity - self.used():
+        fault = self._fault_of_room(size) if grows else ""
+        if self._room is None and not fault:
+            if self.faults.fail_chance and self._rng.random() < self.faults.fail_chance:
+                fault = "io"
+            else:
+                fault = self._fault_on_demand(path, grows=grows)
+        return self._told(path, fault)
+
+    def _fault_of_room(self, size: int) -> str:
+        if self._room is None:
+            return "full" if size > self.faults.capacity - self.used() else ""
+        if size > self._room:
             return "full"
-        if self.faults.fail_chance and self._rng.random() < self.faults.fail_chance:
-            return "io"
-        return self._fault_on_demand(path, grows=grows)
+        self._room -= size
+        return ""
+
+    def _told(self, path: str, fault: str) -> str:
+        if fault:
+            self._trace.inject(self.name, KINDS[fault], path)
+        return fault
 
     def _fault_on_demand(self, path: str, *, grows: bool) -> str:
         fault = self._fail_at.pop(self.calls, "")
@@ -347,7 +379,7 @@ class MountedDisk:
         """A later step of the same call: only what was injected on demand can fail it."""
         disk = self._disk
         disk.calls += 1
-        self._fail(path, disk._fault_on_demand(path, grows=True))
+        self._fail(path, disk._told(path, disk._fault_on_demand(path, grows=True)))
 
     @staticmethod
     def _fail(path: str, fault: str) -> None:
@@ -367,99 +399,6 @@ class MountedDisk:
             disk._set_entry(disk._durable_names, changed, inode)
         del changes[:count]
         disk.on_change()
-
-
-class SimFile:
-    """A File; `read` sees what was written, synced or not, as the page cache does."""
-
-    def __init__(self, disk: SimDisk, life: Life, path: str, inode: Inode) -> None:
-        self._disk = disk
-        self._life = life
-        self._path = path
-        self._inode = inode
-        self._closed = False
-        self._broken = False
-        """This open file takes no more; a process that opens it anew may (as on a real disk)."""
-
-    @property
-    def size(self) -> int:
-        return len(self._inode.data)
-
-    async def append(self, chunks: Sequence[Buffer], *, sync: bool) -> int:
-        self._usable()
-        disk, inode = self._disk, self._inode
-        data = b"".join(chunks)
-        fault = disk._fault(self._path, grows=True, size=len(data))
-        offset = len(inode.data)
-        if fault:
-            # A failed write may have written a part, and a failed sync everything.
-            part = len(data) // 2 if fault == "short" else disk._rng.randrange(len(data) + 1)
-            inode.write(offset, data[:part])
-            disk.on_change()
-            self._broken = True
-            kind = DiskFull if fault == "full" else IoFailed
-            raise kind(f"{self._path}: append failed (injected)")
-        inode.write(offset, data)
-        disk.on_change()
-        disk._trace.event(disk.name, "disk.append", f"{self._path} {offset}+{len(data)} {sync}")
-        await disk._take_time(disk.faults.write_s)
-        self._life.check()
-        if sync:
-            await self.sync()
-        return offset
-
-    async def sync(self) -> None:
-        self._usable()
-        disk, inode = self._disk, self._inode
-        written = inode.written
-        fault = disk._fault(self._path, grows=False)
-        if fault:
-            self._broken = True
-            if fault == "lost" or disk._rng.random() < 0.5:
-                inode.forgotten()
-                disk.on_change()
-            raise IoFailed(f"{self._path}: fdatasync failed (injected)")
-        await disk._take_time(disk.faults.sync_s)
-        self._life.check()
-        # What was written while the sync ran is not covered by it.
-        inode.synced_up_to(written)
-        disk.on_change()
-        disk._trace.event(disk.name, "disk.sync", f"{self._path} {len(inode.durable)}")
-
-    def read(self, offset: int, length: int) -> bytes:
-        self._life.check()
-        return bytes(memoryview(self._inode.data)[offset : offset + length])
-
-    async def truncate(self, size: int) -> None:
-        self._usable()
-        self._inode.truncate(size)
-        self._disk.on_change()
-        await self.sync()
-
-    async def rewrite(self, start: int) -> None:
-        self._usable()
-        if start < self.size:
-            self._inode.write(start, bytes(self._inode.data[start:]))
-            self._disk.on_change()
-        await self.sync()
-
-    def overwrite(self, data: bytes) -> None:
-        self._usable()
-        inode = self._inode
-        if inode.pending and self._disk._rng.random() < HINT_SYNC_CHANCE:
-            inode.synced_up_to(inode.written)
-        inode.write(0, data)
-        self._disk.on_change()
-
-    def close(self) -> None:
-        self._closed = True
-
-    def _usable(self) -> None:
-        self._life.check()
-        if self._closed:
-            raise IoFailed(f"{self._path}: the file is closed")
-        if self._broken:
-            raise IoFailed(f"{self._path}: an earlier write failed")
 
 
 class SimLock:

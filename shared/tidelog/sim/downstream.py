@@ -25,6 +25,7 @@ from tidelog.downstream import (
 )
 from tidelog.errors import Stopped, Unavailable
 from tidelog.schema.structure import TableStructure
+from tidelog.sim.faults import Injected
 from tidelog.sim.life import Life
 from tidelog.sim.tables import Row, SimTable, Violation
 from tidelog.sim.trace import Trace
@@ -56,7 +57,6 @@ class SimDatabase:
         self.violations: list[Violation] = []
         self.faults = faults or DatabaseFaults()
         self.commits = 0
-        self.faulted = 0
         self.epoch = 0
         self.progress: dict[Place, tuple[int, int]] = {}
         """How far tables without a key got: a commit_ts, and how many of its events are in."""
@@ -106,18 +106,18 @@ class SimDatabase:
         await self._hop()
         life.check()
         if self._chance(self.faults.refused):
+            self._trace.inject(life.name, Injected.REFUSED)
             raise Unavailable("the database refuses connections (injected)")
 
     async def _answer(self, life: Life, broken: str) -> None:
         if self._chance(self.faults.unknown):
+            self._trace.inject(life.name, Injected.BROKEN_COMMIT)
             raise Unavailable(broken)
         await self._hop()
         life.check()
 
     def _chance(self, chance: float) -> bool:
-        hit = bool(chance) and self._rng.random() < chance
-        self.faulted += hit
-        return hit
+        return bool(chance) and self._rng.random() < chance
 
     async def _hop(self) -> None:
         await asyncio.sleep(self._rng.random() * 2 * self.faults.delay_s)

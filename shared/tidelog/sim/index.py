@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from tidelog.errors import Corrupt, IoFailed
+from tidelog.sim.faults import Injected
 from tidelog.sim.life import Life
 from tidelog.sim.trace import Trace
 
@@ -121,6 +122,7 @@ class SimIndex:
         self._life.check()
         if self._file.failing:
             self._file.broken = True
+            self._trace.inject(self._life.name, Injected.BROKEN_INDEX)
             raise IoFailed("the index fails (injected)")
 
     def behind(self) -> bool:

@@ -39,6 +39,14 @@ class DiskImage(NamedTuple):
     files: dict[int, FileImage]
 
 
+class Lost(NamedTuple):
+    """Of a file at a power loss: bytes, and writes that are gone or torn."""
+
+    bytes: int
+    writes: int
+    torn: int
+
+
 @dataclass
 class Inode:
     data: bytearray = field(default_factory=bytearray)
@@ -74,11 +82,16 @@ class Inode:
     def image(self) -> FileImage:
         return FileImage(bytes(self.durable), tuple(self.pending))
 
-    def crash(self, rng: random.Random | None) -> int:
-        """Power loss; without `rng` nothing that is pending survives. Returns how many bytes of
-        pending writes were lost or torn."""
+    def crash(self, rng: random.Random | None) -> Lost:
+        """Power loss; without `rng` nothing that is pending survives."""
         kept = _survivors(self.pending, rng) if rng is not None else []
-        lost = sum(len(w.data) for w in self.pending) - sum(len(w.data) for w in kept)
+        whole = {id(write) for write in self.pending}
+        torn = sum(id(write) not in whole for write in kept)
+        lost = Lost(
+            sum(len(w.data) for w in self.pending) - sum(len(w.data) for w in kept),
+            len(self.pending) - len(kept),
+            torn,
+        )
         for write in kept:
             apply(self.durable, write)
         self.pending.clear()

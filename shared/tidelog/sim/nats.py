@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.errors import StreamMissing
 from tidelog.ports import StreamConfig, StreamState
 from tidelog.sim.clock import START_MS
-from tidelog.sim.faults import NetFaults
+from tidelog.sim.faults import Injected, NetFaults
 from tidelog.sim.streams import SimStream, matches
 from tidelog.sim.trace import Trace
 
@@ -41,8 +41,6 @@ class SimNats:
         self.faults = faults or NetFaults()
         self.up = True
         self.streams: dict[str, SimStream] = {}
-        self.counts: dict[str, int] = {}
-        """Core messages lost, duplicated, dropped at a slow consumer; unknown outcomes."""
         self._clients: dict[int, SimBus] = {}
         self._subscriptions: dict[int, SimSubscription] = {}
         self._exact: dict[str, dict[int, SimSubscription]] = {}
@@ -54,9 +52,6 @@ class SimNats:
     def serial(self) -> int:
         self._serial += 1
         return self._serial
-
-    def count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
 
     # Links ---------------------------------------------------------------------------------
 
@@ -74,6 +69,7 @@ class SimNats:
         """The server process ends. Every link breaks; streams keep what was acked."""
         self.up = False
         self.trace.event("nats", "stop")
+        self.trace.inject("nats", Injected.SERVER_DOWN)
         for client in list(self._clients.values()):
             client.link_broken()
         self._wake_all()
@@ -164,6 +160,7 @@ class SimNats:
     def delete_store(self) -> None:
         """The whole store directory is gone."""
         self.trace.event("nats", "store.delete")
+        self.trace.inject("nats", Injected.STORE_DELETED)
         self.streams.clear()
         self._wake_all()
 
@@ -173,6 +170,7 @@ class SimNats:
     def roll_back(self, store: dict[str, SimStream]) -> None:
         """Put an older copy of the store in place, as a restored backup would."""
         self.trace.event("nats", "store.roll_back")
+        self.trace.inject("nats", Injected.ROLLED_BACK)
         self.streams = {name: stream.copy() for name, stream in store.items()}
         self._wake_all()
 

@@ -18,6 +18,7 @@ from tidelog.ports import IndexStore, Ports
 from tidelog.sim.bus import SimBus
 from tidelog.sim.clock import SimClock
 from tidelog.sim.disk import DiskFaults, SimDisk
+from tidelog.sim.faults import Injected
 from tidelog.sim.index import SimIndex, SimIndexFile
 from tidelog.sim.life import Life, current_life
 from tidelog.sim.loop import SimulationError
@@ -51,6 +52,8 @@ class Node:
         self.starts = 0
         self.kills = 0
         self.service: Any = None
+        self.skew_ms = skew_ms
+        """What its clock is off by, until it jumps."""
         self.clock = SimClock(world.loop, skew_ms=skew_ms)
         self._world = world
         self._rng = world.random(f"node/{name}")
@@ -101,6 +104,7 @@ class Node:
             drop_index=lambda path: self._drop_index(posixpath.join(at, path), life),
             open_downstream=open_downstream,
             open_ddl_history=lambda url: world.open_ddl_history(url, bus),
+            open_rpc=lambda tls: world.open_rpc(life, tls),
             within=lambda path: self._ports(life, bus, posixpath.join(at, path)),
         )
 
@@ -122,12 +126,16 @@ class Node:
     def kill(self, *, restart_after_s: float | None = None) -> None:
         """Power loss. With `restart_after_s` the machine comes back by itself."""
         self.kills += 1
-        self._world.trace.event(self.name, "kill")
+        trace = self._world.trace
+        trace.event(self.name, "kill")
+        trace.inject(self.name, Injected.POWER_LOSS)
         self.end()
         self.disk.crash()
         for path in sorted(self.indexes):
             lost = self.indexes[path].crash(self._rng)
-            self._world.trace.event(self.name, "index.crash", f"{path} {lost}")
+            trace.event(self.name, "index.crash", f"{path} {lost}")
+            if lost:
+                trace.inject(self.name, Injected.LOST_INDEX, f"{lost} of {path}")
         if restart_after_s is not None:
             self._revive_in(restart_after_s)
 
@@ -147,6 +155,11 @@ class Node:
     def _terminate(self) -> None:
         self._world.trace.event(self.name, "stop")
         self._stop.set()
+
+    def jump(self, to_ms: int) -> None:
+        """Its wall clock is so far off from now on, ms."""
+        self._world.trace.inject(self.name, Injected.CLOCK_JUMP, f"{self.clock.skew_ms} to {to_ms}")
+        self.clock.skew_ms = to_ms
 
     def partition(self, cut: bool) -> None:
         """Cut this machine off from the server, or let it back."""
@@ -204,6 +217,7 @@ class Node:
             if not life.alive:
                 return
             self._world.trace.event(self.name, "failed", type(error).__name__)
+            self._world.trace.note(self.name, "failed", error)
             self.failures.append(error)
             if isinstance(error, Stopped):
                 self.stopped.append(error)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
+
+from tidelog.sim.faults import Injected
 
 
 class Event(NamedTuple):
@@ -24,6 +27,7 @@ class Trace:
         self._hash = hashlib.blake2b(digest_size=16)
         self.lines: list[str] | None = [] if keep else None
         self.count = 0
+        self.injected: Counter[Injected] = Counter()
         self.watchers: list[Callable[[Event], None]] = []
         """Each is called in the instant of each event, and may do something to the world."""
 
@@ -35,6 +39,16 @@ class Trace:
         if self.lines is not None:
             self.lines.append(line)
         self.glimpse(node, what, detail, data)
+
+    def inject(self, node: str, fault: Injected, detail: object = "") -> None:
+        """Count what is done to a node."""
+        self.injected[fault] += 1
+        self.note(node, fault, detail)
+
+    def note(self, node: str, what: str, detail: object = "") -> None:
+        """A line for who reads the trace; the digest doesn't hold it."""
+        if self.lines is not None:
+            self.lines.append(f"{self._now():.6f} {node} ! {what} {detail}".rstrip())
 
     def glimpse(self, node: str, what: str, detail: object = "", data: bytes = b"") -> None:
         """For watchers only: what follows from port events, so that the digest needn't hold it."""

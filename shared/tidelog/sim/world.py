@@ -29,12 +29,15 @@ from tidelog.sim.trace import Trace
 
 if TYPE_CHECKING:
     from tidelog.downstream import Downstream, DownstreamOptions
+    from tidelog.security.tls import TlsFiles
+    from tidelog.upstream.rpc import Rpc
 
 T = TypeVar("T")
 
 
 class World:
-    """`open_downstream` and `open_ddl_history` make those ports for each process of each node."""
+    """`open_downstream`, `open_ddl_history`, `open_rpc` make those ports for each process of each
+    node."""
 
     def __init__(self, loop: SimLoop, seed: int | str, *, keep_trace: bool = False) -> None:
         self.seed = seed
@@ -47,6 +50,7 @@ class World:
             "downstream"
         )
         self.open_ddl_history: Callable[[str, SimBus], DdlHistory] = _nothing("DDL history")
+        self.open_rpc: Callable[[Life, TlsFiles], Rpc] = _nothing("TiDB cluster")
 
     def random(self, name: str) -> random.Random:
         """A stream of randomness of its own for each purpose."""

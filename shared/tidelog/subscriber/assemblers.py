@@ -14,7 +14,15 @@ from typing import Generic, TypeVar
 import msgspec
 
 from tidelog import changes, subjects
-from tidelog.change_bodies import Joiner, ddl_of, marker_of, rows_of, watermark_of
+from tidelog.change_bodies import (
+    Joiner,
+    ddl_of,
+    marker_of,
+    number_of,
+    rows_in,
+    rows_of,
+    watermark_of,
+)
 from tidelog.changes import DdlMessage, Marker, RowMessage
 from tidelog.errors import UnparsablePayload
 from tidelog.feed_reader import Gap, comes_next
@@ -149,7 +157,7 @@ class BatchAssembler(_Marks[Batch]):
             self._begin(attempt)
         is_ddl = message.subject.startswith(self._ddl)
         if not is_ddl:
-            self._rows += _rows_in(message)
+            self._rows += rows_in(message)
             first, last = (
                 message.headers.get(h, "") for h in (changes.H_FIRST_TS, changes.H_LAST_TS)
             )
@@ -190,14 +198,6 @@ class BatchAssembler(_Marks[Batch]):
         )
 
 
-def _rows_in(message: Message) -> int:
-    """By the header: `c=3,u=1,d=0`; of a message in fragments the first one counts."""
-    if not message.headers.get(changes.H_FRAGMENT, "0/").startswith("0/"):
-        return 0
-    counts = message.headers.get(changes.H_OPS, "").split(",")
-    return sum(int(count.partition("=")[2] or 0) for count in counts)
-
-
 class RowAssembler(_Marks[RowItem]):
     """Rows and DDLs before their marker has come: those of an attempt that was given up come again
     with the next one. What was skipped upstream is told too."""
@@ -215,9 +215,9 @@ class RowAssembler(_Marks[RowItem]):
         if attempt != self._attempt:
             self._begin(attempt)
         after = -1 if self.position is None else self.position
-        if int(message.headers.get(changes.H_LAST_TS, "0")) <= after:
+        if number_of(message, changes.H_LAST_TS) <= after:
             return []  # read before the stream was filled again
-        if message.sequence - int(message.headers.get(changes.H_INDEX, "0")) < self._start:
+        if message.sequence - number_of(message, changes.H_INDEX) < self._start:
             return []  # the batch began before the stream does now: its marker will tell
         whole = self._joiner.whole(message)
         if whole is None:

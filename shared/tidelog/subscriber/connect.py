@@ -13,6 +13,7 @@ from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
 from tidelog.real.rng import RealRng
 from tidelog.rewind import Rewinding
+from tidelog.security.access import NatsAccess
 from tidelog.subscriber.assemblers import RowItem
 from tidelog.subscriber.registration import Registration
 from tidelog.subscriber.start import Start, begin
@@ -36,6 +37,10 @@ def subscribe(
     consumer: str = ...,
     cluster: str = ...,
     timeout_s: float | None = ...,
+    nats_nkey_file: str = ...,
+    nats_ca: str = ...,
+    nats_cert: str = ...,
+    nats_key: str = ...,
 ) -> AbstractAsyncContextManager[Subscription[Transaction]]: ...
 
 
@@ -51,6 +56,10 @@ def subscribe(
     consumer: str = ...,
     cluster: str = ...,
     timeout_s: float | None = ...,
+    nats_nkey_file: str = ...,
+    nats_ca: str = ...,
+    nats_cert: str = ...,
+    nats_key: str = ...,
 ) -> AbstractAsyncContextManager[Subscription[RowItem]]: ...
 
 
@@ -65,6 +74,10 @@ def subscribe(
     consumer: str = "",
     cluster: str = "default",
     timeout_s: float | None = 30.0,
+    nats_nkey_file: str = "",
+    nats_ca: str = "",
+    nats_cert: str = "",
+    nats_key: str = "",
 ) -> AbstractAsyncContextManager[Any]:
     """Read a feed:
 
@@ -80,19 +93,25 @@ def subscribe(
     `buffer_bytes`: a larger transaction is not held in memory, see `Transaction.parts`. `consumer`:
     the Pumps keep what this one, registered under that name, has not acked. `cluster`: whose
     registry knows the consumer, and the Drainer that rewinds what the stream no longer holds.
-    `timeout_s`: how long to wait for NATS and for the feed's stream, None for ever.
+    `timeout_s`: how long to wait for NATS and for the feed's stream, None for ever. `nats_…`: paths
+    of the key that says who you are, and of PEM files for TLS; see docs/security.md.
 
-    Raises BadInput, Unavailable, StreamMissing.
+    Raises BadInput, Unavailable, StreamMissing, Unauthenticated, Untrusted, Forbidden.
     """
     logs.quiet()
     checked_name(feed)
     wanted = Tables(tables)
+    access = NatsAccess(
+        nats_nkey_file=nats_nkey_file, nats_ca=nats_ca, nats_cert=nats_cert, nats_key=nats_key
+    )
     if buffer_bytes < 1:
         raise BadInput(f"buffer_bytes {buffer_bytes}: at least 1")
 
     @asynccontextmanager
     async def subscribed() -> AsyncIterator[Any]:
-        bus = await NatsBus.connect(nats_url, name="tidelog-subscriber", timeout_s=timeout_s)
+        bus = await NatsBus.connect(
+            nats_url, name="tidelog-subscriber", timeout_s=timeout_s, access=access
+        )
         subscription: Subscription[Any] | None = None
         try:
             after = await begin(bus, feed, start, timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
@@ -18,23 +19,33 @@ from tidelog.ports import Clock, File
 from tidelog.real.bus import NatsBus
 from tidelog.real.disk import RealDisk
 from tidelog.real.ports import real_ports
+from tidelog.security.access import NatsAccess
+from tidelog.security.tls import TlsFiles
 from tidelog.workload.config import WorkloadConfig
 from tidelog.workload.ledger import Committed
+from tidelog.workload.runs import take
 from tidelog.workload.workload import Workload
 
+TLS = ("ssl_ca", "ssl_cert", "ssl_key")
 PROGRESS_S = 1.0
+ENDLESS_S = 10.0
+"""Between two lines about a run without an end: somebody keeps them."""
 FLUSH_S = 30.0
 
 
-def arguments(argv: list[str]) -> Namespace:
+def arguments(argv: list[str], program: str) -> Namespace:
     defaults = WorkloadConfig()
-    parser = ArgumentParser("tidelog.workload", formatter_class=ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--nats", default="nats://127.0.0.1:4222", help="URL of the NATS server")
+    parser = ArgumentParser(program, formatter_class=ArgumentDefaultsHelpFormatter)
+    nats = os.environ.get("TIDELOG_NATS_URL") or "nats://127.0.0.1:4222"
+    parser.add_argument("--nats", default=nats, help="URL of the NATS server")
+    for name in (*NatsAccess.__struct_fields__, *TLS):
+        flag, given = name.replace("_", "-"), os.environ.get(f"TIDELOG_{name.upper()}", "")
+        parser.add_argument(f"--{flag}", default=given, help="see docs/security.md")
     for name, kind, text in (
         ("cluster", str, "name of the cluster"),
         ("cluster-id", int, "what the Pumps check"),
         ("strategy", str, "range or hash"),
-        ("seconds", float, "how long transactions are started"),
+        ("seconds", float, "how long transactions are started; 0 = until SIGTERM"),
         ("transactions", int, "stop after so many; 0 = by time"),
         ("rate", float, "transactions per second; 0 = as fast as possible"),
         ("clients", int, "concurrent transactions"),
@@ -50,6 +61,12 @@ def arguments(argv: list[str]) -> Namespace:
         parser.add_argument(f"--{name}", type=kind, default=default, help=text)
     parser.add_argument("--dump", type=Path, help="write the source's contents here, as JSON")
     parser.add_argument("--ledger", type=Path, help="write each commit here, a JSON line each")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        help="directory of runs that follow each other: of transactions that "
+        "a killed one left open the next one says that they are rolled back",
+    )
     parser.add_argument(
         "--linger", type=float, default=30.0, help="seconds to wait for Pumps to ask about the dead"
     )
@@ -74,26 +91,16 @@ class Book:
 
 
 async def main(args: Namespace) -> int:
-    chosen = {n: getattr(args, n) for n in WorkloadConfig.__struct_fields__ if hasattr(args, n)}
-    bus = await NatsBus.connect(args.nats, name="workload", timeout_s=10.0)
+    tls = TlsFiles(**{name: getattr(args, name) for name in TLS})
+    state = None if args.state is None else RealDisk(args.state)
+    lock = None if state is None else take(state)
+    access = NatsAccess(**{name: getattr(args, name) for name in NatsAccess.__struct_fields__})
+    bus = await NatsBus.connect(args.nats, name="workload", timeout_s=10.0, access=access)
     try:
+        ports = real_ports(ServiceConfig(cluster=args.cluster), RealDisk(Path.cwd()), bus)
         book = Book(await _open(args.ledger))
-        disk = RealDisk(Path.cwd())
-        ports = real_ports(ServiceConfig(cluster=args.cluster), disk, bus)
-        workload = Workload(ports, WorkloadConfig(**chosen), book.add)
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, workload.end)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(workload.run(stop))
-                summary = await _watch(workload, book, ports.clock, args.linger)
-                stop.set()
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-        finally:
-            await book.write()
+        workload = Workload(ports, _config(args, tls), book.add, state)
+        summary = await _play(workload, book, ports.clock, args.linger)
         if args.dump is not None:
             target = RealDisk(args.dump.parent)
             contents = msgspec.json.encode(workload.source.contents())
@@ -102,6 +109,30 @@ async def main(args: Namespace) -> int:
         return EXIT_OK
     finally:
         await bus.close()
+        if lock is not None:
+            lock.release()
+
+
+def _config(args: Namespace, tls: TlsFiles) -> WorkloadConfig:
+    chosen = {n: getattr(args, n) for n in WorkloadConfig.__struct_fields__ if hasattr(args, n)}
+    return WorkloadConfig(**chosen, tls=tls)
+
+
+async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -> dict[str, object]:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, workload.end)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(workload.run(stop))
+            summary = await _watch(workload, book, clock, linger_s)
+            stop.set()
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    finally:
+        await book.write()
+    return summary
 
 
 async def _open(path: Path | None) -> File | None:
@@ -114,14 +145,17 @@ async def _watch(
     workload: Workload, book: Book, clock: Clock, linger_s: float
 ) -> dict[str, object]:
     """Say how it goes until it is through and the Pumps know everything."""
-    started = clock.monotonic()
+    started = said = clock.monotonic()
+    every_s = PROGRESS_S if workload.config.seconds else ENDLESS_S
     while not workload.finished.is_set():
         try:
             async with asyncio.timeout(PROGRESS_S):
                 await workload.finished.wait()
         except TimeoutError:
-            _say(workload, clock.monotonic() - started)
             await book.write()
+            if clock.monotonic() - said >= every_s:
+                said = clock.monotonic()
+                _say(workload, said - started)
     seconds = clock.monotonic() - started
     await workload.client.flush(FLUSH_S)
     deadline = clock.monotonic() + linger_s
@@ -145,13 +179,13 @@ def _say(workload: Workload, seconds: float) -> None:
     )
 
 
-def run(argv: list[str]) -> int:
-    args = arguments(argv)
+def run(argv: list[str], program: str = "tidelog.workload") -> int:
+    args = arguments(argv, program)
     configure("auto", "warning")
     try:
         return uvloop.run(main(args))
     except TidelogError as error:
-        sys.stderr.write(f"tidelog.workload: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"{program}: {type(error).__name__}: {error}\n")
         return exit_code(error)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.security.tls import TlsFiles
+
 
 class WorkloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Shares are of transactions, 0..1. `seed` 0 = draw from the node's Rng port."""
@@ -11,9 +13,11 @@ class WorkloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     cluster: str = "default"
     cluster_id: int = 0
     strategy: str = "range"
+    tls: TlsFiles = TlsFiles()
+    """Of the Pumps' gRPC, which large rows travel by."""
     seed: int = 0
     seconds: float = 20.0
-    """How long transactions are started."""
+    """How long transactions are started; 0 = until somebody ends it."""
     transactions: int = 0
     """Stop after so many; 0 = only `seconds` counts."""
     rate: float = 200.0

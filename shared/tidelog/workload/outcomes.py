@@ -27,7 +27,9 @@ class Outcomes:
         self._limit = limit
         self._outcomes: dict[int, Outcome] = {}
         self.first_ts = 0
-        """Transactions before it belong to an earlier run: nobody here can decide them."""
+        """Transactions before it belong to an earlier run: nobody here can decide them ..."""
+        self.inherited_ts: int | None = None
+        """... but those that began at or above this: their runs are known to be over."""
 
     def begin(self, start_ts: int) -> None:
         if len(self._outcomes) >= self._limit:
@@ -57,6 +59,8 @@ class Outcomes:
         """A forced question about an open (or unknown) transaction rolls it back for good."""
         outcome = self._outcomes.get(start_ts)
         if outcome is None:
+            if self.inherited_ts is not None and self.inherited_ts <= start_ts < self.first_ts:
+                return Verdict(ROLLED_BACK)
             if not force or start_ts < self.first_ts:
                 return Verdict(OPEN)
             self.begin(start_ts)

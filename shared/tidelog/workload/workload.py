@@ -10,11 +10,12 @@ In the simulator and in production alike:
 from __future__ import annotations
 
 import asyncio
+import math
 
 from tidelog.actor import Actor
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.oracle import RegistryOracle
-from tidelog.ports import Ports
+from tidelog.ports import Disk, Ports
 from tidelog.pump_client import PumpClient
 from tidelog.supervisor import Supervisor
 from tidelog.workload.config import WorkloadConfig
@@ -25,6 +26,7 @@ from tidelog.workload.generator import Generator
 from tidelog.workload.ledger import Committed, Ledger
 from tidelog.workload.outcomes import Outcomes
 from tidelog.workload.resume import resume
+from tidelog.workload.runs import first_of_all
 from tidelog.workload.schema_change import SchemaChanges
 from tidelog.workload.source import Source
 from tidelog.workload.table_kinds import KINDS
@@ -40,7 +42,14 @@ class Workload:
     their way (`client.flush`), and Pumps may still ask for dead clients' outcomes
     (`outcomes.unasked`): keep `run` going until they have."""
 
-    def __init__(self, ports: Ports, config: WorkloadConfig, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        config: WorkloadConfig,
+        ledger: Ledger | None = None,
+        state: Disk | None = None,
+    ) -> None:
+        """`state`: a directory of this run and earlier ones, locked (`runs.take`)."""
         rng = SeededRng(config.seed) if config.seed else ports.rng
         self.config = config
         self.source = Source()
@@ -55,8 +64,10 @@ class Workload:
             ports.clock,
             ports.rng,
             strategy=config.strategy,
+            tls=config.tls,
         )
         self._ports = ports
+        self._state = state
         self._dice = Dice(rng)
         self._history = EmbeddedHistory(ports.bus, config.cluster)
         self._world = Upstream(
@@ -98,7 +109,9 @@ class Workload:
     async def prepare(self) -> None:
         """Databases, and a table of each kind."""
         clock = self._ports.clock
-        self.outcomes.first_ts = await fresh(self._world.oracle, clock, 0)
+        self.outcomes.first_ts = first_ts = await fresh(self._world.oracle, clock, 0)
+        if self._state is not None:
+            self.outcomes.inherited_ts = await first_of_all(self._state, first_ts)
         await resume(self.source, self._history, clock)
         runner = self._ddl_runner()
         changes = self._changes = SchemaChanges(self._dice, self.source, self.config)
@@ -154,7 +167,7 @@ class Schedule:
     def __init__(self, config: WorkloadConfig, now: float) -> None:
         self._step = 1 / config.rate if config.rate > 0 else 0.0
         self._next = now
-        self._end = now + config.seconds
+        self._end = now + config.seconds if config.seconds > 0 else math.inf
         self._left = config.transactions or -1
 
     def turn(self, now: float) -> float | None:

@@ -12,6 +12,7 @@ import structlog
 
 from tidelog.actor import Actor, Reply
 from tidelog.errors import ActorStopped, TidelogError, UnparsablePayload
+from tidelog.failpoints import hit
 from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode, encode, encode_error
 from tidelog.ports import Bus, Clock, Request, Subscription, Verdict
 from tidelog.pump_client.client import PumpClient
@@ -154,7 +155,9 @@ class Coordinator(Actor[CoordinatorMessage]):
 
     async def _record(self, decided: list[Decide]) -> None:
         decisions = [Decision(one.commit.start_ts, one.commit.commit_ts) for one in decided]
+        hit("client.decision.before_append")
         await self._keeper.append(decisions)
+        hit("client.decision.appended")
         for decision, message in zip(decisions, decided, strict=True):
             self._decisions.recorded(decision)
             self._delivering += 1

@@ -2,10 +2,10 @@
 
 `decisions.log` is made of `tidelog.record` frames: first a head (generation, floor, how many bytes
 were there when the file was made anew, and the client's own name, the same in all its lives), then
-decisions. Beside it `decisions.synced` holds
-the generation and the length that was surely synced. A torn tail is cut only beyond that; anything
-bad before it stops the client (the rule of segments, design section 6). Acks are not recorded:
-a file made anew keeps what isn't forgotten yet.
+decisions. Beside it `decisions.synced` holds the generation and the length that was surely synced,
+with a checksum: it is overwritten in place, and half of a new one before half of an old one says
+too much. A torn tail is cut only beyond that; anything bad before it stops the client (the rule of
+segments, design section 6). Acks are not recorded: a file made anew keeps what isn't forgotten yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from tidelog import record
+from tidelog import record, synced
 from tidelog.errors import Corrupt
 from tidelog.ports import Disk, File
 from tidelog.pump_client.decisions.decisions import Decision
@@ -28,7 +28,6 @@ SYNCED_PATH: Final = "decisions.synced"
 
 _HEAD = struct.Struct("<QQQ")
 _DECISION = struct.Struct("<QQ")
-_SYNCED = struct.Struct("<QQ")
 DECISION_BYTES: Final = record.HEADER_BYTES + _DECISION.size
 
 
@@ -64,7 +63,8 @@ class Journal:
         """One write and one fdatasync for all. After a failure the file takes no more."""
         frames = [record.frame(_DECISION.pack(d.start_ts, d.commit_ts)) for d in decisions]
         await self._file.append(frames, sync=True)
-        self._synced.overwrite(_SYNCED.pack(self._generation, self._file.size))
+        known = synced.Synced(self._generation, self._file.size, 0)
+        self._synced.overwrite(synced.pack(known))
 
     async def make_anew(self, decisions: Sequence[Decision], floor: int) -> None:
         """Keep only these."""
@@ -89,16 +89,16 @@ class Journal:
         found = record.split(data)
         records = [bytes(payload) for _, payload in found.records]
         if not records or len(records[0]) <= _HEAD.size:
-            raise Corrupt(f"{PATH} has no head")
+            raise Corrupt(f"{PATH} at offset 0: it has no head")
         self._generation, self.floor, whole = _HEAD.unpack_from(records[0])
         self.owner = records[0][_HEAD.size :].decode()
-        marked = self._synced.read(0, _SYNCED.size)
-        if len(marked) == _SYNCED.size:
-            generation, synced = _SYNCED.unpack(marked)
-            if generation == self._generation:
-                whole = max(whole, synced)
+        marked = synced.unpack(self._synced.read(0, self._synced.size))
+        if marked is not None and marked.fid == self._generation:
+            whole = max(whole, marked.offset)
         if found.consumed < whole:
-            raise Corrupt(f"{PATH} has a bad record at {found.consumed}, synced up to {whole}")
+            raise Corrupt(
+                f"{PATH} at offset {found.consumed}: a bad record, {whole} bytes were synced"
+            )
         if found.consumed < len(data):
             log.warning("cut a torn tail", file=PATH, bytes=len(data) - found.consumed)
         return [Decision(*_DECISION.unpack(payload)) for payload in records[1:]]

@@ -13,7 +13,15 @@ from functools import partial
 import structlog
 
 from tidelog.actor import Actor, Ref
-from tidelog.errors import ActorStopped, BadInput, InvariantBroken, NotOnline, TidelogError
+from tidelog.errors import (
+    ActorStopped,
+    BadInput,
+    InvariantBroken,
+    NotOnline,
+    TidelogError,
+    Unavailable,
+)
+from tidelog.failpoints import hit
 from tidelog.ports import Clock
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
 from tidelog.pump_client.delivery.send import Send
@@ -49,10 +57,11 @@ class Delivery:
             return
         reply = lane.reply(partial(self._settled, item))
         try:
+            hit("client.backlog.entered")
             send = Send(item.payload, reply)
             if not lane.try_tell(send):
                 await lane.tell(send)
-        except ActorStopped as error:
+        except Unavailable as error:
             reply.fail(error)
         except BaseException:
             reply.fail(NotSent("the caller went away"))
@@ -76,9 +85,10 @@ class Delivery:
             return
         reply = lane.reply(partial(self._settled, item))
         try:
+            hit("client.finisher.before_retry")
             if not lane.try_tell(Send(item.payload, reply)):
                 reply.fail(NotSent(f"the way to {item.node} is full"))
-        except ActorStopped as error:
+        except Unavailable as error:
             reply.fail(error)
 
     def _lane(self, item: Finish) -> Ref[Send] | None:

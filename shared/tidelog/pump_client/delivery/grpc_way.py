@@ -15,16 +15,18 @@ from google.protobuf.message import DecodeError
 
 from tidelog.errors import (
     BadInput,
-    ConfigError,
     DeadlineExceeded,
     MessageTooLarge,
     NoResponders,
     Refused,
     TidelogError,
     Unavailable,
+    Untrusted,
 )
 from tidelog.pump_client.delivery.way import Refusals, refusal
 from tidelog.pump_client.errors import NotSent
+from tidelog.real.grpc_channel import RECONNECT, UNBOUNDED, open_channel, require_grpc
+from tidelog.security.tls import TlsFiles
 from tidelog.subjects import escape
 from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
@@ -41,14 +43,7 @@ ERROR_KEY, DEFINITE_KEY = "tidelog-error", "tidelog-definite"
 """Trailing metadata in which our Pump names the error's class; a status alone tells less."""
 LARGE_BYTES_PER_S = 10 << 20
 """A large payload gets more time: what a slow disk takes to sync it."""
-_OPTIONS = [
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    # gRPC itself would wait up to two minutes before it connects again.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-]
+_OPTIONS = [*UNBOUNDED, *RECONNECT]
 
 SMALLEST_LIMIT = 4 << 20
 """gRPC's own limit of a message where nobody sets one."""
@@ -65,19 +60,19 @@ _BY_STATUS: dict[str, type[TidelogError]] = {
 whoever has the address of a Pump that moved. Every other status leaves the outcome unknown."""
 
 
-def require_grpc() -> None:
-    """Raises ConfigError if grpcio is not installed."""
-    try:
-        import grpc.aio  # noqa: F401
-    except ImportError:
-        raise ConfigError("grpcio is not installed", hint="install tidelog[pump]") from None
+_PERHAPS = "if it stays so, the Pump may not take our certificate: check ssl-cert, and its ssl-ca"
+_NO_TLS = ("handshake", "verification check", "unwrap failed")
+"""What gRPC says of TLS it says in the text of an UNAVAILABLE; no call has begun then."""
 
 
 class GrpcWay:
     """The channel to one Pump, opened when first needed and again when its address changes."""
 
-    def __init__(self, node: str, address: Callable[[], str], cluster_id: int) -> None:
+    def __init__(
+        self, node: str, address: Callable[[], str], cluster_id: int, tls: TlsFiles | None = None
+    ) -> None:
         self._node = node
+        self._tls = tls or TlsFiles()
         self._address_now = address
         self._cluster_id = cluster_id
         self._address = ""
@@ -94,17 +89,25 @@ class GrpcWay:
                 request = WriteBinlogReq(clusterID=self._cluster_id, payload=payload)
                 time = timeout_s + len(payload) / LARGE_BYTES_PER_S
                 calls.append(method(request.SerializeToString(), timeout=time, metadata=meant))
-            return [
+            outcomes = [
                 await _outcome(call, len(payload))
                 for call, payload in zip(calls, payloads, strict=True)
             ]
+            if any(isinstance(outcome, Untrusted) for outcome in outcomes):
+                await self.close()  # the next one reads the certificates anew
+            return [self._hinted(outcome) for outcome in outcomes]
         finally:
             for call in calls:
                 call.cancel()  # does nothing to one that is done
 
+    def _hinted(self, outcome: TidelogError | None) -> TidelogError | None:
+        """gRPC does not tell whether the Pump refused our certificate or went away."""
+        if self._tls.on and type(outcome) is Unavailable:
+            return Unavailable(outcome.message, hint=_PERHAPS)
+        return outcome
+
     async def _connected(self) -> grpc.aio.Channel:
         require_grpc()
-        import grpc.aio
 
         address = self._address_now()
         if not address:
@@ -113,10 +116,14 @@ class GrpcWay:
             )
         if self._channel is None or address != self._address:
             old, self._address = self._channel, address
-            self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+            self._channel = self._opened(address)
             if old is not None:
                 await old.close(None)  # cancels what is under way there
         return self._channel
+
+    def _opened(self, address: str) -> grpc.aio.Channel:
+        """Raises ConfigError."""
+        return open_channel(address, self._tls, _OPTIONS)
 
     async def close(self) -> None:
         if self._channel is not None:
@@ -148,7 +155,17 @@ def _typed(error: grpc.aio.AioRpcError, size: int) -> TidelogError:
     if named is not None:
         return named
     status = error.code().name
+    if status == "UNAVAILABLE" and any(word in message.lower() for word in _NO_TLS):
+        return Untrusted(
+            f"no TLS with the Pump: {_first_words(message)}",
+            hint="check ssl-ca, ssl-cert and ssl-key on both sides",
+        )
     if status == "RESOURCE_EXHAUSTED":
         # gRPC says this of a message above its limit, which is final, and of too many calls.
         return (MessageTooLarge if size >= SMALLEST_LIMIT - FRAMING else Unavailable)(message)
     return _BY_STATUS.get(status, Unavailable)(message)
+
+
+def _first_words(message: str) -> str:
+    """gRPC puts addresses and file positions around what is of interest."""
+    return message.rpartition("last error:")[2].strip()[:300] or message[:300]

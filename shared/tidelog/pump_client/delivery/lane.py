@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.actor import Actor
 from tidelog.errors import DeadlineExceeded, TidelogError
+from tidelog.failpoints import hit
 from tidelog.ports import Clock
 from tidelog.pump_client.delivery.send import Send
 from tidelog.pump_client.delivery.way import Refusals, Way
@@ -87,7 +88,9 @@ class Lane(Actor[Send]):
 
     async def _send(self, way: Way, chunk: list[Send]) -> None:
         try:
+            hit("client.lane.before_send")
             refusals = await way.write([send.payload for send in chunk], self._timeout_s)
+            hit("client.lane.answered")
         except TidelogError as error:
             self._fail(chunk, error)
         else:

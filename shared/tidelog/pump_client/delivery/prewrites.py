@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from tidelog.errors import BadInput, TidelogError
+from tidelog.failpoints import hit
 from tidelog.ports import Clock
 from tidelog.pump_client.delivery.send import Send
 from tidelog.pump_client.errors import NoPump, OutcomeUnknown
@@ -66,7 +67,9 @@ class Prewrites:
             route.tried.append(pump.node)
         before, route.in_doubt = route.in_doubt, True
         try:
+            hit("client.prewrite.before_try")
             await lane.ask(lambda reply: Send(payload, reply))
+            hit("client.prewrite.acked")
         except TidelogError as error:
             if error.definite:
                 route.in_doubt = before

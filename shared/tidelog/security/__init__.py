@@ -1,0 +1,1 @@
+"""Who may do what: identities, their permissions on NATS, their keys and certificates."""

@@ -1,0 +1,1 @@
+"""A TiDB cluster as the upstream: what is asked of its PD and of its TiKV."""
