@@ -29,6 +29,7 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     }
 
     feed: str = "main"
+    """Which one it applies."""
     downstream: str = ""
     """`sqlite:////absolute/path`, `mysql://USER@HOST:PORT/`, `file:///absolute/directory`,
     `blackhole:`."""

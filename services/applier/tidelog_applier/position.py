@@ -14,6 +14,8 @@ class Position(msgspec.Struct):
     checkpoint: int | None = None
     applied: int = 0
     error: str = ""
+    txns: int = 0
+    rows: int = 0
     skipped: int = 0
     """Rows that the downstream refused and `on-refused` left out."""
     held: bool = False

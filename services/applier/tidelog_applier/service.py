@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog import node_routes
+from tidelog.downstreams import open_downstream
 from tidelog.lease import Candidate, Hold, Lease, Release, Role
 from tidelog.membership import Membership
 from tidelog.messages import (
@@ -23,6 +24,7 @@ from tidelog.ports import Ports
 from tidelog.relay import BatchLog, RelayLog, Spool
 from tidelog.supervisor import Supervisor
 from tidelog_applier.apply.applier import Applier
+from tidelog_applier.apply.control import options
 from tidelog_applier.apply.recovery import Recovery
 from tidelog_applier.apply.skipping import REFUSED_FILE
 from tidelog_applier.config import ApplierConfig
@@ -52,7 +54,9 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
         saved = position.checkpoint
         # Before the downstream was read, too: a refill must not begin above a reader to come.
         begins = config.start_ts if saved is None else saved
-        consumers = [Consumer(config.copy, config.feed, begins, only_if_new=saved is None)]
+        # Who stands by, perhaps after it led, knows less than who leads.
+        knows = saved is not None and role.leads
+        consumers = [Consumer(config.copy, config.feed, begins, only_if_new=not knows)]
         status = NodeStatus(
             nodeId=config.node,
             kind=APPLIER,
@@ -62,6 +66,7 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
             http=config.http_addr,
             detail=_detail(role, position),
             standbyOf=config.standby_of,
+            counts={"txns": position.txns, "rows": position.rows},
         )
         reached = {PAUSING: PAUSED, CLOSING: OFFLINE}.get(told, "") if position.quiet else ""
         return Heartbeat(status, consumers if told != OFFLINE else [], reached=reached)
@@ -83,6 +88,12 @@ def build(config: ApplierConfig, ports: Ports) -> Supervisor:
     )
     node_routes.add(tree, ports.bus, config.cluster)
     return tree
+
+
+def offline(config: ApplierConfig) -> Offline[ApplierConfig] | None:
+    """A downstream that can't be is told before NATS is waited for. Raises ConfigError."""
+    open_downstream(options(config, if_free=False))
+    return recovery(config)
 
 
 def recovery(config: ApplierConfig) -> Offline[ApplierConfig] | None:

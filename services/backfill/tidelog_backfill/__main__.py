@@ -1,12 +1,17 @@
-"""`python -m tidelog_backfill`: the service. `… run JOB.json`: one job, here and now."""
+"""`python -m tidelog_backfill`: the service; with `health`: is the one that runs ready? With `run
+JOB.json`: one job, here and now."""
 
 import sys
 
-from tidelog.service import main
+from tidelog.health import is_answered
 from tidelog_backfill.config import BackfillConfig
-from tidelog_backfill.jobs.runner import run_job
-from tidelog_backfill.service import build
 
 if sys.argv[1:2] == ["run"]:
+    from tidelog_backfill.jobs.runner import run_job
+
     sys.exit(run_job(sys.argv[2:]))
-main("backfill", BackfillConfig, build)
+if not is_answered("backfill", BackfillConfig):
+    from tidelog.service import main
+    from tidelog_backfill.service import build
+
+    main("backfill", BackfillConfig, build)

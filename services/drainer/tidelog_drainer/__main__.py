@@ -1,7 +1,10 @@
-"""`python -m tidelog_drainer`"""
+"""`python -m tidelog_drainer`; with `health`: is the one that runs ready?"""
 
-from tidelog.service import main
+from tidelog.health import is_answered
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.service import build
 
-main("drainer", DrainerConfig, build)
+if not is_answered("drainer", DrainerConfig):
+    from tidelog.service import main
+    from tidelog_drainer.service import build
+
+    main("drainer", DrainerConfig, build)

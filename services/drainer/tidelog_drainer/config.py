@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from tidelog.decode.config import DecodeConfig
+from tidelog.errors import ConfigError
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
+from tidelog.upstream.config import UpstreamConfig
+
+PD = "pd"
+"""A `ddl-history`."""
 
 
 class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
@@ -23,14 +28,18 @@ class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
     accept_loss: bool = False
     """Such a feed may go on where it was last pulled, whatever its readers have missed."""
     ddl_history: str = "embedded"
-
+    """Where the schema comes from: embedded (the registry's), file:PATH, the status address of a
+    TiDB, http://HOST:PORT, or pd: TiKV itself, which upstream.pd-urls lead to."""
+    upstream: UpstreamConfig = UpstreamConfig()
     envelope: Literal["tidelog", "debezium"] = "tidelog"
     """How changes are written: as our readers and the Applier know them, or as Debezium's do."""
 
     batch_messages: Annotated[int, Range(2, 1000)] = 1000
-    """At most the server's limit for an atomic batch."""
+    """Of one batch; at most the server's limit for an atomic one."""
     batch_bytes: Bytes = 4 << 20
+    """A batch that has reached it is published."""
     source_buffer_bytes: Bytes = 16 << 20
+    """What of one Pump may wait to be merged; then it is not pulled from."""
     spool_above: Bytes = 16 << 20
     """A larger transaction waits in a file of the data directory, and goes out as it is read."""
     pull_bytes: Annotated[int, Range(1, (1 << 32) - 1, "bytes")] = 4 << 20
@@ -45,6 +54,14 @@ class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
     """0 = what the server's store has."""
     rewind_bytes: Bytes = 256 << 20
     """What one rewind fills for a reader; what is missing then, the reader asks for again."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ddl_history == PD and not self.upstream.pd_urls:
+            raise ConfigError(
+                'ddl-history = "pd" needs to know where PD is',
+                hint="upstream.pd-urls, http://HOST:2379",
+            )
 
     @property
     def is_replay(self) -> bool:

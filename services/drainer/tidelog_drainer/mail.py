@@ -45,10 +45,10 @@ class AskStart(msgspec.Struct, frozen=True):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """After `commit_ts`. `ours`: this Drainer had published last before this life."""
+    """After `commit_ts`. `chain`: `publish.position.Risen`."""
 
     commit_ts: int
-    ours: bool
+    chain: int
 
 
 class Merged(msgspec.Struct, frozen=True):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import Counter, Histogram
+
+from tidelog.metrics import SECONDS, position_ms, shown
 
 TXNS_PUBLISHED = Counter("tidelog_drainer_txns_published_total", "Transactions published", ["feed"])
 ROWS_PUBLISHED = Counter("tidelog_drainer_rows_published_total", "Row events published", ["feed"])
@@ -40,10 +45,100 @@ UNKNOWN_VERSIONS = Counter(
     "Schema versions of rows that the DDL history did not tell of in time",
     ["feed"],
 )
-PUBLISHED_TS = Gauge("checkpoint_tso", "Published up to this commit_ts", ["feed"])
 APPEND_SECONDS = Histogram(
     "tidelog_drainer_append_seconds",
     "From sending an atomic batch to its acknowledgement",
     ["feed"],
-    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    buckets=SECONDS,
+)
+APPEND_MESSAGES = Histogram(
+    "tidelog_drainer_append_messages",
+    "Messages of an atomic batch",
+    ["feed"],
+    buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+)
+APPEND_BYTES = Histogram(
+    "tidelog_drainer_append_bytes",
+    "Bytes of an atomic batch's bodies",
+    ["feed"],
+    buckets=[1 << n for n in range(8, 26, 2)],
+)
+PULLED_BYTES = Counter("tidelog_drainer_pulled_bytes", "Bytes of binlogs a Pump sent", ["pump"])
+PULLED_TXNS = Counter("tidelog_drainer_pulled_txns", "Transactions that a Pump sent", ["pump"])
+REACH_SECONDS = Histogram(
+    "binlog_drainer_binlog_reach_duration_time",
+    "From commit_ts until the oldest transaction of a frame was here, by the machines' clocks",
+    ["nodeID"],
+    buckets=(*SECONDS, 60, 300, 3600),
+)
+
+
+def _sources(said: Mapping[str, Any], value: str) -> dict[str, float | None]:
+    return {pump: source[value] for pump, source in said["sources"].items()}
+
+
+PUMP_POSITION = shown(
+    "binlog_drainer_pump_position",
+    "Up to where a Pump is read, in ms",
+    "collector",
+    lambda said: {
+        pump: position_ms(source["resolved_ts"]) for pump, source in said["sources"].items()
+    },
+    "nodeID",
+)
+HOLDS = shown(
+    "tidelog_drainer_source_holds_merge",
+    "1 for a Pump that the merge waits for",
+    "collector",
+    lambda said: _sources(said, "holds_merge"),
+    "pump",
+)
+BUFFERED = shown(
+    "tidelog_drainer_source_buffer_bytes",
+    "Bytes of a Pump's transactions that wait for the merge",
+    "collector",
+    lambda said: _sources(said, "bytes"),
+    "pump",
+)
+FAILING = shown(
+    "tidelog_drainer_source_failing",
+    "1 while a Pump is not reached, or refuses to be read",
+    "collector",
+    lambda said: {pump: bool(source.get("error")) for pump, source in said["sources"].items()},
+    "pump",
+)
+PUBLISHED = shown(
+    "tidelog_drainer_published_ms",
+    "Everything up to there is published, in ms",
+    "publisher",
+    lambda said: {said["feed"]: position_ms(said["published_ts"])},
+    "feed",
+)
+QUEUED = shown(
+    "tidelog_drainer_queued_bytes",
+    "Bytes of merged transactions that wait to be decoded",
+    "publisher",
+    lambda said: said["queued_bytes"],
+)
+STOPPED = shown(
+    "tidelog_drainer_feed_stopped",
+    "1 while a typed stop holds the feed, or it stands at a DDL that asks",
+    "publisher",
+    lambda said: {said["feed"]: bool(said["error"])},
+    "feed",
+)
+MERGE_STOPPED = shown(
+    "tidelog_drainer_merge_stopped",
+    "1 while the merge stands at something that only a person can mend",
+    "collector",
+    lambda said: bool(said["error"]),
+)
+LEADS = shown(
+    "tidelog_drainer_leads", "1 for the Drainer that publishes", "lease", lambda said: said["leads"]
+)
+TABLES = shown(
+    "tidelog_drainer_schema_tables",
+    "Tables that the schema holds now",
+    "publisher",
+    lambda said: said["schema"]["tables"],
 )

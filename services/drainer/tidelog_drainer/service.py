@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 from tidelog import node_routes
+from tidelog.ddl_history import with_ddl_history
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.lease import Candidate, Hold, Lease, Release, Role
 from tidelog.membership import Membership
@@ -23,9 +24,10 @@ from tidelog.messages import (
 from tidelog.orders import read_order
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
-from tidelog_drainer.config import DrainerConfig
+from tidelog.upstream.cluster import TidbCluster, TidbClusterKeeper
+from tidelog_drainer.config import PD, DrainerConfig
 from tidelog_drainer.mail import AskPublished, Leave, Published
-from tidelog_drainer.merge.collector import Collector
+from tidelog_drainer.merge.collector import AT_PUMP, Collector
 from tidelog_drainer.publish.publisher import Publisher
 from tidelog_drainer.rewind.rewinder import Rewinder
 
@@ -47,6 +49,15 @@ def complaints(actors: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {who: str(what) for who, what in found.items() if what}
 
 
+def counts(actors: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """What was published and what was left out, since the publisher and the merge began."""
+    publisher, collector = actors.get("publisher", {}), actors.get("collector", {})
+    found = {name: publisher.get(name, 0) for name in ("txns", "rows")}
+    found["duplicates"] = collector.get("duplicates", 0)
+    left_out = publisher.get("dropped", {}) | {AT_PUMP: collector.get("left_out_at_pumps", 0)}
+    return found | {f"dropped.{why}": count for why, count in left_out.items() if count}
+
+
 def sources(actors: dict[str, dict[str, Any]]) -> list[str]:
     """The Pumps that the merge waits for, or would."""
     collector = actors.get("collector", {})
@@ -60,6 +71,10 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
     if config.is_replay:
         raise ConfigError(f"feed {config.feed!r} is a reader's replay", hint="name the feed itself")
     tree = Supervisor("drainer")
+    if config.ddl_history == PD:
+        tidb = TidbCluster(config.upstream, ports, config.cluster_id)
+        tree.actor("upstream", lambda: TidbClusterKeeper(tidb))
+        ports = with_ddl_history(ports, tidb.history)
     told = JOINING
     held = read_order(ports.disk).stops_work
     role = Role()
@@ -99,6 +114,7 @@ def build(config: DrainerConfig, ports: Ports) -> Supervisor:
                 feed=config.feed,
                 http=config.http_addr,
                 detail=complaints(said) | ({"error": known.error} if known.error else {}),
+                counts=counts(said),
             ),
             reached=reached,
             sources=sources(said) if reads else [],

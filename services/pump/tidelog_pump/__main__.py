@@ -1,8 +1,10 @@
-"""`python -m tidelog_pump`."""
+"""`python -m tidelog_pump`; with `health`: is the one that runs ready?"""
 
-from tidelog.service import main
+from tidelog.health import is_answered
 from tidelog_pump.config import PumpConfig
-from tidelog_pump.service import begin
 
-if __name__ == "__main__":
+if __name__ == "__main__" and not is_answered("pump", PumpConfig):
+    from tidelog.service import main
+    from tidelog_pump.service import begin
+
     main("pump", PumpConfig, begin)

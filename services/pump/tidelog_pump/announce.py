@@ -77,6 +77,7 @@ class Announcer:
             resolvedTS=now.resolved_ts,
             detail=complaints(late, waiting) | retained(retention) | self._doubtful(now) | leaving,
             open=now.open,
+            counts={"binlogs": self._load.binlogs},
         )
         return Heartbeat(node, feeds=await self._puller.ask(ReadFeeds), reached=reached)
 
@@ -95,6 +96,8 @@ class Announcer:
                 f"{segment}: {why}; readers of it are stopped, `tidelog inspect {segment}` shows "
                 "what is left"
             )
+        if resolved.unanswered:
+            found["oracle"] = f"nothing new can be read until it answers: {resolved.unanswered}"
         ahead_s = (physical_ms(resolved.max_commit_ts) - physical_ms(resolved.high_ts)) / 1000
         if ahead_s > FAR_S:
             found["far_commit"] = (
@@ -141,7 +144,8 @@ def complaints(late: Shown, waiting: list[Waiting]) -> dict[str, str]:
             f"Prewrite {prewrite.start_ts} is open, begun {prewrite.age_s:.0f} s ago by its "
             f"start_ts, watched for {prewrite.watched_s:.0f} s, key "
             f"{prewrite.key or 'not read yet'}, asked {prewrite.asked} times"
-            f"{_last(prewrite.answer)}; an operator may say `tidelog resolve {prewrite.start_ts}`"
+            f"{_last(prewrite.answer)}; asked on, and if nobody can ever tell: "
+            f"`tidelog resolve {prewrite.start_ts}`"
         )
     return found
 

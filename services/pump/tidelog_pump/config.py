@@ -12,6 +12,8 @@ import msgspec
 from tidelog.config import ServiceConfig
 from tidelog.errors import ConfigError
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Span, check
+from tidelog.security.tls import TlsFiles
+from tidelog.upstream.config import UpstreamConfig
 
 _UNIT_S = {"d": float(DAY_S), "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|us|ns|d|h|m|s)", re.ASCII)
@@ -104,7 +106,6 @@ class StorageConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 _ROCKS = "remove it: the index is RocksDB, derived from the log, and sizes itself"
-_TLS = "remove it: the gRPC service speaks plain text; keep it on a private network or the socket"
 _PUSH = "remove it: nothing is pushed, let Prometheus scrape /metrics at http-addr"
 
 
@@ -113,21 +114,21 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
 
     unused: ClassVar[Mapping[str, str]] = {
         "addr": "gRPC listens on grpc-addr, HTTP on http-addr",
-        "pd-urls": "nats-url says where the cluster is, oracle who gives timestamps",
+        "pd-urls": "nodes find each other by nats-url; what is asked of PD, upstream.pd-urls says",
         "log-file": "remove it: the log goes to stderr, redirect that",
         "enable-debug": 'use log-level = "debug"',
         "metrics-addr": _PUSH,
         "metrics-interval": _PUSH,
         "max-message-size": "remove it: messages up to 2 GiB are taken",
         "fake-binlog-interval": "its name is gen-binlog-interval",
-        "security": _TLS,
         "storage.kv-chan-cap": "remove it: what waits for the index is bounded in bytes",
         "storage.kv": _ROCKS,
-        **{f"security.{key}": _TLS for key in ("ssl-ca", "ssl-cert", "ssl-key", "cert-allowed-cn")},
     }
 
-    oracle: Literal["embedded", "follow"] = "embedded"
-    """Who vouches for timestamps (I9): the registry, or the binlogs themselves."""
+    oracle: Literal["embedded", "pd", "follow"] = "embedded"
+    """Who vouches for timestamps (I9): the registry, PD, or the binlogs themselves."""
+    upstream: UpstreamConfig = UpstreamConfig()
+    """Where it is set, TiKV says what became of a transaction whose Commit does not come."""
     grpc_addr: str = ""
     """HOST:PORT of the gRPC service; empty = none."""
     socket: str = ""
@@ -141,18 +142,23 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     slots_dir: str = ""
     """A directory that several Pumps share: each takes a free slot of it as its data directory."""
     max_slots: Annotated[int, Range(1, 1024)] = 64
+    """So many slots `slots-dir` may have."""
     adopt_after_s: Annotated[float, Range(0, 30 * DAY_S, "seconds")] = 60.0
     """A slot that nobody has served for so long is drained by a running Pump; 0 = never."""
     segment_bytes: Bytes = 500 << 20
+    """A file of the log that would get larger is closed, and the next one begun."""
     index_buffer_bytes: Bytes = 16 << 20
     """What may wait in memory for the index; beyond it, the slow chaser."""
     txn_timeout_s: Annotated[float, Range(1, 30 * DAY_S, "seconds")] = 600.0
     """From this age on an open Prewrite's verdict may be forced."""
     resolve_after_s: Span = 1.0
+    """From this age on the upstream is asked what became of an open Prewrite."""
     clock_skew_s: Span = 60.0
+    """Under `follow`, a timestamp further ahead of this clock is not believed."""
     gen_binlog_interval: Period = 3.0
     """A fake binlog after so long without a write; none under `follow`."""
     heartbeat_interval: Period = 2.0
+    """How often the registry is told its state and positions; seconds."""
     gc: str | float = 7
     """How long a segment is kept at least: days, or a duration ("168h"). Then it goes, once every
     registered consumer has read it."""
@@ -162,6 +168,7 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     gc_interval: str | float = "1h"
     """Between two runs of the gc: seconds, or a duration ("10m")."""
     storage: StorageConfig = StorageConfig()
+    security: TlsFiles = TlsFiles()
 
     @property
     def retention(self) -> Retention:
@@ -182,6 +189,10 @@ class PumpConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.retention
+        if self.oracle == "pd" and not self.upstream.pd_urls:
+            raise ConfigError(
+                'oracle = "pd" needs to know where PD is', hint="upstream.pd-urls, http://HOST:2379"
+            )
         self.storage.kept_free(0)
         port = self.grpc_addr.rpartition(":")[2]
         if self.grpc_addr and not (":" in self.grpc_addr and port.isdigit() and int(port) < 65536):

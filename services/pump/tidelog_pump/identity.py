@@ -21,9 +21,12 @@ from tidelog.errors import (
     Stranded,
     Unavailable,
 )
+from tidelog.failpoints import hit
 from tidelog.messages import encode
 from tidelog.ports import Bus, Disk, Lock, Rng
 from tidelog.pump_control import ControlRequest
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.log.reserve import Reserve
 
@@ -139,7 +142,8 @@ class IdentityKeeper(Actor[None]):
         wanted = NodeRecord(node, config.cluster_id, 0, config.cluster, drawn)
         record = claim(before, wanted, identity.slot)
         await self._nobody_else(record.node)
-        await self._reserve.write_file(NODE_FILE, msgspec.json.encode(record))
+        hit("pump.identity.before_write")
+        await self._reserve.write_file(NODE_FILE, seal(msgspec.json.encode(record)))
         identity.node, identity.epoch, identity.mark = record.node, record.epoch, record.mark
         identity.life = drawn
         await self._reserve.keep()
@@ -162,8 +166,8 @@ class IdentityKeeper(Actor[None]):
             return None
         data = self._disk.read_file(NODE_FILE)
         try:
-            return msgspec.json.decode(data, type=NodeRecord)
-        except msgspec.DecodeError as error:
+            return msgspec.json.decode(unseal(data), type=NodeRecord)
+        except NOT_READABLE as error:
             slot = self._identity.slot
             raise Corrupt(
                 f"{f'{slot}/' * bool(slot)}{NODE_FILE} can't be read: {error}",

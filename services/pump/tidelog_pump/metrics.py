@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from tidelog.metrics import Count
-
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+from tidelog.metrics import SECONDS, Count, position_ms, shown
 
 LOSS = Count("binlog_pump_loss_binlog_count", "Commits whose Prewrite this Pump does not hold")
 REFUSED = Counter("tidelog_pump_refused", "payloads not taken, by error class", ["error"])
@@ -141,4 +139,64 @@ LATE_VERDICTS = Counter(
     "Commits at or below resolved_ts by what became of them: settled, missing, accepted; those "
     "without their Prewrite: unpaired_settled, unpaired_missing, accepted",
     ["verdict"],
+)
+
+OPEN = shown(
+    "tidelog_pump_open_prewrites",
+    "Prewrites without their Commit or Rollback",
+    "sorter",
+    lambda said: said["open"],
+)
+OLDEST_OPEN = shown(
+    "tidelog_pump_oldest_open_prewrite_seconds",
+    "since the oldest open Prewrite's start_ts; 0 = none is open",
+    "sorter",
+    lambda said: said["oldest_open"]["age_s"] if said["oldest_open"] else 0,
+)
+HIGH = shown(
+    "tidelog_pump_high_ms",
+    "the largest timestamp known to have been allocated, in ms",
+    "sorter",
+    lambda said: position_ms(said["high_ts"]),
+)
+PULLED_UPTO = shown(
+    "tidelog_pump_pulled_ms",
+    "up to where a feed has pulled, in ms",
+    "puller",
+    lambda said: {feed: position_ms(ts) for feed, ts in said["feeds"].items()},
+    "feed",
+)
+KEPT_FREE = shown(
+    "tidelog_pump_kept_free_bytes",
+    "Prewrites are refused while less than this is available",
+    "writer",
+    lambda said: said["kept_free"],
+)
+DISK_FULL = shown(
+    "tidelog_pump_disk_full",
+    "1 while Prewrites are refused for want of space",
+    "writer",
+    lambda said: said["disk_full"],
+)
+LATE = shown(
+    "tidelog_pump_late_commits",
+    "Commits at or below resolved_ts: unverified (other Pumps are asked), missing (readers lack "
+    "them: a typed stop), unpaired (without their Prewrite)",
+    "verifier",
+    lambda said: {what: said[what] for what in ("unverified", "missing", "unpaired")},
+    "what",
+)
+STRANDED = shown(
+    "tidelog_pump_stranded_records",
+    "records above this Pump's tombstone, exported",
+    "stranded",
+    lambda said: said["stranded"],
+)
+NODE = shown(
+    "tidelog_pump_node",
+    "1, with whom it is and the slot that it serves",
+    "identity",
+    lambda said: {tuple(map(str, (said["node"], said["slot"]))): 1},
+    "node",
+    "slot",
 )

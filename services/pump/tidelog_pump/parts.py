@@ -14,7 +14,8 @@ from tidelog.errors import Corrupt
 from tidelog.membership import Membership
 from tidelog.messages import PUMP
 from tidelog.oracle import RegistryOracle
-from tidelog.ports import IndexStore, Oracle, Ports
+from tidelog.ports import IndexStore, Oracle, Ports, TxnStatus
+from tidelog.upstream.cluster import TidbCluster
 from tidelog_pump.announce import Announcer
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.edges.control import Controller
@@ -73,8 +74,10 @@ class Parts:
             disk, segment_bytes=config.segment_bytes, sync=config.storage.sync_log
         )
         self.grpc_addresses = grpc_addresses(config)
-        follow = config.oracle == "follow"
-        self.oracle: Oracle | None = None if follow else RegistryOracle(ports.bus, config.cluster)
+        self.tidb: TidbCluster | None = None
+        if config.upstream.pd_urls:
+            self.tidb = TidbCluster(config.upstream, ports, config.cluster_id)
+        self.oracle = self._oracle()
         self._lock = disk.lock(LOCK_FILE) if slot is None else slot.lock
         adopts = slot is not None and not slot.adopted and config.adopt_after_s > 0
         self.adopts_beside = slot if adopts else None
@@ -89,6 +92,19 @@ class Parts:
         self._chase = Chase()
         self._census = Census()
         self._write_lock = asyncio.Lock()
+
+    def _oracle(self) -> Oracle | None:
+        match self._config.oracle:
+            case "follow":
+                return None
+            case "pd" if self.tidb is not None:
+                return self.tidb.oracle
+        return RegistryOracle(self._ports.bus, self._config.cluster)
+
+    def _txn_status(self) -> TxnStatus:
+        if self.tidb is not None:
+            return self.tidb.txn_status
+        return BusTxnStatus(self._ports.bus, self._config.cluster)
 
     def identity_keeper(self) -> IdentityKeeper:
         return IdentityKeeper(
@@ -162,7 +178,7 @@ class Parts:
             self._ports.clock,
             self._segments,
             self._store,
-            BusTxnStatus(self._ports.bus, self._config.cluster),
+            self._txn_status(),
             sorter,
             writer,
             cluster_id=self._config.cluster_id,
@@ -218,6 +234,7 @@ class Parts:
             cluster_id=self._config.cluster_id,
             addresses=self.grpc_addresses,
             compress=self._config.grpc_compression == "gzip",
+            tls=self._config.security,
         )
 
     def verifier(self, sorter: SorterRef, indexer: IndexerRef) -> Verifier:

@@ -7,6 +7,7 @@ import msgspec
 from tidelog import node_routes
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
+from tidelog.upstream.cluster import TidbClusterKeeper
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.edges.http_edge import binlog, collect, drainers
 from tidelog_pump.parts import Parts
@@ -40,6 +41,10 @@ def tree_of(parts: Parts) -> Supervisor:
     tree = Supervisor("pump")
     # Whose directory this is; first to start, last to stop.
     tree.actor("identity", parts.identity_keeper)
+    if parts.tidb is not None:
+        # The connections to PD and TiKV.
+        tidb = parts.tidb
+        tree.actor("upstream", lambda: TidbClusterKeeper(tidb))
     # Open Prewrites, W, resolved_ts, and who waits for it.
     sorter = tree.actor("sorter", parts.sorter)
     # Opens the segments, reads the log to its end, then indexes what the writer has synced.

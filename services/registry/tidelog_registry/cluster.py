@@ -97,6 +97,9 @@ class Cluster:
             self.trust.doubt(now)
         if node is None:
             node = self.nodes[key] = Node(status, OFFLINE, now)
+        if key[0] != PUMP and node.left_before(status):
+            # It was told so by an earlier life of the registry, which could not keep it.
+            node.state = OFFLINE
         if node.state == OFFLINE and node.order.action == "offline":
             # That order is done. This is a new node, whatever its directory says of it.
             number = max(node.order.number, status.order.number) + 1

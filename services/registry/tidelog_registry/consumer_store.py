@@ -11,8 +11,11 @@ import msgspec
 
 from tidelog import subjects
 from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.consumers import Kept
 from tidelog_registry.tenure import Tenure
 
@@ -37,7 +40,7 @@ class ConsumerStore:
         """The copy of the later epoch; of one epoch the data directory's, which is written first.
         It is written once more, so that what an earlier registry has under way is refused.
 
-        Raises Unavailable, Corrupt.
+        Raises Unavailable, DiskFull, Corrupt.
         """
         found, self._revision = await self._recorded()
         if self._disk.exists(FILE):
@@ -48,11 +51,14 @@ class ConsumerStore:
         return kept
 
     async def save(self, kept: Kept) -> None:
-        """Raises Unavailable; the copy in the data directory may be written already."""
+        """Raises DiskFull: nothing is written. Raises Unavailable: the copy in the data directory
+        may be."""
         self._tenure.check()
         epoch = self._tenure.epoch
         data = msgspec.json.encode(Stored(kept.consumers, kept.feeds, kept.orders, epoch))
-        await self._disk.write_file(FILE, data)
+        hit("registry.consumers.before_copy")
+        await self._disk.write_file(FILE, seal(data))
+        hit("registry.consumers.copied")
         for _ in range(TRIES):
             try:
                 self._revision = await self._bucket.put(
@@ -78,6 +84,6 @@ class ConsumerStore:
 
 def _decode(data: bytes) -> Stored:
     try:
-        return msgspec.json.decode(data, type=Stored)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(unseal(data), type=Stored)
+    except NOT_READABLE as error:
         raise Corrupt(f"the kept consumers can't be read: {error}") from error

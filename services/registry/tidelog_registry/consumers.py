@@ -72,24 +72,30 @@ class Consumers:
     def put(self, consumer: Consumer) -> None:
         """Register or move one. Raises BadInput for the Drainers' name and a node's, Refused
         above MAX_CONSUMERS."""
-        if consumer.name == DRAINER_CONSUMER:
-            raise BadInput(f"{DRAINER_CONSUMER!r} is what a feed's Drainers are called")
-        if (consumer.feed, consumer.name) in self._announcers:
-            raise BadInput(
-                f"{consumer.name!r} is a node that reads feed {consumer.feed}",
-                hint="choose another name for the consumer",
-            )
+        self._no_node(consumer.feed, consumer.name)
         if not self._place(consumer):
             raise Refused(f"{MAX_CONSUMERS} consumers are registered: remove one first")
 
     def remove(self, feed: str, name: str) -> bool:
-        """Stop waiting for it; False if it was not there. A living one comes back by announcing.
-        Without a name: for what is kept of the feed's pulls."""
+        """Stop waiting for it; False if it was not there. Without a name: for what is kept of the
+        feed's pulls. Raises BadInput for the Drainers' name and a node's: those go by an operator's
+        order (`forget_reader`). One that comes back by announcing would come too late: the Pumps
+        could have deleted meanwhile what it has not read."""
         if not name:
             self.forget_feed(feed)
             return True
-        self._announcers.pop((feed, name), None)
+        self._no_node(feed, name)
         return self._positions.pop((feed, name), None) is not None
+
+    def _no_node(self, feed: str, name: str) -> None:
+        """Raises BadInput."""
+        if name == DRAINER_CONSUMER:
+            raise BadInput(f"{DRAINER_CONSUMER!r} is what a feed's Drainers are called")
+        if (feed, name) in self._announcers:
+            raise BadInput(
+                f"{name!r} is a node that reads feed {feed}",
+                hint="choose another name for the consumer; `tidelog offline NODE` lets a node go",
+            )
 
     def forget_pump(self, node: str) -> None:
         """A tombstoned Pump's word about feeds no longer counts."""
@@ -109,7 +115,8 @@ class Consumers:
         for (feed, name), nodes in list(self._announcers.items()):
             nodes.discard(status.nodeId)
             if not nodes:
-                self.remove(feed, name)
+                self._announcers.pop((feed, name), None)
+                self._positions.pop((feed, name), None)
 
     def _place(self, consumer: Consumer) -> bool:
         key = (consumer.feed, consumer.name)

@@ -1,8 +1,8 @@
 """The embedded DDL history: jobs (TiDB's JSON) in one append-only file, acked after fdatasync.
 
 Records are framed `length u32 | crc32c u32 | JSON`, little-endian. Beside the file lies the length
-that was surely synced: a torn tail is cut only beyond it, anything bad before it stops us (the
-rule of segments, design section 6).
+that was surely synced, with a checksum: a torn tail is cut only beyond it, anything bad before it
+stops us (the rule of segments, design section 6).
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import structlog
 from crc32c import crc32c
 
 from tidelog.actor import Actor, Reply
-from tidelog.errors import BadInput, Conflict, Corrupt, Refused
+from tidelog.errors import BadInput, Conflict, Corrupt, DiskFull, Refused
+from tidelog.failpoints import hit
 from tidelog.messages import DdlJobs, DdlList, Empty
 from tidelog.ports import File, Ports
+from tidelog.synced import pack_length, unpack_length
+from tidelog.unreadable import NOT_READABLE
 from tidelog_registry import metrics
 
 log = structlog.get_logger()
@@ -59,18 +62,28 @@ class DdlStore(Actor[Append | Page]):
         self._file: File
         self._synced: File
         self._places: list[Place] = []
+        self._full = False
+        """The last write found no room: the files take no more before they are opened again."""
 
     def weigh(self, message: Append | Page) -> int:
         return len(message.job) + 64 if isinstance(message, Append) else 64
 
     async def on_start(self) -> None:
+        await self._open()
+
+    async def on_stop(self) -> None:
+        self._close()
+
+    async def _open(self) -> None:
         self._file = await self._disk.open(PATH, create=True)
         self._synced = await self._disk.open(SYNCED_PATH, create=True)
         await self._disk.sync_dir(".")
-        marked = self._synced.read(0, 8)
-        await self._recover(int.from_bytes(marked, "little"))
+        self._places = []
+        await self._recover(unpack_length(self._synced.read(0, self._synced.size)))
+        self._full = False
+        self._mark()
 
-    async def on_stop(self) -> None:
+    def _close(self) -> None:
         self._file.close()
         self._synced.close()
 
@@ -89,13 +102,15 @@ class DdlStore(Actor[Append | Page]):
             job_id, length = found
             self._remember((job_id, position + HEADER.size, length))
             position += HEADER.size + length
-        if position == size:
-            return
         if position < synced:
-            raise Corrupt(f"{PATH} has a bad record at {position}, synced up to {synced}")
-        metrics.DDL_TORN_BYTES.inc(size - position)
-        log.warning("cut an unacknowledged tail", file=PATH, at=position, bytes=size - position)
-        await self._file.truncate(position)
+            what = "has a bad record" if position < size else "ends"
+            raise Corrupt(f"{PATH} {what} at offset {position}, {synced} bytes were synced")
+        if position < size:
+            metrics.DDL_TORN_BYTES.inc(size - position)
+            log.warning("cut an unacknowledged tail", file=PATH, at=position, bytes=size - position)
+            await self._file.truncate(position)
+        # What an earlier life wrote and did not sync can be read, and a mere sync may do nothing.
+        await self._file.rewrite(synced)
 
     def _read_record(self, position: int, size: int) -> tuple[int, int] | None:
         if position + HEADER.size > size:
@@ -145,15 +160,43 @@ class DdlStore(Actor[Append | Page]):
             if known is None:
                 fresh[job_id] = ask.job
                 chunks += [HEADER.pack(len(ask.job), crc32c(ask.job)), ask.job]
-        if chunks:
-            offset = await self._file.append(chunks, sync=True)
-            for job_id, job in fresh.items():
-                self._remember((job_id, offset + HEADER.size, len(job)))
-                offset += HEADER.size + len(job)
-            self._synced.overwrite(self._file.size.to_bytes(8, "little"))
-            metrics.DDL_JOBS.labels("kept").inc(len(fresh))
+        try:
+            if chunks:
+                await self._keep(chunks, fresh)
+        except DiskFull as error:
+            log.warning("no room for DDL jobs", jobs=list(fresh), reason=error.message)
+            for ask in accepted:
+                metrics.DDL_JOBS.labels(type(error).__name__).inc()
+                ask.reply.fail(error)
+            return
         for ask in accepted:
             ask.reply.set(Empty())
+
+    async def _keep(self, chunks: list[bytes], fresh: dict[int, bytes]) -> None:
+        """Raises DiskFull: nothing of it is kept, and the next ones are tried on fresh files, from
+        which what was half written is cut."""
+        if self._full:
+            self._close()
+            await self._open()
+        self._full = True  # until it went well
+        hit("registry.ddl.before_append")
+        offset = await self._file.append(chunks, sync=True)
+        hit("registry.ddl.synced")
+        self._full = False
+        for job_id, job in fresh.items():
+            self._remember((job_id, offset + HEADER.size, len(job)))
+            offset += HEADER.size + len(job)
+        self._mark()
+        metrics.DDL_JOBS.labels("kept").inc(len(fresh))
+
+    def _mark(self) -> None:
+        """All that is in the file is synced."""
+        try:
+            self._synced.overwrite(pack_length(self._file.size))
+        except DiskFull as error:
+            # The jobs are durable; the length that was before is true, too.
+            log.warning("no room for the synced length", reason=error.message)
+            self._full = True
 
     def _page(self, wanted: DdlList) -> DdlJobs:
         """Oldest first; at least one job, else up to `limit` and PAGE_BYTES."""
@@ -173,5 +216,5 @@ class DdlStore(Actor[Append | Page]):
 def _job_id(job: bytes) -> int:
     try:
         return msgspec.json.decode(job, type=_Id).id
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise BadInput(f"that is no DDL job: {error}") from error

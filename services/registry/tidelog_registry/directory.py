@@ -14,6 +14,7 @@ import structlog
 from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import BadInput, ForeignCluster, Refused, TidelogError
+from tidelog.failpoints import hit
 from tidelog.membership import Member
 from tidelog.messages import (
     DRAINER,
@@ -30,6 +31,7 @@ from tidelog.messages import (
     Registered,
     StateReply,
 )
+from tidelog.node_form import is_unreachable
 from tidelog.ports import Ports
 from tidelog.timestamps import compose
 from tidelog_registry import forgetting, metrics
@@ -217,6 +219,7 @@ class Directory(Actor[DirectoryMail]):
             log.info("an operator asked", **msgspec.to_builtins(wish), state=answer.status.state)
         for line in answer.may_lose if not wish.dry_run else ():
             log.error("an operator accepts a loss", pump=wish.node, what=line)
+        hit("registry.directory.ordered")
         written = [effect.member for effect in effects if isinstance(effect, Write)]
         if not written and not wish.dry_run:
             # Asked again while the entry is being written: no sooner answered than who asked first.
@@ -230,6 +233,7 @@ class Directory(Actor[DirectoryMail]):
         self._run(effects)
 
     def _recorded(self, member: Member) -> None:
+        hit("registry.directory.recorded")
         self._run(self._cluster.joins.recorded(member, self._now()))
         waiting, self._operating = self._operating, []
         for wanted, answer, reply in waiting:
@@ -276,12 +280,14 @@ class Directory(Actor[DirectoryMail]):
         body = messages.encode(PumpOnline(pump))
         while self._cluster.joins.awaits(drainer, pump):
             try:
+                hit("registry.directory.before_notification")
                 answer = await self._ports.bus.request(subject, body, timeout_s=ACK_S)
                 messages.decode_reply(answer.data, Empty)
             except TidelogError as error:
                 log.info("no ack yet", drainer=drainer, pump=pump, reason=str(error))
                 await self._ports.clock.sleep(RETRY_S)
             else:
+                hit("registry.directory.notified")
                 await self.self_ref.tell(Acked(drainer, pump))
                 return
 
@@ -297,6 +303,7 @@ class Directory(Actor[DirectoryMail]):
             status = self._events.popleft()
             metrics.STATE_CHANGES.labels(status.state).inc()
             log.info("node", node=status.nodeId, state=status.state, alive=status.isAlive)
+            hit("registry.directory.before_events")
             subject = subjects.registry_event(self._config.cluster, status.kind, status.nodeId)
             await self._ports.bus.publish(subject, messages.encode(status))
 
@@ -340,10 +347,13 @@ class Directory(Actor[DirectoryMail]):
         now = self._now()
         return {
             "nodes": {f"{s.kind}/{s.nodeId}": s.state for s in self._cluster.statuses()},
-            "unreachable": [s.nodeId for s in self._cluster.statuses() if not s.isAlive],
+            "unreachable": [
+                f"{s.kind}/{s.nodeId}" for s in self._cluster.statuses() if is_unreachable(s)
+            ],
             "joining": sorted(self._joining),
             "settled": self._cluster.trust.settled(now),
             "safe_point": self._safe_point(),
             "consumers": len(self._kept.consumers.all),
+            "read": self._kept.consumers.read,
             "far_ahead": self._far,
         }

@@ -13,7 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from tidelog.actor import Reply
-from tidelog.errors import Refused, TidelogError, Unavailable
+from tidelog.errors import DiskFull, Refused, TidelogError, Unavailable
 from tidelog.messages import Heartbeat, SafePoint, SafePointRequest
 from tidelog.ports import Ports
 from tidelog_registry import metrics
@@ -59,7 +59,7 @@ class KeptConsumers:
             try:
                 self._saved = await self._store.load()
                 break
-            except Unavailable as error:
+            except (Unavailable, DiskFull) as error:
                 log.warning("the kept consumers can't be read yet", reason=str(error))
                 await self._clock.sleep(RETRY_S)
         self.consumers = Consumers(self._saved)
@@ -100,10 +100,11 @@ class KeptConsumers:
                 if kept != self._saved:
                     await self._store.save(kept)
                     self._saved = kept
-            except Unavailable as error:
+            except (Unavailable, DiskFull) as error:
                 log.info("consumers not kept yet", reason=str(error))
                 for reply, _ in waiting:
-                    reply.fail(error)
+                    # Not a definite one: it is kept as soon as that works.
+                    reply.fail(Unavailable(f"not kept yet: {error.message}", hint=error.hint))
             else:
                 for reply, answer in waiting:
                     reply.set(answer())

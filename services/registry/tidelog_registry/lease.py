@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tidelog import subjects
 from tidelog.actor import Actor, Nothing
 from tidelog.errors import Conflict, NoResponders, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.lease_store import Holder, LeaseStore
 from tidelog.ports import Ports
 from tidelog_registry.config import RegistryConfig
@@ -126,10 +127,13 @@ class Lease(Actor[Nothing]):
             since_ms=self._clock.wall_ms(),
             released=False,
         )
+        hit("registry.lease.before_record")
         await self._store.remember(mine)
         self._mine = mine
+        hit("registry.lease.recorded")
         began = self._tenure.now()
         self._revision = await self._store.write(mine, revision)
+        hit("registry.lease.taken")
         self._tenure.epoch, self._tenure.alone_from = mine.epoch, alone_from
         self._tenure.renewed(began)
         self._reason = ""
@@ -141,6 +145,7 @@ class Lease(Actor[Nothing]):
         """Raises AnotherRegistry once somebody took it over."""
         while True:
             began = self._tenure.now()
+            hit("registry.lease.before_renewal")
             try:
                 self._revision = await self._store.write(self._mine, self._revision)
             except (Conflict, StreamMissing, Unavailable) as error:

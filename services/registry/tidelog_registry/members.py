@@ -14,11 +14,14 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor, Reply
-from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
+from tidelog.errors import Conflict, Corrupt, DiskFull, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.membership import Member
 from tidelog.ports import Headers, Ports
+from tidelog.sealed import seal, unseal
 from tidelog.subjects import escape
+from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.metrics import MEMBERSHIP_LOST
 from tidelog_registry.node_state import NODE_LEASE_S
 from tidelog_registry.tenure import AnotherRegistry, Tenure
@@ -94,6 +97,7 @@ class Members(Actor[Record | Look]):
         self._losses = 0
         self._settled_at: float | None = None
         self._fresh = False
+        self._unsaved = False
 
     async def on_start(self) -> None:
         for step in (self._load, self._fence):
@@ -120,6 +124,8 @@ class Members(Actor[Record | Look]):
             if not self._fenced:
                 with suppress(Conflict):
                     await self._fence()
+            if self._unsaved:
+                await self._save()
             now = self._ports.clock.monotonic()
             if self._settled_at is not None and now >= self._settled_at:
                 self._settled_at = None
@@ -134,8 +140,8 @@ class Members(Actor[Record | Look]):
         copy: Copy | None = None
         if self._ports.disk.exists(COPY):
             try:
-                copy = msgspec.json.decode(self._ports.disk.read_file(COPY), type=Copy)
-            except msgspec.DecodeError as error:
+                copy = msgspec.json.decode(unseal(self._ports.disk.read_file(COPY)), type=Copy)
+            except NOT_READABLE as error:
                 raise Corrupt(f"{COPY} can't be read: {error}") from error
         if copy is not None:
             self._created, self._last_seq = copy.created, copy.last_seq
@@ -156,12 +162,14 @@ class Members(Actor[Record | Look]):
     async def _fence(self) -> None:
         """Write the marker. A foreign one that comes later says that another registry began."""
         await self._check(reread=True)
+        hit("registry.members.before_fence")
         self._last_seq = await self._bucket.delete(
             FENCE,
             expected_last=self._last_seq,
             headers=self._signature(),
             timeout_s=WRITE_S,
         )
+        hit("registry.members.fenced")
         self._fenced = True
         await self._save()
 
@@ -233,7 +241,7 @@ class Members(Actor[Record | Look]):
         for key in sorted(entries):
             try:
                 member = msgspec.json.decode(entries[key].value, type=Member)
-            except msgspec.DecodeError as error:
+            except NOT_READABLE as error:
                 raise Corrupt(f"membership entry {key} can't be read: {error}") from error
             self._members[member.node] = member
             self._written[member.node] = entries[key].headers
@@ -246,13 +254,23 @@ class Members(Actor[Record | Look]):
         return later or signature.get(H_WRITER, "") != self._writer
 
     async def _save(self) -> None:
+        """Later, if there is no room: a bucket that is ahead of the copy is what a crash leaves,
+        too."""
         settling = self._settled_at is not None
         members = list(self._members.values())
         copy = Copy(self._created, self._last_seq, members, settling, self._writer)
-        await self._ports.disk.write_file(COPY, msgspec.json.encode(copy))
+        try:
+            hit("registry.members.before_copy")
+            await self._ports.disk.write_file(COPY, seal(msgspec.json.encode(copy)))
+        except DiskFull as error:
+            log.warning("no room for the copy of the membership", reason=error.message)
+            self._unsaved = True
+        else:
+            self._unsaved = False
 
     async def _put(self, member: Member) -> None:
         self._tenure.check()
+        hit("registry.members.before_put")
         self._last_seq = await self._bucket.put(
             escape(member.node),
             msgspec.json.encode(member),
@@ -260,6 +278,7 @@ class Members(Actor[Record | Look]):
             headers=self._signature(),
             timeout_s=WRITE_S,
         )
+        hit("registry.members.put")
         self._members[member.node] = member
 
     async def _record(self, member: Member) -> None:

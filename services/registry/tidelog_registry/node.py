@@ -74,6 +74,11 @@ class Node(msgspec.Struct):
         read_ts = self.read_ts if state == OFFLINE else None
         return Member(status.nodeId, state, status.epoch, high, status.mark, read_ts, self.order)
 
+    def left_before(self, status: NodeStatus) -> bool:
+        """Is the order that stands here for leaving done, by the node's own word?"""
+        done = Order("", self.order.number)
+        return self.order.action == "offline" and status.order == done
+
     def learn_order(self, status: NodeStatus) -> bool:
         """Take over a newer order from the node, which keeps it where we lost it. Was there one?"""
         if status.order.number <= self.order.number:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog import node_routes
 from tidelog.ports import Ports
 from tidelog.supervisor import Supervisor
+from tidelog_registry import console
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.ddl_store import DdlStore
 from tidelog_registry.directory import Directory
@@ -29,5 +30,6 @@ def build(config: RegistryConfig, ports: Ports) -> Supervisor:
     if config.oracle == "embedded":
         tso = tree.actor("tso", lambda: Tso(ports, cluster, tenure, directory))
     tree.actor("edge", lambda: Edge(ports, cluster, tenure, directory, ddl, tso))
+    console.add(tree, config, ports, directory)
     node_routes.add(tree, ports.bus, cluster)
     return tree

@@ -7,6 +7,7 @@ import structlog
 
 from tidelog.actor import Actor, Nothing, Ref
 from tidelog.errors import Conflict, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.messages import Nodes
 from tidelog.node_statuses import STATUS_TTL_S, status_bucket
 from tidelog.ports import Ports
@@ -72,6 +73,7 @@ class StatusBoard(Actor[Nothing]):
         now = self._ports.clock.monotonic()
         while due := self._entries.due(nodes.nodes, now):
             values = {key: msgspec.json.encode(status) for key, status in due.items()}
+            hit("registry.statuses.before_write")
             self._last_seq = await self._bucket.put_all(
                 values,
                 ttl_s=STATUS_TTL_S,

@@ -55,5 +55,6 @@ def _face(status: NodeStatus) -> NodeStatus:
         logTS=0,
         resolvedTS=0,
         open=0,
+        counts={},
         detail=dict.fromkeys(status.detail, ""),
     )

@@ -15,7 +15,8 @@ import msgspec
 import structlog
 
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import BadInput, Conflict, Overloaded, Unavailable
+from tidelog.errors import BadInput, Conflict, DiskFull, Overloaded, Unavailable
+from tidelog.failpoints import hit
 from tidelog.messages import TsoReply
 from tidelog.ports import Ports
 from tidelog_registry import metrics
@@ -114,6 +115,7 @@ class Tso(Actor[Take]):
         own = await self._store.open()
         await self._until_alone()
         recorded = await self._claim()
+        hit("registry.tso.claimed")
         floor = await self._settled_floor()
         self._allocator = Allocator(max(own, recorded, floor))
         log.info("the oracle starts", above=self._allocator.last)
@@ -158,13 +160,13 @@ class Tso(Actor[Take]):
             try:
                 self._tenure.check()
                 await self._store.extend(bound)
-            except Unavailable as error:
+            except (Unavailable, DiskFull) as error:
                 self._reason = str(error)
                 await self._ports.clock.sleep(RETRY_S)
                 continue
+            hit("registry.tso.extended")
             allocator.extend(bound)
             self._reason = ""
-            metrics.TSO_BOUND.set(bound)
             return
 
     async def _until_short(self) -> None:

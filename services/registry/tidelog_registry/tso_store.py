@@ -7,8 +7,11 @@ import msgspec
 
 from tidelog import subjects
 from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.tenure import AnotherRegistry, Tenure
 
 FILE = "tso.json"
@@ -45,7 +48,7 @@ class BoundStore:
             self._mine = _decode(self._disk.read_file(FILE))
         else:
             self._mine = Bound(self._rng.token(), 0)
-            await self._disk.write_file(FILE, msgspec.json.encode(self._mine))
+            await self._disk.write_file(FILE, seal(msgspec.json.encode(self._mine)))
         return self._mine.bound
 
     async def _recorded(self) -> tuple[Bound | None, int]:
@@ -75,11 +78,13 @@ class BoundStore:
         """Make the bound durable in both places.
 
         Raises AnotherRegistry if a later one claimed the record, or somebody else went further;
-        Unavailable (try again).
+        Unavailable, DiskFull (try again).
         """
         mine = Bound(self.owner, bound, self._tenure.epoch)
         data = msgspec.json.encode(mine)
-        await self._disk.write_file(FILE, data)
+        hit("registry.tso.before_bound")
+        await self._disk.write_file(FILE, seal(data))
+        hit("registry.tso.bound_kept")
         self._mine = mine
         try:
             self._revision = await self._bucket.put(
@@ -103,6 +108,6 @@ def _ahead(found: Bound, mine: Bound) -> bool:
 
 def _decode(data: bytes) -> Bound:
     try:
-        return msgspec.json.decode(data, type=Bound)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(unseal(data), type=Bound)
+    except NOT_READABLE as error:
         raise Corrupt(f"the oracle's bound can't be read: {error}") from error

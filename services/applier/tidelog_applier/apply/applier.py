@@ -13,7 +13,7 @@ import asyncio
 import msgspec
 import structlog
 
-from tidelog import ask_registry, subjects
+from tidelog import ask_registry, feed_metrics, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, DecidedStep, LetGo
 from tidelog.config import redacted_url
@@ -401,6 +401,7 @@ class Applier(Actor[Mail]):
     def _halt(self, error: TidelogError) -> None:
         """A typed stop: nothing is applied any more, and status and heartbeats show why."""
         self._stopped = True
+        feed_metrics.STOPS.labels(type(error).__name__).inc()
         log.error(
             "the applier stops",
             error=error.message,

@@ -16,9 +16,11 @@ from tidelog.config import redacted_url
 from tidelog.ddl_pending import DdlPending
 from tidelog.downstream import Checkpoint, DownstreamOptions, Opened, TableRule
 from tidelog.errors import Conflict, Refused, Unavailable
+from tidelog.failpoints import hit
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
-from tidelog.timestamps import LOGICAL_BITS
+from tidelog.timestamps import LOGICAL_BITS, age_s
+from tidelog_applier import metrics
 from tidelog_applier.apply.epochs import Epochs
 from tidelog_applier.apply.lanes import PASSING
 from tidelog_applier.config import ApplierConfig
@@ -65,6 +67,7 @@ class Control:
             self.is_open = False
             self._rules.clear()
             opened = await self.downstream.open(self._config.feed)
+            hit("applier.control.opened")
             known, found = self.checkpoint, opened.checkpoint
             found_ts = found.commit_ts if found is not None else self._config.start_ts
             if known is not None and found_ts < known.commit_ts:
@@ -135,11 +138,13 @@ class Control:
             checkpoint = self.next(commit_ts, consistent=consistent)
             if not checkpoint.consistent:
                 await self._epochs.add(self._epoch)
+            hit("applier.control.before_checkpoint")
             try:
                 await self.downstream.save_checkpoint(checkpoint)
             except PASSING:
                 self.is_open = False
                 raise
+            hit("applier.control.checkpointed")
             self.saved(checkpoint)
 
     def saved(self, checkpoint: Checkpoint) -> None:
@@ -147,6 +152,10 @@ class Control:
         self.checkpoint = checkpoint
         self._position.checkpoint = checkpoint.commit_ts
         self.saved_at = self._clock.monotonic()
+        now_ms = self._clock.wall_ms()
+        metrics.SAVED.inc()
+        metrics.SAVED_AT.set(now_ms / 1000)
+        metrics.CHECKPOINT_DELAY.observe(age_s(checkpoint.commit_ts, now_ms))
 
     @property
     def saved_ts(self) -> int:
@@ -175,7 +184,9 @@ class Control:
             # Whatever goes wrong, the downstream may have recorded how far the DDL is: only what
             # is loaded from there again may be saved over it.
             self.is_open = False
+            hit("applier.control.before_ddl")
             notes = await self.downstream.apply_ddl(ddl, after)
+            hit("applier.control.ddl_applied")
             self.is_open = True
             self.saved(after)
             return notes

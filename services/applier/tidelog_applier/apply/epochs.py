@@ -6,7 +6,10 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.errors import Corrupt
+from tidelog.failpoints import hit
 from tidelog.ports import Disk
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 
 FILE = "epochs.json"
 KEPT = 16
@@ -26,8 +29,10 @@ class Epochs:
             self._own = []
             if self._disk.exists(FILE):
                 try:
-                    self._own = msgspec.json.decode(self._disk.read_file(FILE), type=list[int])
-                except msgspec.DecodeError as error:
+                    self._own = msgspec.json.decode(
+                        unseal(self._disk.read_file(FILE)), type=list[int]
+                    )
+                except NOT_READABLE as error:
                     raise Corrupt(f"{FILE} can't be read: {error}", hint="delete it") from error
         return self._own
 
@@ -36,5 +41,7 @@ class Epochs:
         if epoch in self.own:
             return
         wanted = [*self.own, epoch][-KEPT:]
-        await self._disk.write_file(FILE, msgspec.json.encode(wanted))
+        hit("applier.epochs.before_write")
+        await self._disk.write_file(FILE, seal(msgspec.json.encode(wanted)))
+        hit("applier.epochs.written")
         self._own = wanted

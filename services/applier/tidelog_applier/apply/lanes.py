@@ -10,6 +10,7 @@ import msgspec
 
 from tidelog.downstream import Lane, Work
 from tidelog.errors import ConfigError, DiskFull, TidelogError, Unavailable
+from tidelog.failpoints import hit
 from tidelog.ports import Ports
 from tidelog_applier import metrics
 from tidelog_applier.apply.trouble import Trouble
@@ -79,6 +80,7 @@ class LaneRunner:
                     await self._wake.wait()
                 write, done = self._queue.popleft()
                 await self._certainly(write)
+                hit("applier.lanes.written")
                 done()
         finally:
             if self._lane is not None:
@@ -91,7 +93,8 @@ class LaneRunner:
             try:
                 if self._lane is None:
                     self._lane = Awaited(await self._connect(self._number), self._is_silent)
-                with metrics.GROUP_SECONDS.time():
+                hit("applier.lanes.before_write")
+                with metrics.EXECUTE_SECONDS.time():
                     await write(self._lane, again)
             except PASSING as error:
                 again = True

@@ -19,6 +19,7 @@ import structlog
 from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, Lane, TableRule, Work
 from tidelog.errors import TidelogError
+from tidelog.failpoints import hit
 from tidelog.plan.decode import Decoded, Rules
 from tidelog.plan.events import TableEvents
 from tidelog.plan.window import Planner
@@ -217,6 +218,7 @@ class Pipeline:
             await self.drain()
             plan = self._planner.plan(number, tables, safe=safe)
             assert plan is not None, "nothing is in flight"
+        hit("applier.pipeline.planned")
         self.windows += 1
         metrics.WINDOWS.inc()
         works = [(lane, shares) for lane, shares in enumerate(plan) if shares]
@@ -285,11 +287,11 @@ class Pipeline:
 
     def _show(self) -> None:
         self._position.applied = self.flight.applied
-        metrics.APPLIED_TS.set(self.flight.applied)
         rows, txns = self._counted
         self._counted = self.flight.rows, self.flight.txns
         metrics.ROWS.inc(self.flight.rows - rows)
         metrics.TXNS.inc(self.flight.txns - txns)
+        self._position.rows, self._position.txns = self._counted
         self._landed.set()
 
     # DDL ------------------------------------------------------------------------------------
@@ -302,6 +304,7 @@ class Pipeline:
         if self.flight.applied > self.control.saved_ts or self.control.checkpoint is None:
             # Rows of before must not be applied to what comes after.
             await self.save(consistent=False)
+        hit("applier.pipeline.drained")
         before = self.control.saved_ts, self.control.early
         notes: list[str] = []
         while True:

@@ -9,7 +9,14 @@ from __future__ import annotations
 import msgspec
 
 from tidelog import changes, subjects
-from tidelog.change_bodies import Joiner, ddl_of, head_of, marker_of, watermark_of
+from tidelog.change_bodies import (
+    Joiner,
+    ddl_of,
+    head_of,
+    marker_of,
+    number_of,
+    watermark_of,
+)
 from tidelog.changes import Marker
 from tidelog.errors import UnparsablePayload
 from tidelog.feed_reader import Gap, comes_next
@@ -110,8 +117,8 @@ class BatchAssembler:
 
     def _was_read(self, message: Message) -> bool:
         """Before the stream was filled again."""
-        last = message.headers.get(changes.H_LAST_TS)
-        return last is not None and int(last) <= self.position
+        stamped = changes.H_LAST_TS in message.headers
+        return stamped and number_of(message, changes.H_LAST_TS) <= self.position
 
     def _spilled(self) -> list[Item]:
         """All rows in hand, as pieces."""

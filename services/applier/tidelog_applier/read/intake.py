@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Sequence
 import structlog
 
 from tidelog.errors import DiskFull
+from tidelog.failpoints import hit
 from tidelog.feed_reader import FeedReader
 from tidelog.ports import Bus
 from tidelog.relay import BatchLog, Handed, Piece
@@ -82,6 +83,7 @@ class Intake:
     async def _next(self, max_wait_s: float) -> list[Taken]:
         if self._left is None and self._reader is None:
             await self._relay.open(self._position)
+            hit("applier.intake.opened")
             self._left = self._relay.batches(self._position)
             log.info("reading", feed=self._feed, after=self._position, relay_end=self._relay.end)
         if self._left is not None:
@@ -103,7 +105,9 @@ class Intake:
         """What is pending, once it is in the relay."""
         items = [item for item in self._pending if not isinstance(item, Moved)]
         structures = await self._structures.all({key for item in items for key in item.tables})
+        hit("applier.intake.fetched")
         handed = await self._relay.append(items, structures)
+        hit("applier.intake.kept")
         pending, self._pending = self._pending, []
         return in_order(pending, handed)
 

@@ -20,6 +20,7 @@ from tidelog.pb_files.values import Image, images
 from tidelog.rows.column import shortest_float32
 from tidelog.rows.errors import Malformed
 from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.chunk import Body, Chunk
 from tidelog_backfill.files.pb import PbRecords, file_number
 from tidelog_backfill.files.records import OnCorrupt, corrupt
@@ -131,7 +132,7 @@ class _Form:
             if isinstance(value, str) and name not in marks:
                 try:
                     image[name] = _parsed(value)
-                except msgspec.DecodeError as error:
+                except NOT_READABLE as error:
                     raise Malformed(f"column {name}: {error}") from error
 
     def _key(self, image: Image | None) -> dict[str, Any] | None:

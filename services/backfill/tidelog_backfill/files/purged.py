@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 
 from tidelog.errors import Corrupt, Purged
+from tidelog.sealed import unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.parts import SEGMENT, numbered
 
@@ -37,8 +39,8 @@ def gone(value: Path) -> list[Gone]:
     path = value.parent / RECORD
     if path.exists():
         try:
-            upto = msgspec.json.decode(path.read_bytes(), type=_Record).ts
-        except msgspec.DecodeError as error:
+            upto = msgspec.json.decode(unseal(path.read_bytes()), type=_Record).ts
+        except NOT_READABLE as error:
             raise Corrupt(f"{path} can't be read: {error}") from error
         return [Gone(str(value), upto)] if upto else []
     return [Gone(str(value), 0)] if numbered(value, SEGMENT)[0][0] else []

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import msgspec
-
 from tidelog.decode.ddl_filter import IGNORED_TXN
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Body
 from tidelog_backfill.files.records import corrupt
@@ -52,7 +51,7 @@ class _Cut:
             if self._left_out is not None:
                 self._count(self._left_out, reason, entry, message)
             return b"" if reason else row_texts.cut(body, message, self._shows)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             what = f"a body of the stream: {error}"
             raise corrupt(self._path, entry.offset, what) from error
 

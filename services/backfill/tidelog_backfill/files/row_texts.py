@@ -7,6 +7,8 @@ from functools import lru_cache
 
 import msgspec
 
+from tidelog.unreadable import NOT_READABLE
+
 
 class _At(msgspec.Struct, gc=False):
     commit_ts: int
@@ -58,7 +60,7 @@ def _head(text: bytes) -> Head | None:
     """None: that was not the head, but a part of an event."""
     try:
         return _HEAD.decode(text)
-    except msgspec.DecodeError:
+    except NOT_READABLE:
         return None
 
 

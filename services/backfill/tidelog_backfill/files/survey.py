@@ -10,6 +10,7 @@ from tidelog.relay.batches import above
 from tidelog.rows.errors import Malformed
 from tidelog.rows.payload import read_payload
 from tidelog.subjects import escape
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
 from tidelog_backfill.files.pb_survey import pb_survey
@@ -126,7 +127,7 @@ def _relay(relay: Relay, chunk: Chunk) -> Facts:
     for entry in relay:
         try:
             found.add(entry)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise corrupt(chunk.path, entry.offset, f"a body of the stream: {error}") from error
     facts = found.facts(chunk, relay.records)
     return msgspec.structs.replace(

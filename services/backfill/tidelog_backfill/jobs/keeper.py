@@ -22,6 +22,7 @@ from tidelog.errors import TidelogError
 from tidelog.messages import encode
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
+from tidelog_backfill import metrics
 from tidelog_backfill.config import BackfillConfig
 from tidelog_backfill.jobs.pins import Pins
 from tidelog_backfill.jobs.queue import Kept, Queue
@@ -190,7 +191,7 @@ class JobKeeper(Actor[Mail]):
             nats_url=config.nats_url,
             cluster_id=job.cluster_id or config.cluster_id,
             spark=spark,
-        )
+        ).with_access(config.access)
 
     async def _end(self, ended: Ended) -> None:
         self._attempt = None
@@ -198,6 +199,7 @@ class JobKeeper(Actor[Mail]):
         if ended.outcome is not None and job.state == RUNNING:
             if self._queue.end(job, ended.outcome, self._ports.clock.wall_ms()):
                 self._not_before = self._ports.clock.monotonic() + RETRY_S
+            metrics.ENDED.labels(job.state).inc()
             log.info("job ended", job=job.id, state=job.state, why=job.error)
         gone = self._queue.forget()
         await self._save()
@@ -212,6 +214,15 @@ class JobKeeper(Actor[Mail]):
             self._told = job.progress
             await self._publish(job)
         await self._begin()
+
+    def status(self) -> dict[str, object]:
+        job = self._queue.running
+        shown: dict[str, object] = {"jobs": self._queue.counts()}
+        if job is not None:
+            shown |= {"job": job.id, "tries": job.tries}
+            if job.progress is not None:
+                shown["running"] = msgspec.to_builtins(job.progress)
+        return shown
 
     async def on_stop(self) -> None:
         """The job that runs is ended, and goes on at the next start."""

@@ -13,6 +13,7 @@ from tidelog.bulk.control import (
     FAILED,
     QUEUED,
     RUNNING,
+    STATES,
     Jobs,
     JobStatus,
     State,
@@ -21,6 +22,8 @@ from tidelog.bulk.jobs import URLS, Job, encode_job, is_secret_setting, shown_jo
 from tidelog.bulk.told import MOST_WORDS, Failed, Progress, Report, cut
 from tidelog.config import redacted_url
 from tidelog.errors import BadInput, Conflict, Corrupt, NotFound, Overloaded, Unavailable
+from tidelog.security.access import NatsAccess
+from tidelog.unreadable import NOT_READABLE
 
 MOST = 2000
 """Jobs, of whatever state."""
@@ -98,8 +101,8 @@ class Queue:
 
     def submit(self, job_id: str, job: Job, now_ms: int) -> Kept:
         """Raises Conflict (another job has that id), Overloaded, BadInput (a password in it, or too
-        much). The NATS URL is the node's own."""
-        job = msgspec.structs.replace(job, nats_url="")
+        much). How NATS is reached is the node's own."""
+        job = msgspec.structs.replace(job, nats_url="").with_access(NatsAccess())
         known = self._jobs.get(job_id)
         if known is not None:
             if known.job != job:
@@ -127,6 +130,11 @@ class Queue:
     @property
     def running(self) -> Kept | None:
         return next((job for job in self._jobs.values() if job.state == RUNNING), None)
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        states = [job.state for job in self._jobs.values()]
+        return {state: states.count(state) for state in STATES}
 
     def begin(self, now_ms: int) -> Kept | None:
         """The next job to run, or None: one runs, or none waits."""
@@ -195,7 +203,7 @@ class Queue:
         """Raises Corrupt."""
         try:
             return msgspec.json.decode(data, type=list[Kept])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             raise Corrupt(
                 f"the list of jobs can't be read: {error}",
                 hint="delete it: what jobs have written stays, submitted again they go on there",

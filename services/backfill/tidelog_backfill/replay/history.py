@@ -20,6 +20,8 @@ from tidelog.ports import DdlHistory
 from tidelog.real.bus import NatsBus
 from tidelog.schema.model import DdlJob
 from tidelog.schema.tracker import SchemaTracker
+from tidelog.security.access import NatsAccess
+from tidelog.synced import unpack_length
 from tidelog_backfill.replay.errors import no_history
 
 EMBEDDED = "embedded"
@@ -30,9 +32,9 @@ _JOB = msgspec.json.Decoder(DdlJob)
 
 
 async def schema_history(
-    url: str, *, nats_url: str = "", cluster: str = "default"
+    url: str, *, nats_url: str = "", cluster: str = "default", access: NatsAccess | None = None
 ) -> SchemaTracker:
-    """`nats_url` and `cluster` are for `embedded`. Raises ConfigError, Corrupt, Unavailable, and
+    """All but `url` is for `embedded`. Raises ConfigError, Corrupt, Unavailable, and
     BadInput where nothing is named."""
     if not url:
         raise no_history()
@@ -41,7 +43,7 @@ async def schema_history(
     if url.startswith("file:") and path.name == REGISTRY_FILE:
         tracker.add_jobs(registry_jobs(path))
         return tracker
-    async with _opened(url, nats_url, cluster) as history:
+    async with _opened(url, nats_url, cluster, access) as history:
         async for jobs in history.jobs(0):
             tracker.add_jobs(jobs)
     return tracker
@@ -53,7 +55,7 @@ def registry_jobs(path: Path) -> list[DdlJob]:
     try:
         data = path.read_bytes()
         mark = path.with_suffix(".synced")
-        synced = int.from_bytes(mark.read_bytes()[:8], "little") if mark.exists() else len(data)
+        synced = unpack_length(mark.read_bytes()) if mark.exists() else len(data)
     except OSError as error:
         raise ConfigError(f"the DDL history {path} can't be read: {error}") from error
     at = 0
@@ -71,13 +73,15 @@ def registry_jobs(path: Path) -> list[DdlJob]:
 
 
 @asynccontextmanager
-async def _opened(url: str, nats_url: str, cluster: str) -> AsyncIterator[DdlHistory]:
+async def _opened(
+    url: str, nats_url: str, cluster: str, access: NatsAccess | None
+) -> AsyncIterator[DdlHistory]:
     if url != EMBEDDED:
         yield open_history(url, None, cluster)
         return
     if not nats_url:
         raise ConfigError("the embedded DDL history is the registry's", hint="name its nats-url")
-    bus = await NatsBus.connect(nats_url, name="backfill", timeout_s=CONNECT_S)
+    bus = await NatsBus.connect(nats_url, name="backfill", timeout_s=CONNECT_S, access=access)
     try:
         yield EmbeddedHistory(bus, cluster)
     finally:

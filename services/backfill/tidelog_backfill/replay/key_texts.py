@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from collections.abc import Callable, Hashable
 from functools import cache
@@ -12,12 +11,11 @@ import msgspec
 from msgspec.structs import astuple
 
 from tidelog.plan.keys import TableKeys, Unsure
+from tidelog_backfill.odd_names import ODD
 from tidelog_backfill.replay.routing import Form
 
 NO_TEXT = b"!"
 """Before the JSON of a key with characters that are not UTF-8."""
-_ODD = re.compile(r'["\\\x00-\x1f]')
-"""What a struct can't have in the name of a field."""
 _ROW = msgspec.json.Decoder(dict[str, Any])
 _json = msgspec.json.Encoder().encode
 
@@ -69,7 +67,7 @@ class KeyTexts:
 @cache
 def _values_of(names: tuple[str, ...]) -> Callable[[bytes], tuple[Any, ...]]:
     """Reads these of a JSON object, and passes over the others if the names allow it."""
-    if any(_ODD.search(name) for name in names):
+    if any(ODD.search(name) for name in names):
         return lambda text: tuple(map(_ROW.decode(text).__getitem__, names))
     fields = [(f"k{n}", Any, msgspec.field(name=name)) for n, name in enumerate(names)]
     decode, values = msgspec.json.Decoder(msgspec.defstruct("Values", fields)).decode, astuple

@@ -81,6 +81,9 @@ class ParquetTarget:
     async def rules(
         self, structures: dict[str, TableStructure]
     ) -> list[tuple[str, TableStructure, TableRule]]:
+        """Raises Stopped for a table whose columns are called like ours."""
+        for structure in structures.values():
+            _check_names(structure)
         return [
             (unescape(key.partition(".")[0]), structure, rule_of(structure))
             for key, structure in structures.items()
@@ -225,6 +228,17 @@ def _text(base64: str, name: str) -> str:
             f"a text of column {name} is not UTF-8: Parquet can't have it",
             hint="leave the table out, or replay into a database",
         ) from error
+
+
+def _check_names(structure: TableStructure) -> None:
+    """Nobody reads a file of two columns that are called alike."""
+    own = {name for name, _ in _OWN}
+    taken = [one.name for one in stored(structure) if one.name.lower() in own]
+    if taken:
+        raise Stopped(
+            f"the table {structure.name} has a column {taken[0]} of its own",
+            hint="leave the table out, or replay into a database",
+        )
 
 
 def _prefix(after_ts: int) -> str:

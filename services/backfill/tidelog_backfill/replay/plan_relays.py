@@ -10,6 +10,7 @@ from tidelog.changes import DdlMessage, schema_key, structure_key
 from tidelog.errors import Corrupt
 from tidelog.relay import RelayGap
 from tidelog.schema.structure import TableStructure
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.chunk import Facts, FoundVersion
 from tidelog_backfill.replay.intervals import Intervals
 from tidelog_backfill.replay.outline import Outline, Stretch, position_after, position_before
@@ -70,7 +71,7 @@ def _ddls(facts: Iterable[Facts]) -> list[DdlMessage]:
     for one in facts:
         try:
             found += [_DDL.decode(ddl.payload) for ddl in one.ddls]
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Corrupt(f"{one.chunk.path}: a DDL of the stream: {error}") from error
     return sorted(found, key=lambda ddl: ddl.commit_ts)
 
@@ -118,5 +119,5 @@ class _Named:
 def _structure(facts: Facts, data: bytes) -> TableStructure:
     try:
         return _STRUCTURE.decode(data)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise Corrupt(f"{facts.chunk.path}: a table's structure: {error}") from error

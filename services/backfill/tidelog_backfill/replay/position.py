@@ -31,6 +31,11 @@ class Position:
         return self.saved.commit_ts if self.saved is not None else 0
 
     @property
+    def is_replays(self) -> bool:
+        """It is of a replay that ended within a step: nobody else has written above it."""
+        return self.saved is not None and self.saved.replayed
+
+    @property
     def early(self) -> tuple[int, ...]:
         """Schema versions of early DDLs that are done."""
         return self.saved.early if self.saved is not None else ()
@@ -56,6 +61,7 @@ class Position:
             early=saved.early,
             reach=0 if consistent else max(reach, commit_ts),
             unsure=self.doubtful if self.doubtful > commit_ts else 0,
+            replayed=not consistent,
         )
 
     def after(self, ddl: DdlMessage, commit_ts: int) -> Checkpoint:

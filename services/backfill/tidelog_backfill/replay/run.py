@@ -110,7 +110,9 @@ class _Replay:
         job = self._job
         if self._input.kind == "relay" or (self._input.kind == "pb" and not job.ddl_history):
             return None
-        return await schema_history(job.ddl_history, nats_url=job.nats_url, cluster=job.cluster)
+        return await schema_history(
+            job.ddl_history, nats_url=job.nats_url, cluster=job.cluster, access=job.access
+        )
 
     async def _plan(self) -> Plan:
         job, position = self._job, self._target.position

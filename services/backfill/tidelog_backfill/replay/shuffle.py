@@ -20,6 +20,7 @@ import msgspec
 
 from tidelog.errors import Stopped, UnparsablePayload
 from tidelog.plan.keys import Unsure
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.chunk import Body
 from tidelog_backfill.replay.bundles import EVENT, GONE, PUT, Bundle, Change, bundles, pinned
 from tidelog_backfill.replay.key_texts import KeyTexts
@@ -94,7 +95,7 @@ class Shuffler:
                 self._bytes += rows.bytes - size
             else:
                 self._keep(number, message.events, body, after)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise UnparsablePayload(f"a row message can't be read: {error}") from error
 
     @property

@@ -78,6 +78,10 @@ class DatabaseTarget:
         await self._downstream.join(self._feed, 0)
         opened = await self._downstream.open(self._feed)
         self.position = Position(self._feed, opened.checkpoint)
+        if self.position.commit_ts and not self.position.is_replays:
+            # An Applier may have written older rows over those of parts that are done. Without a
+            # commit_ts they are of a first copy, which goes on.
+            await self.forget_steps()
 
     async def close(self) -> None:
         await self._downstream.close()

@@ -24,13 +24,14 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, Corrupt, NotFound, Unavailable
+from tidelog.errors import BadInput, Corrupt, NotFound, Refused, Unavailable
 from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.parquet_values import place_of
 from tidelog_backfill.snapshot.dump_rows import NULL, converters, csv_rows, sql_rows
 from tidelog_backfill.snapshot.dump_tables import defined
-from tidelog_backfill.snapshot.parquet import PLAN, directory_of
+from tidelog_backfill.snapshot.parquet import PLAN, WHOLE, directory_of, files_of
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.source import Found, Rows
 from tidelog_backfill.snapshot.values import stored
@@ -151,7 +152,15 @@ class DumpSource:
         )
 
     def _of_copy(self) -> Iterator[CopiedTable]:
+        """Raises Refused for a copy that was ended, or of which files are gone."""
         assert self._copy is not None
+        lacks = {WHOLE, *files_of(self._copy)}.difference(self._names)
+        if lacks:
+            raise Refused(
+                f"{self.shown} is a copy that is not whole: {min(lacks)} is missing",
+                hint="give the same `tidelog backfill` again that made it: it goes on behind its"
+                " last chunk",
+            )
         for table in self._copy.tables:
             begin = f"{directory_of(table)}/chunk-"
             files = tuple(name for name in self._names if name.startswith(begin))
@@ -221,7 +230,7 @@ def _errors(where: str) -> Iterator[None]:
     """Of files, as ours."""
     try:
         yield
-    except (UnicodeDecodeError, msgspec.DecodeError, pa.ArrowInvalid) as error:
+    except (pa.ArrowInvalid, *NOT_READABLE) as error:
         raise Corrupt(f"{where}: {error}") from error
     except FileNotFoundError as error:
         raise NotFound(f"{where} is not there: {error}") from error

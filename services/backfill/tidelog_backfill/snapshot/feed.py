@@ -20,6 +20,7 @@ from tidelog.downstream import Image
 from tidelog.errors import StreamMissing
 from tidelog.ports import Message, Outgoing, StreamConfig
 from tidelog.real.bus import NatsBus
+from tidelog.security.access import NatsAccess
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 
@@ -102,18 +103,24 @@ class FeedWriter:
 class FeedWay(msgspec.Struct, frozen=True):
     nats_url: str
     feed: str
+    access: NatsAccess = NatsAccess()
+
+    async def connected(self) -> NatsBus:
+        return await NatsBus.connect(
+            self.nats_url, name="backfill", timeout_s=CONNECT_S, access=self.access
+        )
 
     async def chunk(self, lane: int, table: CopiedTable, chunk: Chunk, ts: int) -> FeedWriter:
-        bus = await NatsBus.connect(self.nats_url, name="backfill", timeout_s=CONNECT_S)
+        bus = await self.connected()
         return FeedWriter(bus, self.feed, table, chunk.number, ts)
 
 
 class FeedTarget:
     """Connected by its first call."""
 
-    def __init__(self, nats_url: str, feed: str) -> None:
-        self._way = FeedWay(nats_url, feed)
-        self._feed = feed
+    def __init__(self, way: FeedWay) -> None:
+        self._way = way
+        self._feed = way.feed
         self._bus: NatsBus | None = None
 
     @property
@@ -168,8 +175,7 @@ class FeedTarget:
 
     async def _connected(self) -> NatsBus:
         if self._bus is None:
-            way = self._way
-            self._bus = await NatsBus.connect(way.nats_url, name="backfill", timeout_s=CONNECT_S)
+            self._bus = await self._way.connected()
         return self._bus
 
     async def _read(self, kind: str) -> AsyncIterator[Message]:

@@ -15,6 +15,7 @@ from pyarrow import fs, parquet
 from tidelog.downstream import Image
 from tidelog.errors import Refused, Stopped
 from tidelog.subjects import escape
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
 from tidelog_backfill.parquet_values import array, place_of
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
@@ -83,7 +84,7 @@ class ParquetTarget:
                 data = stream.read()
             try:
                 return msgspec.json.decode(data, type=SnapshotPlan)
-            except msgspec.DecodeError as error:
+            except NOT_READABLE as error:
                 raise Stopped(
                     f"{path} is no plan of a backfill: {error}", hint=self.anew
                 ) from error
@@ -103,12 +104,9 @@ class ParquetTarget:
         self._put(PLAN, msgspec.json.encode(plan))
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
+        files = zip(plan.chunks, files_of(plan), strict=True)
         return frozenset(
-            chunk.number
-            for chunk in plan.chunks
-            if self._is_file(
-                f"{self._root}/{directory_of(plan.tables[chunk.table])}/{_file(chunk.number)}"
-            )
+            chunk.number for chunk, name in files if self._is_file(f"{self._root}/{name}")
         )
 
     def way(self) -> ParquetWay:
@@ -134,6 +132,13 @@ class ParquetTarget:
 
 def directory_of(table: CopiedTable) -> str:
     return f"{escape(table.db)}.{escape(table.structure.name)}"
+
+
+def files_of(plan: SnapshotPlan) -> list[str]:
+    """Of its chunks, each below the copy's directory."""
+    return [
+        f"{directory_of(plan.tables[chunk.table])}/{_file(chunk.number)}" for chunk in plan.chunks
+    ]
 
 
 def _file(number: int) -> str:

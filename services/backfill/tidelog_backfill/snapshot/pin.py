@@ -182,7 +182,10 @@ class Pin:
 
     @asynccontextmanager
     async def _bus(self) -> AsyncIterator[Bus]:
-        bus = await NatsBus.connect(self._job.nats_url, name="backfill", timeout_s=ASK_S)
+        job = self._job
+        bus = await NatsBus.connect(
+            job.nats_url, name="backfill", timeout_s=ASK_S, access=job.access
+        )
         try:
             yield bus
         finally:

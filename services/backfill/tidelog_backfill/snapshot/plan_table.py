@@ -8,6 +8,7 @@ from tidelog.downstreams.literals import quote
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import Stopped
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.snapshot.plan import SnapshotPlan
 
 _TABLE = "`tidb_binlog`.`backfill`"
@@ -33,7 +34,7 @@ class PlanTable:
             return None
         try:
             return msgspec.json.decode("".join(str(text) for (text,) in rows), type=SnapshotPlan)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Stopped(
                 f"the backfill's plan in {self._place.shown} can't be read: {error}",
                 hint=f"empty the tables and delete its rows in {_TABLE} to begin anew",

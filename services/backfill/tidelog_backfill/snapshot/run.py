@@ -21,7 +21,7 @@ from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog_backfill.jobs.spec import SOURCE_PASSWORD, downstream_options
 from tidelog_backfill.snapshot.database import DatabaseTarget
-from tidelog_backfill.snapshot.feed import FeedTarget
+from tidelog_backfill.snapshot.feed import FeedTarget, FeedWay
 from tidelog_backfill.snapshot.parquet import ParquetTarget
 from tidelog_backfill.snapshot.pin import Pin
 from tidelog_backfill.snapshot.plan import Asked, Chunk, SnapshotPlan, waves
@@ -223,4 +223,4 @@ def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
         return ParquetTarget(job.parquet)
     if not job.nats_url:
         raise ConfigError("a copy to the feed needs nats-url", hint="nats://HOST:4222")
-    return FeedTarget(job.nats_url, job.feed)
+    return FeedTarget(FeedWay(job.nats_url, job.feed, job.access))

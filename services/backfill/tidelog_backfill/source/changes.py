@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.errors import UnparsablePayload
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.chunk import Body
 
 BATCH_ROWS = 8192
@@ -79,7 +80,7 @@ def batches(bodies: Iterable[Body], schema: pa.Schema = SCHEMA) -> Iterator[pa.R
 def _decoded(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(text)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise UnparsablePayload(f"a row message can't be read: {error}") from error
 
 

@@ -77,7 +77,8 @@ class TidelogReader(DataSourceReader):
         return list(self._window.narrow(filters, names=self._shape is None))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Partition(some) for some in grouped(tasks(self._options, self._window))]
+        found = tasks(self._options, self._window)
+        return [_Partition(some) for some in grouped(found, self._options.chunk_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition)

@@ -10,7 +10,6 @@ import msgspec
 
 from tidelog.errors import ConfigError
 from tidelog.timestamps import LOGICAL_MAX, TS_MAX, parse_ts
-from tidelog_backfill.files.inputs import CHUNK_BYTES
 from tidelog_backfill.files.records import OnCorrupt
 
 RowForm = Literal["decoded", "raw"]
@@ -40,7 +39,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     until_ts: int = TS_MAX
     ddl_history: str = ""
     on_corrupt: OnCorrupt = "stop"
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: int = 0
+    """0: as the log's size has it."""
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _until(text: str) -> int:
 
 def _bytes(text: str) -> int:
     if not text:
-        return CHUNK_BYTES
+        return 0
     if not text.isdigit() or not int(text):
         raise ConfigError(f"chunk-bytes is a number of bytes, not {text!r}")
     return int(text)

@@ -12,7 +12,7 @@ from tidelog.schema.history import unpacked
 from tidelog.schema.structure import TableStructure, structure
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.files.chunk import Chunk, Facts
-from tidelog_backfill.files.inputs import Input, found
+from tidelog_backfill.files.inputs import CHUNK_BYTES, Input, found
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay.history import schema_history
 from tidelog_backfill.replay.plan import Segment
@@ -34,12 +34,14 @@ class Task(msgspec.Struct, frozen=True):
 GROUPED_BYTES = 64 << 20
 PARTITIONS = 32
 """At least, before small chunks are read by one task: each costs Spark about as much as a MiB."""
+LEAST_BYTES = 4 << 20
+"""Of a chunk, however small the log is."""
 
 
-def grouped(apart: Sequence[Task]) -> list[list[Task]]:
-    """What each partition reads, in order."""
+def grouped(apart: Sequence[Task], chunk_bytes: int = 0) -> list[list[Task]]:
+    """What each partition reads, in order. `chunk_bytes`: of one, 0 = nobody said how much."""
     total = sum(one.chunk.end - one.chunk.begin for one in apart)
-    most = min(GROUPED_BYTES, total // PARTITIONS)
+    most = min(chunk_bytes or GROUPED_BYTES, total // PARTITIONS)
     groups: list[list[Task]] = []
     size = most
     for one in apart:
@@ -56,7 +58,7 @@ def tasks(options: Options, window: Window) -> list[Task]:
     read = found(*options.paths)
     # Where a chunk of a Pump's log begins is a guess: its rows may hold what looks like records.
     guessed = options.rows == "raw" and read.kind == "segment"
-    chunks = read.chunks(max(1, read.size) if guessed else options.chunk_bytes)
+    chunks = read.chunks(max(1, read.size) if guessed else _chunk_bytes(options, read))
     if options.rows == "raw":
         return [Task(chunk) for chunk in chunks]
     only = options.wanted or window.names()
@@ -64,6 +66,11 @@ def tasks(options: Options, window: Window) -> list[Task]:
         return _planned(read, chunks, options, window, only)
     view = View([Span(window.after_ts, window.until_ts)], only=only)
     return [Task(chunk, view) for chunk in chunks]
+
+
+def _chunk_bytes(options: Options, read: Input) -> int:
+    """Of a log of a few files, too, all cores have something to read."""
+    return options.chunk_bytes or min(CHUNK_BYTES, max(LEAST_BYTES, read.size // PARTITIONS))
 
 
 def _planned(

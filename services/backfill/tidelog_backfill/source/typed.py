@@ -16,24 +16,34 @@ import pyarrow as pa
 
 from tidelog.errors import BadInput, UnparsablePayload
 from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import arrow_type
 from tidelog_backfill.files.chunk import Body
+from tidelog_backfill.odd_names import ODD
 from tidelog_backfill.source.column_values import ColumnValues
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 16 << 20
 OWN = ("commit_ts", "op")
+AS_JSON = "read it with the option tables, as JSON"
 _NOTHING = msgspec.Raw()
 _NAMES = msgspec.json.Decoder(list[str])
 
 
 def schema(structure: TableStructure) -> pa.Schema:
-    """Raises BadInput for a table whose columns are called like ours."""
+    """Raises BadInput for a table whose columns are called like ours, or as nothing here can be."""
+    odd = [column.name for column in structure.columns if ODD.search(column.name)]
+    if odd:
+        raise BadInput(
+            f"the table {structure.name} has a column with quotes, backslashes or control"
+            f" characters in its name, {odd[0]!r}",
+            hint=AS_JSON,
+        )
     taken = {column.name.lower() for column in structure.columns} & set(OWN)
     if taken:
         raise BadInput(
             f"the table {structure.name} has a column {min(taken)} of its own",
-            hint="read it with the option tables, as JSON",
+            hint=AS_JSON,
         )
     columns = [(column.name, arrow_type(column)) for column in structure.columns]
     return pa.schema([("commit_ts", pa.int64()), ("op", pa.string()), *columns])
@@ -56,7 +66,7 @@ def batches(
                 rows, size = [], 0
         if rows:
             yield table.batch(rows, shape)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise UnparsablePayload(f"a row message can't be read: {error}") from error
 
 

@@ -13,12 +13,14 @@ from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import (
     ActorStopped,
     BadInput,
+    DiskFull,
     Purged,
     Stopped,
     StreamMissing,
     Unavailable,
     UnparsablePayload,
 )
+from tidelog.failpoints import hit
 from tidelog.filter.unwanted import Unwanted
 from tidelog.kv import Bucket
 from tidelog.messages import PumpOnline
@@ -160,12 +162,18 @@ class Collector(Actor[CollectorMail]):
         if not self._joining:
             return
         joining, self._joining = self._joining, {}
-        if self._merger is None or self._left:
-            await self._sources.keep_also(joining)
-        if self._merger is not None and not self._left:
-            for node in joining:
-                self._meet(node)
-            await self._remember()
+        try:
+            if self._merger is None or self._left:
+                await self._sources.keep_also(joining)
+            if self._merger is not None and not self._left:
+                for node in joining:
+                    self._meet(node)
+                await self._remember()
+        except DiskFull as error:
+            for message in joining.values():
+                message.reply.fail(error)
+            return
+        hit("drainer.collector.admitted")
         for message in joining.values():
             message.reply.set(None)
 
@@ -246,7 +254,7 @@ class Collector(Actor[CollectorMail]):
             return
         following.cancel()
         await asyncio.wait([following])
-        known = self._sources.begin(begin.commit_ts, ours=begin.ours)
+        known = self._sources.begin(begin.commit_ts, chain=begin.chain)
         self._merger = Merger(begin.commit_ts)
         for node, after_ts in known.items():
             self._add(node, after_ts)
@@ -255,7 +263,7 @@ class Collector(Actor[CollectorMail]):
         while True:
             try:
                 emitted = await self._emit()
-            except (Unavailable, StreamMissing, UnparsablePayload) as error:
+            except (Unavailable, StreamMissing, UnparsablePayload, DiskFull) as error:
                 if isinstance(error, ActorStopped):
                     raise
                 self._error = f"source 0: {error}"
@@ -281,6 +289,7 @@ class Collector(Actor[CollectorMail]):
         if upto <= merger.emitted:
             return False
         duplicates = merger.duplicates
+        hit("drainer.collector.before_emission")
         txns = merger.take(upto)
         DUPLICATES.labels(self._config.feed).inc(merger.duplicates - duplicates)
         self._tell_twins(merger)
@@ -288,6 +297,7 @@ class Collector(Actor[CollectorMail]):
         size, upto = sum(len(txn[2]) for txn in txns), merger.emitted
         began = self._ports.clock.monotonic()
         self._unwanted = await self._publisher.ask(lambda reply: Merged(txns, upto, size, reply))
+        hit("drainer.collector.handed_over")
         if self._window is not None:
             self._window.passed(size, upto)
             took = self._ports.clock.monotonic() - began
@@ -341,7 +351,9 @@ class Collector(Actor[CollectorMail]):
         pumps, last_seq = await read_pumps(self._bucket)
         if self._view.doubted:
             pumps = await announced_pumps(self._ports.bus, self._config.cluster) | pumps
+        hit("drainer.collector.before_learning")
         await self._learn(pumps)
+        hit("drainer.collector.learned")
         self._view.entries_read(last_seq)
         self._moved.set()
         return False

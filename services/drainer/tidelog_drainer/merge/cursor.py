@@ -10,14 +10,16 @@ from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.compression import unpack
 from tidelog.errors import Fatal, TidelogError, Unavailable, told_error
+from tidelog.failpoints import hit
 from tidelog.filter.unwanted import Unwanted
 from tidelog.ports import Ports
+from tidelog.timestamps import age_s
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.mail import CollectorMail, Nudge, Pulled
 from tidelog_drainer.merge.inbound import Inbound
 from tidelog_drainer.merge.merger import Txn
 from tidelog_drainer.merge.spool import Spool, SpoolFull
-from tidelog_drainer.metrics import PULL_ERRORS
+from tidelog_drainer.metrics import PULL_ERRORS, PULLED_BYTES, PULLED_TXNS, REACH_SECONDS
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 
 WAIT_MS = 1000
@@ -81,6 +83,7 @@ class Cursor(Actor[Nudge]):
         while True:
             try:
                 frame = await self._pull()
+                hit("drainer.cursor.pulled")
                 before_ts = self._inbound.after_ts
                 txns, size = self._inbound.take(frame)
                 await self._inbound.flush(before_ts)
@@ -89,6 +92,8 @@ class Cursor(Actor[Nudge]):
                 continue
             self._failures, self._error = 0, ""
             self._high_ts = max(self._high_ts, frame.high_ts)
+            if txns:
+                self._count(txns, size)
             resolved = frame.resolved_ts
 
             left_out = frame.left_out
@@ -97,6 +102,12 @@ class Cursor(Actor[Nudge]):
                 return Pulled(self._node, txns, resolved, size, left_out, reply)  # noqa: B023
 
             self._unwanted = await self._collector.ask(pulled)
+
+    def _count(self, txns: list[Txn], size: int) -> None:
+        oldest = txns[0][0]
+        PULLED_TXNS.labels(self._node).inc(len(txns))
+        PULLED_BYTES.labels(self._node).inc(size)
+        REACH_SECONDS.labels(self._node).observe(age_s(oldest, self._ports.clock.wall_ms()))
 
     async def _pull(self) -> PullFrame:
         request = self._inbound.ask(self._config.feed, self._config.pull_bytes, WAIT_MS)

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tidelog.errors import Corrupt
+from tidelog.failpoints import hit
 from tidelog.ports import Disk
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 
 SOURCES_FILE = "sources.json"
 
@@ -16,13 +19,15 @@ SOURCES_FILE = "sources.json"
 class Kept(msgspec.Struct, frozen=True):
     """`pumps`: the sources; None = each is read from the feed's position, or after what ts it must
     still be read. `since`: all that this directory's Drainer passed above it, it passed with no
-    others than these and `gone`, the tombstoned ones. None = it passed nothing yet. `joined`: of
-    the pumps those that came while nothing was merged, and were not met yet."""
+    others than these and `gone`, the tombstoned ones; None = it passed nothing yet. That is true
+    of the lives of one `chain`. `joined`: of the pumps those that came while nothing was merged,
+    and were not met yet."""
 
     pumps: dict[str, int | None] = {}
     since: int | None = None
     gone: list[str] = []
     joined: list[str] = []
+    chain: int = 0
 
 
 class Sources:
@@ -36,18 +41,21 @@ class Sources:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._since = 0
+        self._chain = 0
         self._gone: set[str] = set()
         self._behind: dict[str, int] = {}
         self._kept = Kept()
         self._keeping = asyncio.Lock()
 
-    def begin(self, start: int, *, ours: bool) -> dict[str, int]:
-        """The Pumps of earlier lives, and after what ts each is read. `ours`: this directory's
-        Drainer published last, so what is passed since its earlier lives, they passed. Raises
-        Corrupt."""
+    def begin(self, start: int, *, chain: int) -> dict[str, int]:
+        """The Pumps of earlier lives, and after what ts each is read. `chain`: of the lives of this
+        directory's Drainer, since which nobody else published: what was passed since, they passed.
+        0 = nobody knows since when. Raises Corrupt."""
+        self._chain = chain
         self._kept = self._stored()
         pumps, since = self._kept.pumps, self._kept.since
         self._gone = set(self._kept.gone) - pumps.keys()
+        ours = chain in (0, self._kept.chain)
         self._since = min(start, since) if ours and since is not None else start
         joined = set(self._kept.joined) - set(self._kept.gone)
         met = {node: self._since for node in joined if pumps.get(node) is None}
@@ -85,7 +93,7 @@ class Sources:
         """These are the sources. Durable when it returns."""
         async with self._keeping:
             pumps = {node: self._behind.get(node) for node in nodes}
-            await self._write(Kept(pumps, self._since, sorted(self._gone)))
+            await self._write(Kept(pumps, self._since, sorted(self._gone), chain=self._chain))
 
     async def keep_also(self, nodes: Iterable[str]) -> None:
         """Without a merge nobody meets tombstones, which alone take a Pump out (I4): only add.
@@ -110,6 +118,7 @@ class Sources:
                 kept.since,
                 sorted({*kept.gone, *gone}),
                 sorted(joined),
+                kept.chain,
             )
             await self._write(whole)
 
@@ -120,15 +129,17 @@ class Sources:
 
     async def _write(self, kept: Kept) -> None:
         if kept != self._kept:
-            await self._disk.write_file(SOURCES_FILE, msgspec.json.encode(kept))
+            hit("drainer.sources.before_write")
+            await self._disk.write_file(SOURCES_FILE, seal(msgspec.json.encode(kept)))
+            hit("drainer.sources.written")
             self._kept = kept
 
     def _stored(self) -> Kept:
         if not self._disk.exists(SOURCES_FILE):
             return Kept()
         try:
-            return msgspec.json.decode(self._disk.read_file(SOURCES_FILE), type=Kept)
-        except msgspec.DecodeError as error:
+            return msgspec.json.decode(unseal(self._disk.read_file(SOURCES_FILE)), type=Kept)
+        except NOT_READABLE as error:
             raise Corrupt(
                 f"{SOURCES_FILE} can't be read: {error}",
                 hint="remove it when every Pump is up: the Drainer then learns of them anew",

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidelog.decode.transactions import LargeTxn
-from tidelog.errors import StreamMissing, Unavailable
+from tidelog.errors import DiskFull, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.schema.structure import TableStructure
 from tidelog_drainer.publish.batcher import Batch
 from tidelog_drainer.publish.ddl_desk import DdlDesk
@@ -48,8 +49,10 @@ class Appender:
         """What must be kept before the stream names or passes it."""
 
         async def write() -> None:
+            hit("drainer.schema.before_structures")
             await self._store.look()
             await self._store.publish(structures)
+            hit("drainer.schema.structures_written")
             if self._desk is not None:
                 await self._desk.save()
 
@@ -57,12 +60,12 @@ class Appender:
 
 
 async def until_done(store: SchemaStore, write: Callable[[], Awaitable[None]]) -> None:
-    """A write beside the stream, waiting for an unreachable server."""
+    """A write beside the stream, waiting for an unreachable server, or for room on our disk."""
     failures = 0
     while True:
         try:
             return await write()
-        except (Unavailable, StreamMissing) as error:
-            store.waiting = f"the feed's buckets: {error}"
+        except (Unavailable, StreamMissing, DiskFull) as error:
+            store.waiting = f"what is kept beside the stream: {error}"
             await store.pause(failures)
             failures += 1

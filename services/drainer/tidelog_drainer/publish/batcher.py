@@ -31,6 +31,15 @@ _LABEL_MAX_BYTES = 1200
 _json = msgspec.json.Encoder().encode
 
 
+class Contents(msgspec.Struct):
+    """What a batch holds, by operation."""
+
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    ddls: int = 0
+
+
 class Batch(msgspec.Struct):
     """Messages to append, each chunk atomically. `last_ts`: the marker's or watermark's position;
     `covers`: everything at or below is published once the last chunk is."""
@@ -42,6 +51,7 @@ class Batch(msgspec.Struct):
     txns: int = 0
     rows: int = 0
     structures: dict[str, TableStructure] = {}
+    ops: Contents = msgspec.field(default_factory=Contents)
 
     @property
     def is_watermark(self) -> bool:
@@ -92,6 +102,7 @@ class Batcher:
         self._beside_marker = 0
         self._taken = 0
         self._bytes = self._marker_bytes = self._rows = 0
+        self._ops = Contents()
 
     @property
     def empty(self) -> bool:
@@ -169,6 +180,9 @@ class Batcher:
             block.deleted += op == b"d"
 
     def _close(self, block: _Block) -> None:
+        self._ops.created += block.created
+        self._ops.updated += block.updated
+        self._ops.deleted += block.deleted
         body, own = block.route.envelope.message(block.events)
         headers = {
             changes.H_FIRST_TS: str(block.first_ts),
@@ -240,6 +254,7 @@ class Batcher:
         return self._seal(prev_commit_ts, txn.commit_ts)
 
     def _add_ddl(self, ddl: DdlTxn) -> None:
+        self._ops.ddls += 1
         ts = str(ddl.commit_ts)
         headers = {
             changes.H_FIRST_TS: ts,
@@ -269,6 +284,7 @@ class Batcher:
             len(marked),
             self._rows,
             self._structures,
+            self._ops,
         )
         self._clear()
         return batch

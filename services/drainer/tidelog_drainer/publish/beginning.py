@@ -13,10 +13,13 @@ import structlog
 from msgspec.structs import replace
 
 from tidelog import ask_registry
-from tidelog.errors import Corrupt, PositionUnknown, TidelogError, Unavailable
+from tidelog.errors import Corrupt, DiskFull, PositionUnknown, TidelogError, Unavailable
+from tidelog.failpoints import hit
 from tidelog.feeds import Feed, Feeds
 from tidelog.messages import DRAINER_CONSUMER, Nodes
 from tidelog.ports import Ports
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_drainer.config import DrainerConfig
 
 FEED_FILE = "feed.json"
@@ -64,7 +67,8 @@ class FeedRecord:
         known = await self.read() or Feed(self._name, created_ms=self._ports.clock.wall_ms())
         feed = replace(known, begun=True)
         if self._kept() != feed or not self._is_durable:
-            await self._ports.disk.write_file(FEED_FILE, msgspec.json.encode(feed))
+            await self._ports.disk.write_file(FEED_FILE, seal(msgspec.json.encode(feed)))
+            hit("drainer.feed.kept")
             self._is_durable = True
         if await self._feeds.get(self._name) != feed:
             await self._feeds.save(feed)
@@ -73,10 +77,10 @@ class FeedRecord:
         """Until it is cancelled, beside another Drainer that leads: kept here too, and put back
         where the bucket lost it, as that Drainer may have met the feed after the loss."""
         while not self._is_replay:
-            with contextlib.suppress(Unavailable, Corrupt):  # who leads says what can't be read
+            with contextlib.suppress(Unavailable, Corrupt, DiskFull):  # who leads says it
                 known = await self.read()
                 if known is not None and self._kept() != known:
-                    await self._ports.disk.write_file(FEED_FILE, msgspec.json.encode(known))
+                    await self._ports.disk.write_file(FEED_FILE, seal(msgspec.json.encode(known)))
                 if known is not None and await self._feeds.get(self._name) is None:
                     await self._feeds.ensure(known)
             await self._ports.clock.sleep(FOLLOW_S)
@@ -85,8 +89,8 @@ class FeedRecord:
         if not self._ports.disk.exists(FEED_FILE):
             return None
         try:
-            return msgspec.json.decode(self._ports.disk.read_file(FEED_FILE), type=Feed)
-        except msgspec.DecodeError as error:
+            return msgspec.json.decode(unseal(self._ports.disk.read_file(FEED_FILE)), type=Feed)
+        except NOT_READABLE as error:
             raise Corrupt(f"{FEED_FILE} can't be read: {error}", hint=UNREADABLE) from error
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import structlog
 
+from tidelog import feed_metrics
 from tidelog.skipped import Skipped
 from tidelog_drainer import metrics
 from tidelog_drainer.publish.batcher import Batch
+
+KINDS = ("Insert", "Update", "Delete", "DDL")
+"""The original's names of a batch's `Contents`."""
 
 log = structlog.get_logger()
 
@@ -37,6 +42,8 @@ class Counts:
             metrics.TXNS_PUBLISHED.labels(self._feed).inc(batch.txns)
             metrics.ROWS_PUBLISHED.labels(self._feed).inc(batch.rows)
             metrics.BATCHES.labels(self._feed).inc()
+            for kind, count in zip(KINDS, msgspec.structs.astuple(batch.ops), strict=True):
+                feed_metrics.EVENTS.labels(kind).inc(count)
         for reason, count in dropped.items():
             new = count - self._dropped.get(reason, 0)
             if new:

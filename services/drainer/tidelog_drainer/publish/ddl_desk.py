@@ -36,6 +36,8 @@ from tidelog.errors import BadInput, Conflict, Corrupt, Refused, StreamMissing, 
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.jobs import check_kind
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 
 DECIDED_MAX = 200
 POLICY_MAX = 200
@@ -85,8 +87,8 @@ class DdlDesk:
         if not self._disk.exists(DDLS_FILE):
             return Kept()
         try:
-            return msgspec.json.decode(self._disk.read_file(DDLS_FILE), type=Kept)
-        except msgspec.DecodeError as error:
+            return msgspec.json.decode(unseal(self._disk.read_file(DDLS_FILE)), type=Kept)
+        except NOT_READABLE as error:
             hint = f"delete it: the bucket {self._bucket.name} has the same"
             raise Corrupt(f"{DDLS_FILE} can't be read: {error}", hint=hint) from error
 
@@ -197,4 +199,4 @@ class DdlDesk:
 
     async def _remember(self) -> None:
         kept = Kept(self._ddls.policy.orders, self._ddls.noted.listed())
-        await self._disk.write_file(DDLS_FILE, msgspec.json.encode(kept))
+        await self._disk.write_file(DDLS_FILE, seal(msgspec.json.encode(kept)))

@@ -12,6 +12,7 @@ from tidelog.decode.decoder import job_of
 from tidelog.decode.doubts import InDoubt
 from tidelog.decode.errors import MustAsk
 from tidelog.decode.transactions import DdlTxn, LargeTxn, RowTxn
+from tidelog.failpoints import hit
 from tidelog.filter.unwanted import Unwanted
 from tidelog_drainer.decode.decoding import Decoding
 from tidelog_drainer.mail import Merged
@@ -141,6 +142,7 @@ class Intake:
 
     def finish(self) -> Batch:
         """The open batch as it is."""
+        hit("drainer.intake.batch_decoded")
         return self.made(self._batcher.finish(self.prev, self.covered))
 
     def made(self, batch: Batch) -> Batch:

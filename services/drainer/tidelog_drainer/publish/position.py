@@ -7,14 +7,19 @@ gone, `beginning.py` says it.
 from __future__ import annotations
 
 import contextlib
+from typing import TypeVar
 
 import msgspec
 import structlog
 
 from tidelog import changes, subjects
 from tidelog.changes import DdlMessage, Marker, Watermark
-from tidelog.errors import Corrupt, StreamMissing, Unavailable
+from tidelog.errors import Corrupt, Stopped, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.ports import Message, Ports, StreamConfig, StreamState
+from tidelog.sealed import seal, unseal
+from tidelog.timestamps import TS_MAX
+from tidelog.unreadable import NOT_READABLE
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.publish.batcher import H_EARLY
 from tidelog_drainer.publish.beginning import beginning
@@ -23,7 +28,21 @@ EPOCH_FILE = "drainer.json"
 UNREADABLE = "delete it: the feed's stream tells the epoch that was reached"
 STREAM_MIN_BYTES = 64 << 20
 
+M = TypeVar("M", Marker, Watermark)
+
 log = structlog.get_logger()
+
+
+class NotOurs(Stopped):
+    """A mark in the stream that no Drainer wrote: readers can't pass it, and nor can we."""
+
+    def __init__(self, message: Message, stream: str) -> None:
+        super().__init__(
+            f"no Drainer wrote message {message.sequence} of {stream}, on {message.subject}",
+            hint="find out who did (docs/security.md); then `nats stream rm "
+            f"{stream}`, and start the Drainer again: it makes the stream anew, and fills it from "
+            "the Pumps for readers that are registered",
+        )
 
 
 class Epoch(msgspec.Struct, frozen=True, order=True):
@@ -37,12 +56,28 @@ class Epoch(msgspec.Struct, frozen=True, order=True):
         return f"{self.number}:{self.node}"
 
 
+class Risen(msgspec.Struct, frozen=True):
+    """What `drainer.json` holds: the epoch, and the number of the first life of a chain: each of
+    the later ones found that nobody but this node had written to the stream since. 0 = unknown."""
+
+    number: int
+    node: str = ""
+    chain: int = 0
+
+
 def parse_epoch(message: Message | None) -> Epoch:
-    """The epoch in a message's headers; number 0 if there is none."""
+    """The epoch in a message's headers; number 0 if there is none. Raises NotOurs."""
     if message is None:
         return Epoch(0)
     number, _, node = message.headers.get(changes.H_EPOCH, "0").partition(":")
-    return Epoch(int(number), node)
+    return Epoch(_number(message, number), node)
+
+
+def _number(message: Message, text: str) -> int:
+    """Raises NotOurs."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise NotOurs(message, subjects.changes_stream(message.subject.split(".")[1]))
+    return int(text)
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -74,7 +109,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 class Start(msgspec.Struct, frozen=True):
     """Where to go on: publish what is above `commit_ts`. `fresh`: the stream holds no mark yet.
-    `ours`: its newest message is of an earlier life of this node."""
+    `chain`: as `Risen`, of this life."""
 
     commit_ts: int
     prev_commit_ts: int
@@ -83,11 +118,11 @@ class Start(msgspec.Struct, frozen=True):
     schema_version: int
     early: tuple[int, ...]
     fresh: bool
-    ours: bool
+    chain: int
 
 
 async def read_tail(ports: Ports, feed: str) -> Tail:
-    """The stream's end as its leader has it. Raises StreamMissing, Unavailable."""
+    """The stream's end as its leader has it. Raises StreamMissing, Unavailable, NotOurs."""
     bus, stream = ports.bus, subjects.changes_stream(feed)
     while True:
         state = await bus.stream_state(stream)
@@ -102,12 +137,28 @@ async def read_tail(ports: Ports, feed: str) -> Tail:
             break  # else somebody appended in between: read a state that covers it
     return Tail(
         state,
-        msgspec.json.decode(marker.data, type=Marker) if marker else None,
-        msgspec.json.decode(watermark.data, type=Watermark) if watermark else None,
+        _mark(marker, Marker, stream),
+        _mark(watermark, Watermark, stream),
         max(parse_epoch(m) for m in (marker, watermark, newest)),
         _schema_version(ddl),
         _early(ddl),
     )
+
+
+def _mark(message: Message | None, kind: type[M], stream: str) -> M | None:
+    """Raises NotOurs."""
+    if message is None:
+        return None
+    try:
+        mark = msgspec.json.decode(message.data, type=kind)
+    except NOT_READABLE as error:
+        raise NotOurs(message, stream) from error
+    marked = (
+        [txn.commit_ts for txn in mark.txns] if isinstance(mark, Marker) else [mark.resolved_ts]
+    )
+    if not marked or not 0 <= marked[-1] <= TS_MAX:
+        raise NotOurs(message, stream)
+    return mark
 
 
 def _schema_version(ddl: Message | None) -> int:
@@ -115,22 +166,28 @@ def _schema_version(ddl: Message | None) -> int:
         return 0
     version = ddl.headers.get(changes.H_SCHEMA_VERSION)
     if version is not None:
-        return int(version)
+        return _number(ddl, version)
     if changes.H_FRAGMENT in ddl.headers:  # of a stream that an earlier release wrote
         return 0
-    return msgspec.json.decode(ddl.data, type=DdlMessage).schema_version
+    try:
+        return msgspec.json.decode(ddl.data, type=DdlMessage).schema_version
+    except NOT_READABLE as error:
+        stream = subjects.changes_stream(ddl.subject.split(".")[1])
+        raise NotOurs(ddl, stream) from error
 
 
 def _early(ddl: Message | None) -> tuple[int, ...]:
-    text = ddl.headers.get(H_EARLY, "") if ddl is not None else ""
-    return tuple(int(version) for version in text.split(",") if version)
+    if ddl is None:
+        return ()
+    versions = ddl.headers.get(H_EARLY, "").split(",")
+    return tuple(_number(ddl, version) for version in versions if version)
 
 
 async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start:
     """The position, and an epoch above every one in the stream. Creates a missing stream.
 
     Waits for the registry only when the stream doesn't tell. Raises FeedNotCreated,
-    PositionUnknown, Unavailable.
+    PositionUnknown, NotOurs, Unavailable.
     """
     tail: Tail | None = None
     with contextlib.suppress(StreamMissing):
@@ -139,16 +196,19 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
     if tail is None or tail.commit_ts is None:
         # Before the stream is made: a crash in between must not leave an empty one that looks new.
         begin, prev = await beginning(config, ports)
+        hit("drainer.stream.before_creation")
         await _create_stream(config, ports)
+        hit("drainer.stream.created")
         tail = await read_tail(ports, config.feed)
     ours = tail.epoch.number > 0 and tail.epoch.node == config.node
     if tail.epoch.number >= epoch.number:
-        epoch = await rise(config, ports, tail.epoch.number)
+        epoch = await rise(config, ports, tail.epoch.number, own=epoch.number)
     # What another Drainer of the feed wrote meanwhile is where it goes on.
     fresh = tail.commit_ts is None
     if tail.commit_ts is not None:
         begin, prev = tail.commit_ts, tail.prev_commit_ts
-    return Start(begin, prev, tail.state, epoch, tail.schema_version, tail.early, fresh, ours)
+    chain = await _chain(config, ports, epoch, ours=ours)
+    return Start(begin, prev, tail.state, epoch, tail.schema_version, tail.early, fresh, chain)
 
 
 async def _create_stream(config: DrainerConfig, ports: Ports) -> None:
@@ -176,17 +236,41 @@ async def _create_stream(config: DrainerConfig, ports: Ports) -> None:
             log.warning("a smaller change stream is tried", max_bytes=max_bytes, reason=str(error))
 
 
-async def rise(config: DrainerConfig, ports: Ports, above: int = 0) -> Epoch:
-    """A new epoch, above the one stored here and `above`; durable when it returns.
+async def rise(config: DrainerConfig, ports: Ports, above: int = 0, own: int = 0) -> Epoch:
+    """A new epoch, above the one stored here and `above`; durable when it returns. `own`: this life
+    has risen to it before. A chain that nobody knows of, or that this life began, begins with it.
 
     Raises Corrupt."""
-    number = above
-    if ports.disk.exists(EPOCH_FILE):
-        try:
-            stored = msgspec.json.decode(ports.disk.read_file(EPOCH_FILE), type=Epoch)
-        except msgspec.DecodeError as error:
-            raise Corrupt(f"{EPOCH_FILE} can't be read: {error}", hint=UNREADABLE) from error
-        number = max(number, stored.number)
-    epoch = Epoch(number + 1, config.node)
-    await ports.disk.write_file(EPOCH_FILE, msgspec.json.encode(epoch))
+    stored = _stored(ports)
+    epoch = Epoch(max(above, stored.number) + 1, config.node)
+    chain = epoch.number if stored.chain == own else stored.chain
+    await _store(ports, Risen(epoch.number, epoch.node, chain))
     return epoch
+
+
+async def _chain(config: DrainerConfig, ports: Ports, epoch: Epoch, *, ours: bool) -> int:
+    """The chain that this life belongs to; durable before it writes anything to the stream: else
+    the next life took what it writes for a proof that the chain was never broken (seed 368)."""
+    stored = _stored(ports).chain
+    chain = epoch.number
+    if ours:
+        chain = stored if stored != epoch.number else 0
+    if chain != stored:
+        await _store(ports, Risen(epoch.number, config.node, chain))
+    return chain
+
+
+def _stored(ports: Ports) -> Risen:
+    """Raises Corrupt."""
+    if not ports.disk.exists(EPOCH_FILE):
+        return Risen(0)
+    try:
+        return msgspec.json.decode(unseal(ports.disk.read_file(EPOCH_FILE)), type=Risen)
+    except NOT_READABLE as error:
+        raise Corrupt(f"{EPOCH_FILE} can't be read: {error}", hint=UNREADABLE) from error
+
+
+async def _store(ports: Ports, risen: Risen) -> None:
+    hit("drainer.epoch.before_write")
+    await ports.disk.write_file(EPOCH_FILE, seal(msgspec.json.encode(risen)))
+    hit("drainer.epoch.risen")

@@ -11,16 +11,16 @@ import contextlib
 
 import structlog
 
-from tidelog import subjects
+from tidelog import feed_metrics, subjects
 from tidelog.actor import Actor, Ref
 from tidelog.decode.errors import UndecidedDdl, Undecodable
 from tidelog.decode.transactions import LargeTxn
 from tidelog.drainer_control import DrainerRequest
-from tidelog.errors import BadInput, Stopped, StreamMissing, TidelogError, Unavailable
+from tidelog.errors import BadInput, DiskFull, Stopped, StreamMissing, TidelogError, Unavailable
+from tidelog.failpoints import hit
 from tidelog.lease import AskLead, Hold, LeaseMail, Role
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
-from tidelog_drainer import metrics
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.decoding import Decoding
 from tidelog_drainer.decode.envelopes import envelope_of
@@ -102,9 +102,21 @@ class Publisher(Actor[PublisherMail]):
     async def on_start(self) -> None:
         """A wrong `ddl-history` ends the start; an unreachable one is waited for later."""
         await self._store.check()
-        self._epoch = await rise(self._config, self._ports)
+        self._epoch = await self._risen()
         self._store.recall()
         self.spawn(self._run(), "publish")
+
+    async def _risen(self) -> Epoch:
+        """Waits for the room that a durable epoch needs."""
+        while True:
+            try:
+                return await rise(self._config, self._ports)
+            except DiskFull as error:
+                if not self._store.waiting:
+                    log.warning("the feed waits", error=error.message, hint=error.hint)
+                self._store.waiting = f"epoch: {error}"
+                await self._store.pause(8)
+                self.progress()
 
     async def on_batch(self, batch: list[PublisherMail]) -> None:
         for message in batch:
@@ -145,7 +157,7 @@ class Publisher(Actor[PublisherMail]):
         while self._askers and self._stopped is not None:
             self._askers.pop().reply.fail(self._stopped)
         while self._askers and self._start is not None:
-            self._askers.pop().reply.set(Begin(self._intake.accepted, self._start.ours))
+            self._askers.pop().reply.set(Begin(self._intake.accepted, self._start.chain))
         if not self._error:
             self._intake.answer()
 
@@ -191,6 +203,7 @@ class Publisher(Actor[PublisherMail]):
         record = FeedRecord(self._config, self._ports)
         following = self.spawn(record.follow(), "feed-record")
         await self._lease.ask(AskLead)
+        hit("drainer.publisher.leading")
         following.cancel()
         while self._start is None:
             try:
@@ -202,10 +215,11 @@ class Publisher(Actor[PublisherMail]):
                 self._absent = str(error)
                 await self._store.pause(8)
                 continue
-            except (Unavailable, StreamMissing) as error:
+            except (Unavailable, StreamMissing, DiskFull) as error:
                 self._store.waiting = f"position: {error}"
                 await self._store.pause(8)
                 continue
+            hit("drainer.publisher.placed")
             await self._place(start)
             self._start = start
             self._answer()
@@ -234,7 +248,7 @@ class Publisher(Actor[PublisherMail]):
                 continue
             try:
                 await self._decoding.keep(self._published)
-            except (Unavailable, StreamMissing) as error:
+            except (Unavailable, StreamMissing, DiskFull) as error:
                 log.info("the schema's snapshot waits", error=str(error))
             except (Stopped, BadInput) as error:
                 self._stop(error)
@@ -281,6 +295,7 @@ class Publisher(Actor[PublisherMail]):
                 if self._met is not None and not moved:
                     return None
                 if self._met is not None or self._watermark_due() <= self._now():
+                    hit("drainer.publisher.before_watermark")
                     return self._batcher.watermark(self._published, self._intake.prev)
             self._wake.clear()
             if not self._intake.waiting or full is not None or self._met is not None or self._held:
@@ -307,7 +322,6 @@ class Publisher(Actor[PublisherMail]):
             if self._published <= self._marked:
                 self._moved_at = self._ports.clock.monotonic()
             self._published = covers
-            metrics.PUBLISHED_TS.labels(self._feed).set(covers)
 
     def _now(self) -> float:
         return self._ports.clock.monotonic()
@@ -359,6 +373,7 @@ class Publisher(Actor[PublisherMail]):
 
     def _sent(self, batch: Batch) -> None:
         self._store.waiting = ""
+        hit("drainer.publisher.sent")
         self._marked = batch.last_ts
         self._marked_at = self._ports.clock.monotonic()
         self._advance(batch.covers)
@@ -370,6 +385,7 @@ class Publisher(Actor[PublisherMail]):
         self._answer()
 
     def _log_stop(self, error: TidelogError) -> None:
+        feed_metrics.STOPS.labels(type(error).__name__).inc()
         position = {"commit_ts": error.commit_ts} if isinstance(error, Undecodable) else {}
         log.error(
             "the feed stops",

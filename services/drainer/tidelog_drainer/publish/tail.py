@@ -17,7 +17,7 @@ from tidelog.errors import (
 )
 from tidelog.failpoints import hit
 from tidelog.ports import Outgoing, Ports
-from tidelog_drainer.metrics import APPEND_RETRIES, APPEND_SECONDS
+from tidelog_drainer.metrics import APPEND_BYTES, APPEND_MESSAGES, APPEND_RETRIES, APPEND_SECONDS
 from tidelog_drainer.publish.position import Epoch, Start, parse_epoch
 
 APPEND_TIMEOUT_S = 5.0
@@ -103,6 +103,7 @@ class StreamTail:
                 last_ts = chunk[-1].headers[changes.H_LAST_TS]
                 raise PayloadTooSmall(last_ts, error.message) from error
             except (Conflict, Unavailable) as error:
+                hit("drainer.tail.lost_answer")
                 self.waiting = str(error)
                 APPEND_RETRIES.labels(self._feed).inc()
                 if not await self._landed(chunk[-1]):
@@ -115,6 +116,8 @@ class StreamTail:
                 hit("drainer.tail.between_parts")
             seconds = self._ports.clock.monotonic() - began
             APPEND_SECONDS.labels(self._feed).observe(seconds)
+            APPEND_MESSAGES.labels(self._feed).observe(len(chunk))
+            APPEND_BYTES.labels(self._feed).observe(sum(len(one.data) for one in chunk))
             return
 
     async def _measure(self, chunk: list[Outgoing]) -> None:

@@ -16,6 +16,7 @@ import structlog
 from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import (
+    Corrupt,
     NotOnline,
     Overloaded,
     Purged,
@@ -30,6 +31,8 @@ from tidelog.messages import OFFLINE
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog.rewind import EXPIRE_S, Replay, Rewind
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.mail import (
     AskPublished,
@@ -166,7 +169,7 @@ class Rewinder(Actor[RewinderMail]):
         await self._clear(place, filling.config.feed)
         for parent in ("", DIRECTORY):
             await self._ports.disk.sync_dir(parent)
-        await ports.disk.write_file(KEPT_FILE, msgspec.json.encode(kept))
+        await ports.disk.write_file(KEPT_FILE, seal(msgspec.json.encode(kept)))
         self._start(place, filling)
         REWINDS.labels(self._config.feed).inc()
         log.info("a rewind begins", reader=kept.reader, after_ts=kept.after_ts, upto=kept.upto)
@@ -215,7 +218,7 @@ class Rewinder(Actor[RewinderMail]):
         for place in range(MAX_REPLAYS):
             ports = self._place(place)
             if place not in self._fillings and ports.disk.exists(KEPT_FILE):
-                kept = msgspec.json.decode(ports.disk.read_file(KEPT_FILE), type=Kept)
+                kept = _decode(ports.disk.read_file(KEPT_FILE), f"{DIRECTORY}/{place}/{KEPT_FILE}")
                 self._start(place, self._filling(ports, kept))
 
     async def _expire(self, place: int, filling: Filling) -> None:
@@ -244,3 +247,11 @@ class Rewinder(Actor[RewinderMail]):
             "held": self._held,
             "rewinds": {f.kept.reader: f.status() for f in self._fillings.values()},
         }
+
+
+def _decode(data: bytes, path: str) -> Kept:
+    try:
+        return msgspec.json.decode(unseal(data), type=Kept)
+    except NOT_READABLE as error:
+        hint = "delete it: its reader asks again, and its stream is filled anew"
+        raise Corrupt(f"{path} can't be read: {error}", hint=hint) from error

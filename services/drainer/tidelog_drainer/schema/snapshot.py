@@ -17,11 +17,13 @@ from typing import TypeVar
 import msgspec
 
 from tidelog.errors import Conflict
+from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.schema.errors import TablesAway
 from tidelog.schema.folded import Folded, State, stripped
 from tidelog.schema.steps import Step
 from tidelog.schema.tracker import SchemaTracker
+from tidelog.unreadable import NOT_READABLE
 from tidelog_drainer.schema.errors import SnapshotDamaged
 from tidelog_drainer.schema.pages import Pages, group_of, pages_of
 
@@ -153,6 +155,7 @@ class Snapshot:
             if found is not None and found.value == unsure.value:
                 self._go_on(tracker, unsure, found.revision)
         attempt = await self._prepare(tracker, first_job)
+        hit("drainer.schema.parts_written")
         self._unsure = attempt
         try:
             revision = await self._bucket.put(ROOT, attempt.value, expected=self._revision)
@@ -278,5 +281,5 @@ _encode = msgspec.msgpack.Encoder().encode
 def _unpack(value: bytes, kind: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(zlib.decompress(value), type=kind)
-    except (zlib.error, msgspec.DecodeError) as error:
+    except (zlib.error, *NOT_READABLE) as error:
         raise SnapshotDamaged(f"{error}") from error

@@ -10,7 +10,8 @@ import structlog
 
 from tidelog import subjects
 from tidelog.changes import structure_key
-from tidelog.errors import BadInput, ConfigError, Corrupt, StreamMissing, Unavailable
+from tidelog.errors import BadInput, ConfigError, Corrupt, DiskFull, StreamMissing, Unavailable
+from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.folded import Folded
@@ -62,10 +63,6 @@ class SchemaStore:
         self._saved_at = 0.0
         self._saves = True
         self._opened = False
-
-    @property
-    def bucket_name(self) -> str:
-        return self._bucket.name
 
     @property
     def newest_version(self) -> int:
@@ -298,6 +295,7 @@ class SchemaStore:
             await self._save()
 
     async def _save(self) -> None:
+        hit("drainer.schema.before_snapshot")
         last_job = self.tracker.last_job
         try:
             saved = await self._snapshot.save(self.tracker, self._first_job)
@@ -331,7 +329,7 @@ class SchemaStore:
                 await ask()
             except Corrupt as error:
                 raise _wrong_file(error) from error
-            except (Unavailable, StreamMissing) as error:
+            except (Unavailable, StreamMissing, DiskFull) as error:
                 self.waiting = f"{why}: {error}"
                 if not failures:
                     log.warning("the feed waits", why=why, error=str(error))

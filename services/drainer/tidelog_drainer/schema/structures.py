@@ -11,6 +11,8 @@ from tidelog.errors import Corrupt, StreamMissing
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 
 LOOK_S = 1.0
 AT_ONCE = 200
@@ -51,9 +53,9 @@ class Structures:
         if not self._ports.disk.exists(SCHEMAS_FILE):
             return
         try:
-            stored = self._ports.disk.read_file(SCHEMAS_FILE)
+            stored = unseal(self._ports.disk.read_file(SCHEMAS_FILE))
             self.known = msgspec.json.decode(stored, type=Known)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise Corrupt(f"{SCHEMAS_FILE} can't be read: {error}", hint=UNREADABLE) from error
 
     async def is_lost(self) -> bool:
@@ -118,7 +120,7 @@ class Structures:
             max(last_job, known.last_job),
         )
         async with self._writing:  # a batch's structures and the snapshot are written at a time
-            await self._ports.disk.write_file(SCHEMAS_FILE, msgspec.json.encode(self.known))
+            await self._ports.disk.write_file(SCHEMAS_FILE, seal(msgspec.json.encode(self.known)))
 
 
 def _parts(values: dict[str, bytes]) -> Iterable[dict[str, bytes]]:

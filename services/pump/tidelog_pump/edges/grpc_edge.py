@@ -31,11 +31,13 @@ from tidelog.errors import (
 )
 from tidelog.http_admin import reachable
 from tidelog.ports import Buffer, Clock, IndexStore
+from tidelog.security.tls import TlsFiles
 from tidelog.subjects import escape
 from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
 from tidelog_pump.edges.gatherer import Gatherer
 from tidelog_pump.edges.grpc_pull import PullStreams
 from tidelog_pump.edges.grpc_status import status_code, trailing
+from tidelog_pump.edges.grpc_tls import check_caller, server_credentials
 from tidelog_pump.identity import Identity
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
@@ -81,7 +83,9 @@ class GrpcEdge(Actor[Nothing]):
         cluster_id: int,
         addresses: list[str],
         compress: bool = False,
+        tls: TlsFiles | None = None,
     ) -> None:
+        """`tls`: of the TCP addresses."""
         self._clock = clock
         self._pulls = PullStreams(clock, segments, store, purge, sorter, lambda: self._ending)
         self._gatherer = Gatherer(clock, writer, cluster_id, self.spawn)
@@ -89,6 +93,7 @@ class GrpcEdge(Actor[Nothing]):
         self._cluster_id = cluster_id
         self._addresses = addresses
         self._compress = compress
+        self._tls = tls or TlsFiles()
         self._ending = False
         self._streams = 0
         self._waiting_bytes = 0
@@ -97,9 +102,13 @@ class GrpcEdge(Actor[Nothing]):
         options = (*SERVER_OPTIONS, *(COMPRESSED if self._compress else ()))
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
         server.add_generic_rpc_handlers((self._handlers(),))
+        credentials = server_credentials(self._tls) if self._tls.on else None
         for address in self._addresses:
             try:
-                port = server.add_insecure_port(address)
+                if credentials is None or address.startswith("unix:"):
+                    port = server.add_insecure_port(address)
+                else:
+                    port = server.add_secure_port(address, credentials)
             except RuntimeError as error:
                 raise ConfigError(
                     f"gRPC can't listen on {address}: {error}",
@@ -141,6 +150,7 @@ class GrpcEdge(Actor[Nothing]):
     async def _write_binlog(self, request: bytes, context: Context) -> bytes:
         began = self._clock.monotonic()
         try:
+            self._check_caller(context)
             self._check_meant(context)
             error = await self._write(request)
         except Exception as raised:  # noqa: BLE001 (every caller gets a typed answer)
@@ -152,6 +162,11 @@ class GrpcEdge(Actor[Nothing]):
         context.set_details(str(error))
         context.set_trailing_metadata(trailing(error))
         return WriteBinlogResp(errmsg=str(error)).SerializeToString()
+
+    def _check_caller(self, context: Context) -> None:
+        """Raises Forbidden."""
+        if self._tls.cert_allowed_cn:
+            check_caller(context.auth_context(), self._tls.cert_allowed_cn)
 
     def _check_meant(self, context: Context) -> None:
         """Raises AnotherNode: a Commit acked here would be lost to the Pump of its Prewrite."""
@@ -175,6 +190,7 @@ class GrpcEdge(Actor[Nothing]):
         self._streams += 1
         began, label = self._clock.monotonic(), "succ"
         try:
+            self._check_caller(context)
             wanted = PullBinlogReq.FromString(request)
             if wanted.clusterID != self._cluster_id:
                 raise ForeignCluster(

@@ -9,6 +9,7 @@ from tidelog.errors import (
     Corrupt,
     DeadlineExceeded,
     DiskFull,
+    Forbidden,
     InvariantBroken,
     LatePair,
     MessageTooLarge,
@@ -27,6 +28,7 @@ _TABLE: tuple[tuple[type[TidelogError], grpc.StatusCode], ...] = (
     # Not RESOURCE_EXHAUSTED: for a TiDB that is final, and another Pump may have space (A.2).
     (DiskFull, grpc.StatusCode.FAILED_PRECONDITION),
     (Overloaded, grpc.StatusCode.UNAVAILABLE),
+    (Forbidden, grpc.StatusCode.PERMISSION_DENIED),
     (Refused, grpc.StatusCode.FAILED_PRECONDITION),
     (DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
     (Unavailable, grpc.StatusCode.UNAVAILABLE),

@@ -34,6 +34,7 @@ import structlog
 
 from tidelog import record
 from tidelog.actor import Actor, Nothing, Ref
+from tidelog.failpoints import hit
 from tidelog.ports import Clock
 from tidelog_pump.index.chase import LOCKED_S, POLL_S, Chase
 from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
@@ -101,6 +102,7 @@ class Handover:
                 await self._indexer.tell(message)
         except TimeoutError:
             await self._sorter.tell(Cap())
+            hit("pump.chaser.before_turning_on")
             self._chase.turn_on(first)
             CHASER.labels("turned_on").inc()
             self._gauges.chaser_on.set(1)
@@ -167,6 +169,7 @@ class Chaser(Actor[Nothing]):
                 self._given_up += 1
                 CHASER.labels("given_up").inc()
                 return
+            hit("pump.chaser.before_turning_off")
             self._chase.turn_off(self._segments.readable)
         CHASER.labels("turned_off").inc()
         self._gauges.chaser_on.set(0)
@@ -194,6 +197,7 @@ class Chaser(Actor[Nothing]):
     async def _index(self, stored: list[Stored]) -> None:
         """With normal waiting; the pointer moves once it is indexed and the sorter knows."""
         await self._indexer.ask(lambda reply: Written(stored, reply))
+        hit("pump.chaser.handed_over")
         self._chase.read_to(_after(stored[-1]))
         self._records += len(stored)
         CHASED.inc(len(stored))

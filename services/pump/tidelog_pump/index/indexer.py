@@ -153,6 +153,7 @@ class Indexer(Actor[IndexerMessage]):
         log.info("log read", replayed=self.replayed, open=pairing.open_count)
         last = keys.newest_commit(self._store.scan)
         late, end = list(self._late), self._segments.end
+        hit("pump.indexer.log_read")
         await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened(), end, late))
 
     async def _read_log(self, begin: Pointer) -> None:
@@ -263,6 +264,7 @@ class Indexer(Actor[IndexerMessage]):
                     closed += await self._write()
                     await self._lose(message)
         closed += await self._write()
+        hit("pump.indexer.before_telling")
         if closed and not chased:
             await self._sorter.tell(Indexed(closed, end=self._indexed))
         elif chased:
@@ -288,6 +290,7 @@ class Indexer(Actor[IndexerMessage]):
                 message.chased.set(None)
 
     async def _lose(self, message: Lose) -> None:
+        hit("pump.indexer.before_losing")
         for lost in taken(self._store, self._purge.record.first, self._purge.ts):
             await self._until_it_keeps_up()
             self._store.write(lost.puts, lost.deletes)
@@ -327,6 +330,7 @@ class Indexer(Actor[IndexerMessage]):
         changes = self._pairing.take()
         hit("pump.indexer.before_write")
         self._store.write(changes.puts, changes.deletes)
+        hit("pump.indexer.after_write")
         for what, start_ts, commit_ts, at in changes.odd:
             where = name(at.fid)
             log.warning(what, start_ts=start_ts, commit_ts=commit_ts, file=where, offset=at.offset)

@@ -14,6 +14,8 @@ import structlog
 
 from tidelog.errors import Corrupt
 from tidelog.ports import Disk
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_pump.log.reserve import Reserve
 
 log = structlog.get_logger()
@@ -46,8 +48,8 @@ class LateFile:
         if not self._disk.exists(LATE_FILE):
             return
         try:
-            body = msgspec.json.decode(self._disk.read_file(LATE_FILE), type=_Body)
-        except msgspec.DecodeError as error:
+            body = msgspec.json.decode(unseal(self._disk.read_file(LATE_FILE)), type=_Body)
+        except NOT_READABLE as error:
             raise Corrupt(f"{LATE_FILE} can't be read: {error}") from error
         self.missing, self.accepted = dict(body.missing), dict(body.accepted)
         self.suspected = dict(body.suspected)
@@ -87,7 +89,7 @@ class LateFile:
                 log.warning("too many late copies to keep beside the index", start_ts=first)
                 del kept[first]
         body = _Body(list(missing.items()), list(accepted.items()), list(suspected.items()))
-        await self._reserve.write_file(LATE_FILE, msgspec.json.encode(body))
+        await self._reserve.write_file(LATE_FILE, seal(msgspec.json.encode(body)))
         self.missing, self.accepted, self.suspected = missing, accepted, suspected
 
 

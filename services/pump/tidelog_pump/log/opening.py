@@ -9,6 +9,7 @@ import structlog
 
 from tidelog import record
 from tidelog.errors import Corrupt, UnparsablePayload
+from tidelog.failpoints import hit
 from tidelog.payload import classify
 from tidelog.ports import Buffer, Disk, File
 from tidelog.record_walk import walk
@@ -109,8 +110,10 @@ class Opening:
             self.truncated_bytes = file.size - good
             log.warning("cut a torn tail", segment=name(fid), offset=good, bytes=file.size - good)
             await file.truncate(good)
+        hit("pump.opening.before_rewrite")
         await file.rewrite(known.offset)  # a mere sync may say yes and do nothing
         await self._disk.sync_dir(DIRECTORY)
+        hit("pump.opening.mended")
         self.end = good
         return closed
 

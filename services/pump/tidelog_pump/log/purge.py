@@ -24,6 +24,8 @@ import msgspec
 from tidelog.errors import Corrupt, Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Disk
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_pump.log.reserve import Reserve
 
 PURGED_FILE = "purged.json"
@@ -50,8 +52,10 @@ class PurgePoint:
         self.record = PurgeRecord()
         if disk.exists(PURGED_FILE):
             try:
-                self.record = msgspec.json.decode(disk.read_file(PURGED_FILE), type=PurgeRecord)
-            except msgspec.DecodeError as error:
+                self.record = msgspec.json.decode(
+                    unseal(disk.read_file(PURGED_FILE)), type=PurgeRecord
+                )
+            except NOT_READABLE as error:
                 raise Corrupt(f"{PURGED_FILE} can't be read: {error}") from error
 
     @property
@@ -69,6 +73,6 @@ class PurgePoint:
 
     async def move(self, record: PurgeRecord) -> None:
         """Durable first, then in force (steps 1 and 2)."""
-        await self._reserve.write_file(PURGED_FILE, msgspec.json.encode(record))
+        await self._reserve.write_file(PURGED_FILE, seal(msgspec.json.encode(record)))
         self.record = record
         hit("pump.gc.before_removal")

@@ -169,6 +169,7 @@ class Segments:
 
     async def _create(self, fid: int) -> None:
         file = await self._disk.open(name(fid), create=True)
+        hit("pump.segments.before_directory_sync")
         await self._disk.sync_dir(DIRECTORY)
         self._files[fid] = file
         self._fids.append(fid)
@@ -196,9 +197,11 @@ class Segments:
         if size == 0 or size + coming <= self._segment_bytes:
             return
         await self._files[fid].append([record.footer(self._max_ts)], sync=True)
+        hit("pump.segments.footer_written")
         self._close_last()
         hit("pump.segments.between_rotation")
         await self._create(fid + 1)
+        hit("pump.segments.before_catalog")
         await self._save_catalog()
 
     def closed(self) -> list[ClosedSegment]:
@@ -220,10 +223,12 @@ class Segments:
             if fid in self._files:
                 if self._disk.exists(name(fid)):
                     await self._disk.remove(name(fid))
+                hit("pump.segments.between_removals")
                 self._fids.remove(fid)
                 self._files.pop(fid).close()
             for known in (self._closed, self._damaged):
                 known.pop(fid, None)
+        hit("pump.segments.before_removal_sync")
         await self._disk.sync_dir(DIRECTORY)
         # Of one that was cancelled, too: its files are gone, and that was not durable before.
         self._going.intersection_update(self._closed)

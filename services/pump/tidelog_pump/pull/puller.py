@@ -17,7 +17,10 @@ from google.protobuf.message import DecodeError
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.compression import pack
 from tidelog.errors import Corrupt, DiskFull, Overloaded, TidelogError, UnparsablePayload
+from tidelog.failpoints import hit
 from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
+from tidelog.sealed import seal, unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 from tidelog_pump.late.reader import Reader
 from tidelog_pump.log.purge import PurgePoint
@@ -118,8 +121,8 @@ class Puller(Actor[PullerMessage]):
         if not self._disk.exists(path):
             return {}
         try:
-            return msgspec.json.decode(self._disk.read_file(path), type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return msgspec.json.decode(unseal(self._disk.read_file(path)), type=kind)
+        except NOT_READABLE as error:
             raise Corrupt(f"{path} can't be read: {error}", hint=FORGET_HINT) from error
 
     async def on_batch(self, batch: list[PullerMessage]) -> None:
@@ -165,6 +168,7 @@ class Puller(Actor[PullerMessage]):
         try:
             frame = await self._answer(wanted)
             frame.number = self._next_number(wanted.feed)
+            hit("pump.puller.before_answer")
             PULLED.labels("nats").inc(len(frame.txns))
             request.respond(pack(frame, wanted.compression))
             self._errors.pop(wanted.feed, None)
@@ -297,13 +301,14 @@ class Puller(Actor[PullerMessage]):
             for feed, reader in self._readers.items():
                 reader.idle_s = round(self._idle.of(feed), 1)
             try:
-                await self._disk.write_file(READERS_FILE, msgspec.json.encode(self._readers))
+                await self._disk.write_file(READERS_FILE, seal(msgspec.json.encode(self._readers)))
             except DiskFull:
                 self._readers_changed = True
                 raise
+        hit("pump.puller.between_saves")
         if self._feeds != self._saved:
             feeds = dict(self._feeds)
-            await self._disk.write_file(FEEDS_FILE, msgspec.json.encode(feeds))
+            await self._disk.write_file(FEEDS_FILE, seal(msgspec.json.encode(feeds)))
             self._saved = feeds
 
     def status(self) -> dict[str, object]:

@@ -20,6 +20,7 @@ import structlog
 from tidelog import ask_registry
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, Fatal, TidelogError
+from tidelog.failpoints import hit
 from tidelog.ports import IndexStore, Ports
 from tidelog.timestamps import TS_MAX, compose, physical_ms
 from tidelog_pump import metrics
@@ -55,6 +56,9 @@ COUNTED = 100_000
 BEHIND_S = 0.05
 """Between two pages while the index is busy with its own work."""
 PAGE = 1024
+SWEEP_ROOM = 256 << 10
+"""Bytes free on the disk without which the index is not swept: it would have to log that, and a
+write of it that fails ends the process. What stays goes with the next run's sweep."""
 LOOK_S = 1.0
 """Between two looks at W."""
 
@@ -116,6 +120,7 @@ class Gc(Actor[GcMessage]):
     ) -> None:
         self._clock = ports.clock
         self._bus = ports.bus
+        self._disk = ports.disk
         self._cluster = cluster
         self._segments = segments
         self._store = store
@@ -215,6 +220,7 @@ class Gc(Actor[GcMessage]):
                 self._error, self._last = "", done
                 for reply in waiting:
                     reply.set(done)
+                hit("pump.gc.before_sweep")
                 await self._sweep()
             if self._stopping or not self._waiting:
                 return
@@ -293,8 +299,10 @@ class Gc(Actor[GcMessage]):
         kept_lost = [*self._purge.record.lost, *lost][-MAX_LOST:]
         ended = await self._ended(first, decision.purge_ts)
         kept_taken = list(dict.fromkeys([*self._purge.record.taken, *taken]))[-MAX_TAKEN:]
+        hit("pump.gc.before_record")
         await self._purge.move(PurgeRecord(decision.purge_ts, first, ended, kept_lost, kept_taken))
         await self._indexer.ask(Lose)
+        hit("pump.gc.lost_told")
         self._gauges.gc_ts.set(physical_ms(decision.purge_ts))
         await self._segments.remove(range(first))
         size = sum(segment.bytes for segment in decision.going)
@@ -361,12 +369,19 @@ class Gc(Actor[GcMessage]):
     async def _sweep(self) -> None:
         remembered = compose(max(0, self._now_ms() - int(REMEMBERED_S * 1000)))
         record = self._purge.record
+        if not self._has_room():
+            log.warning("the disk is full: the index is swept later", needs=SWEEP_ROOM)
+            return
         sweep = Sweep(self._store, record.ts, record.first, remembered, record.taken)
-        while not self._stopping and not sweep.step():
+        done = False
+        while not self._stopping and self._has_room() and not (done := sweep.step()):
             await self._clock.sleep(BEHIND_S if self._store.behind() else 0)
         metrics.DELETED_KEYS.inc(sweep.deleted)
-        if not self._stopping:
+        if done:
             self._gauges.done_gc_ts.set(physical_ms(record.ts))
+
+    def _has_room(self) -> bool:
+        return self._disk.free_bytes() >= SWEEP_ROOM
 
     def _warn(self, known: dict[str, int], below: int, cap_ts: int) -> None:
         """Readers who have yet to read what is about to be too old; logged when they become it."""

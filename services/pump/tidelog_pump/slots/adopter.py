@@ -25,7 +25,9 @@ from tidelog.actor import Actor, Nothing
 from tidelog.errors import DirectoryLocked, DiskFull, TidelogError
 from tidelog.messages import OFFLINE, Nodes, StateReply, StateRequest
 from tidelog.ports import Lock
+from tidelog.sealed import unseal
 from tidelog.supervisor import Stuck, Supervisor
+from tidelog.unreadable import NOT_READABLE
 from tidelog_pump.identity import NODE_FILE, NodeRecord
 from tidelog_pump.slots.claim import (
     ADOPTED,
@@ -189,8 +191,10 @@ class Adopter(Actor[Nothing]):
         if not self._ports.disk.exists(path):
             return ""
         try:
-            return msgspec.json.decode(self._ports.disk.read_file(path), type=NodeRecord).node
-        except msgspec.DecodeError:
+            return msgspec.json.decode(
+                unseal(self._ports.disk.read_file(path)), type=NodeRecord
+            ).node
+        except NOT_READABLE:
             return name  # its Pump says what is wrong with it
 
     async def _ask_nodes(self) -> Nodes | None:

@@ -14,6 +14,7 @@ import structlog
 from tidelog import payload
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, Purged, TidelogError
+from tidelog.failpoints import hit
 from tidelog.ports import Clock, IndexStore, TxnStatus
 from tidelog.timestamps import age_s
 from tidelog_pump.index.indexer import look_up
@@ -168,12 +169,14 @@ class Resolver(Actor[ResolverMessage]):
             await self._close(start_ts, 0, key)
 
     async def _close(self, start_ts: int, commit_ts: int, key: bytes) -> None:
+        hit("pump.resolver.before_verdict")
         closing = payload.verdict(start_ts, commit_ts, key)
         outcomes: list[Outcome] = await self._writer.ask(
             lambda reply: Append(self._cluster_id, [closing], reply, own=True)
         )
         if outcomes[0] is not None:
             raise outcomes[0]
+        hit("pump.resolver.verdict_appended")
         self._verdicts[COMMITTED if commit_ts else ROLLED_BACK] += 1
         log.info("resolved a transaction", start_ts=start_ts, commit_ts=commit_ts)
 

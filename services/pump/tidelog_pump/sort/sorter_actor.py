@@ -15,6 +15,7 @@ import structlog
 
 from tidelog.actor import Actor, Reply
 from tidelog.errors import TidelogError
+from tidelog.failpoints import hit
 from tidelog.ports import Clock, Oracle, Rng
 from tidelog.timestamps import age_s, physical_ms
 from tidelog_pump.log.place import Pointer
@@ -85,13 +86,15 @@ class Allocated(msgspec.Struct, frozen=True):
 
 class Resolved(msgspec.Struct, frozen=True):
     """resolved_ts, W, and the largest commit_ts stored; how many Prewrites are open. `chased`: the
-    chaser is on, so more may be open than the sorter was told of."""
+    chaser is on, so more may be open than the sorter was told of. `unanswered`: why the oracle,
+    which is asked, has not moved W yet."""
 
     resolved_ts: int
     high_ts: int
     max_commit_ts: int
     open: int = 0
     chased: bool = False
+    unanswered: str = ""
 
 
 class AwaitResolved(msgspec.Struct, frozen=True):
@@ -182,6 +185,7 @@ class SorterActor(Actor[SorterMessage]):
         self._indexed: Pointer | None = None
         self._waiters: list[AwaitResolved] = []
         self._asking = False
+        self._unanswered = ""
         self._locate = locate
         self._gauges = gauges
         self._late: deque[Late] = deque()
@@ -215,8 +219,10 @@ class SorterActor(Actor[SorterMessage]):
         NOTED.labels("refused_ts").inc(self._sorter.high.refused - refused)
         if self._sorter.advance():
             self._gauges.max_commit_ts.set(physical_ms(self._sorter.resolved))
+        hit("pump.sorter.before_promise")
         if self._indexed is not None:
             self._promised.note(Promise(self._sorter.promised, self._indexed))
+        hit("pump.sorter.promised")
         self._wake()
         self._hand_over_late()
         self._ask_oracle()
@@ -245,6 +251,7 @@ class SorterActor(Actor[SorterMessage]):
             case Answered():
                 sorter.high.answer(message.ts, message.asked)
                 self._asking = False
+                self._unanswered = ""
             case Allocated():
                 sorter.high.answer(message.ts, 0)
             case ListOpen() | ReadOpen() | AwaitLate():
@@ -310,7 +317,7 @@ class SorterActor(Actor[SorterMessage]):
         sorter = self._sorter
         chased = sorter.cap is not None
         now = (sorter.resolved, sorter.high.value, sorter.max_commit_ts, len(sorter), chased)
-        return Resolved(*now)
+        return Resolved(*now, self._unanswered)
 
     def _wake(self) -> None:
         if not self._waiters:
@@ -337,6 +344,7 @@ class SorterActor(Actor[SorterMessage]):
                 answer = await oracle.fresh(wanted)
                 break
             except TidelogError as error:
+                self._unanswered = error.message
                 log.warning("the oracle does not answer", error=str(error), wanted=wanted)
             await self._clock.sleep(pause * (0.5 + self._rng.random()))
             pause = min(pause * 2, RETRY_S[1])
@@ -365,4 +373,5 @@ class SorterActor(Actor[SorterMessage]):
             "refused_ts": sorter.high.refused,
             "waiting": len(self._waiters),
             "asking_oracle": self._asking,
+            "oracle_error": self._unanswered,
         }

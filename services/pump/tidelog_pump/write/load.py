@@ -22,6 +22,8 @@ class Load:
 
     def __init__(self) -> None:
         self.room = 0.0
+        self.binlogs = 0
+        """Made durable since the Pump began."""
         self._seconds = 0.0
         self._writes = 0.0
         self._at = 0.0

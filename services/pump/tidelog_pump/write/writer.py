@@ -129,6 +129,7 @@ class Writer(Actor[WriterMessage]):
                     await self._write(group)
                     group, size, records = [], 0, 0
                     self._state, self._sealed = message.state, message.sealed
+                    hit("pump.writer.state_set")
                     if message.reply is not None:
                         message.reply.set(None)
                 case Append():
@@ -171,10 +172,13 @@ class Writer(Actor[WriterMessage]):
             self._answer(group, outcomes)
             return
         await self._handover.enter(intake.entered)
+        hit("pump.writer.entered")
         written = await self._store(intake)
         hit("pump.writer.before_ack")
         self._answer(group, outcomes)
         WRITTEN.inc(len(intake))
+        self._load.binlogs += len(intake)
+        hit("pump.writer.acked")
         await self._handover.give(lambda: intake.placed(*written), written)
 
     def _judge(self, message: Append, intake: Intake) -> list[Outcome]:
