@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # gRPC's core logs each fork of a process that uses it; ours fork only to exec.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from tidelog_cli.app import app
-from tidelog_cli.completion import rejoin
+from tidelog.errors import EXIT_CONFIG
+
+try:
+    from tidelog_cli.app import app
+    from tidelog_cli.completion import rejoin
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("tidelog"):
+        raise
+    # `pip install .` is the library alone: who reads changes needs no terminal's packages.
+    said = f"ConfigError: {error.name} is not installed\n  try: pip install 'tidelog[cli]'\n"
+    sys.stderr.write(said)
+    sys.exit(EXIT_CONFIG)
 
 
 def main() -> None:

@@ -20,6 +20,8 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from tidelog.errors import BadInput, DeadlineExceeded, Unavailable
+from tidelog.real.grpc_channel import open_channel
+from tidelog.security.tls import TlsFiles
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType
 from tidelog_proto.pump_pb2 import WriteBinlogReq, WriteBinlogResp
 
@@ -88,9 +90,10 @@ def cluster_id(path: Path) -> int:
 class Replayer:
     """Sends one capture to several Pumps, Prewrites in turn."""
 
-    def __init__(self, pumps: Sequence[str], cluster: int) -> None:
+    def __init__(self, pumps: Sequence[str], cluster: int, tls: TlsFiles | None = None) -> None:
+        """Raises ConfigError."""
         options = [("grpc.max_send_message_length", MAX_BYTES)]
-        self._channels = [grpc.aio.insecure_channel(pump, options=options) for pump in pumps]
+        self._channels = [open_channel(pump, tls or TlsFiles(), options) for pump in pumps]
         self._write = [
             channel.unary_unary(
                 "/binlog.Pump/WriteBinlog",

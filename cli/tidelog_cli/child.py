@@ -19,6 +19,7 @@ BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 STABLE_S = 10.0
 STOP_S = 40.0
 HTTP_FILE = "http"
+CONSOLE_FILE = "console"
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -61,6 +62,11 @@ class Child:
         """The admin address it is bound to now; empty before."""
         path = self.home / HTTP_FILE
         return f"http://{path.read_text().strip()}" if path.exists() else ""
+
+    def console(self) -> str:
+        """The page that it serves, or did before it was started again; empty if there is none."""
+        path = self.home / CONSOLE_FILE
+        return f"http://{path.read_text().strip()}/" if path.exists() else ""
 
     def last_words(self) -> str:
         """The line it ended with, without its own name."""

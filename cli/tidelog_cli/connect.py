@@ -9,8 +9,9 @@ from pathlib import Path
 from tidelog import ask_registry, messages
 from tidelog.config import redacted_url
 from tidelog.errors import Unavailable
-from tidelog.messages import Nodes, NodeStatus
+from tidelog.messages import Nodes
 from tidelog.ports import Bus
+from tidelog.positions import of_kind
 from tidelog.real.bus import NatsBus
 from tidelog_cli import state_file
 from tidelog_cli.state_file import TopologyState
@@ -23,10 +24,13 @@ CONNECT_S = 3.0
 
 @asynccontextmanager
 async def connected(state: TopologyState) -> AsyncIterator[NatsBus]:
-    """The bus of the topology. Raises Unavailable if its NATS server does not answer."""
+    """The bus of the topology. Raises Unavailable if its NATS server does not answer, and what it
+    refuses us by."""
     try:
         with patience(f"NATS at {redacted_url(state.nats)}"):
-            bus = await NatsBus.connect(state.nats, name="tidelog-cli", timeout_s=CONNECT_S)
+            bus = await NatsBus.connect(
+                state.nats, name="tidelog-cli", timeout_s=CONNECT_S, access=state.access
+            )
     except Unavailable as error:
         raise Unavailable(
             f"no topology runs at {redacted_url(state.nats)}: its NATS server does not answer",
@@ -67,42 +71,9 @@ async def nodes_soon(bus: Bus, cluster: str) -> Nodes:
         return await nodes(bus, cluster)
 
 
-def of_kind(found: Nodes, kind: str) -> list[NodeStatus]:
-    return sorted((n for n in found.nodes if n.kind == kind), key=lambda n: n.nodeId)
-
-
 def pump_addresses(found: Nodes) -> list[str]:
     """Where the Pumps serve gRPC. Raises Unavailable if none does."""
     here = [n.host for n in of_kind(found, messages.PUMP) if n.isAlive and n.host]
     if not here:
         raise Unavailable("no Pump that is alive serves gRPC", hint="see `tidelog status`")
     return here
-
-
-def applied_ts(found: Nodes, feed: str) -> int:
-    """Everything with commit_ts <= this is in each downstream of the feed; 0 while nobody says so.
-    Of an Applier and its standbys, who is furthest knows; one that was let go counts only if
-    nobody else is left."""
-    here = [n for n in of_kind(found, messages.APPLIER) if n.feed == feed]
-    staying = [n for n in here if not _was_let_go(n)] or here
-    copies: dict[str, int] = {}
-    for node in staying:
-        copy = node.standbyOf or node.nodeId
-        copies[copy] = max(copies.get(copy, 0), node.resolvedTS)
-    return min(copies.values(), default=0)
-
-
-def _was_let_go(node: NodeStatus) -> bool:
-    """By an operator; one that was only stopped is offline, too, and comes back."""
-    return node.state == messages.OFFLINE and node.order.action == "offline"
-
-
-def published_ts(found: Nodes, feed: str) -> int:
-    here = [n.resolvedTS for n in of_kind(found, messages.DRAINER) if n.feed == feed]
-    return max(here, default=0)
-
-
-def resolved_ts(found: Nodes) -> int:
-    """What every Pump that is no longer joining has resolved."""
-    pumps = [n for n in of_kind(found, messages.PUMP) if n.state != messages.OFFLINE]
-    return min((n.resolvedTS for n in pumps), default=0)

@@ -21,7 +21,8 @@ from tidelog.drainer_control import (
 from tidelog.errors import BadInput, StreamMissing, TidelogError, Unavailable
 from tidelog.kv import Bucket
 from tidelog.ports import Bus
-from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
+from tidelog.positions import of_kind
+from tidelog_cli.connect import TIMEOUT_S, nodes_soon
 
 
 async def ask(bus: Bus, cluster: str, feed: str, request: DrainerRequest) -> FeedDdls:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -25,6 +26,7 @@ from tidelog.real.ports import real_ports
 from tidelog.workload import Verdict, Workload, WorkloadConfig, compare
 from tidelog_cli import status, up, wait
 from tidelog_cli.connect import connected, nodes
+from tidelog_cli.glance import Glance
 from tidelog_cli.readback import sqlite_reader
 from tidelog_cli.state_file import TopologyState, read
 
@@ -33,6 +35,9 @@ SETTLE_S = 60.0
 LOOK_S = 0.5
 LARGE_ROW_BYTES = 1_500_000
 """Above what one bus message takes, so these Prewrites travel by gRPC."""
+
+FRAME = 8
+"""Lines of the view around the topology: its frame, the step, the counts, where they are folded."""
 
 Emit = Callable[[Any], None]
 
@@ -49,10 +54,10 @@ class View:
         head = Text(self.step, "bold")
         if not self.counts:
             return Panel(head, title="tidelog demo")
-        done = "   ".join(f"{name} {value}" for name, value in self.counts.items())
-        parts: list[RenderableType] = [head, Text(done)]
+        done = [Text(f"{name} {value}") for name, value in self.counts.items()]
+        parts: list[RenderableType] = [head, Columns(done, padding=(0, 3))]
         if self.report is not None:
-            parts.append(status.render(self.report))
+            parts.append(Glance(self.report, FRAME))
         return Panel(Group(*parts), title="tidelog demo")
 
 

@@ -19,10 +19,11 @@ from tidelog.messages import (
     SafePointRequest,
 )
 from tidelog.ports import Bus
+from tidelog.positions import of_kind
 from tidelog.pump_control import ControlRequest, Forgotten
 from tidelog.real.clock import RealClock
 from tidelog.timestamps import compose
-from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
+from tidelog_cli.connect import TIMEOUT_S, nodes_soon
 
 
 class ForgottenFeed(msgspec.Struct, frozen=True):
@@ -60,6 +61,13 @@ async def create(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> F
     feed = new(name, begins)
     await feeds.create(feed)
     return feed
+
+
+async def is_there(bus: Bus, cluster: str, name: str) -> bool:
+    """Whether somebody created it, or it is older than its record. Raises Unavailable."""
+    if await Feeds(bus, cluster).get(checked_name(name)) is not None:
+        return True
+    return await _was_there(bus, await nodes_soon(bus, cluster), name)
 
 
 async def ensure(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from rich.text import Text
 
 from tidelog import subjects
 from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, DecidedStep, LetGo
@@ -22,15 +23,18 @@ from tidelog.config import redacted_url
 from tidelog.errors import BadInput, ConfigError, NotFound, TidelogError, Unavailable
 from tidelog.messages import APPLIER, StateReply, decode_reply, encode
 from tidelog.ports import Bus
+from tidelog.positions import published_ts
+from tidelog.security.access import NatsAccess
 from tidelog_cli import bulk, operate
-from tidelog_cli.connect import TIMEOUT_S, connected, nodes_soon, published_ts
+from tidelog_cli.connect import TIMEOUT_S, connected, nodes_soon
 from tidelog_cli.operate import Wish
 from tidelog_cli.state_file import TopologyState
+from tidelog_cli.terminal import say
 
 S = TypeVar("S", bound=DecidedStep)
 QUIET_S = 120.0
 POLL_S = 0.5
-FOUND = ("downstream", "cluster", "nats_url", *SHARED)
+FOUND = ("downstream", "cluster", "nats_url", *NatsAccess.__struct_fields__, *SHARED)
 """Settings of its file."""
 
 
@@ -63,7 +67,7 @@ def settings(node: str, config: Path | None, directory: Path | None) -> Given:
     except FileNotFoundError as error:
         hint = "name its configuration by --applier-config"
         raise NotFound(f"{path} does not exist", hint=hint) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} can't be read: {error}") from error
     plain = {key.replace("-", "_"): value for key, value in document.items()}
     for key in ("downstream", "downstream_password", "downstream_password_file"):
@@ -97,17 +101,22 @@ async def hand_over(
     """However the job ends, the Applier goes on from the checkpoint that is there then. Raises
     what the job fails by, and what an operator's pause is refused with."""
     async with connected(state) as bus:
-        paused = await _ordered(bus, state.cluster, node, operate.PAUSE)
+        try:
+            paused = await _ordered(bus, state.cluster, node, operate.PAUSE)
+        except (Unavailable, asyncio.CancelledError):  # the order may stand all the same
+            with suppress(TidelogError):  # what this ended by is told, not that
+                await _resumed(bus, state.cluster, node)
+            raise
         try:
             await _come_true(bus, state.cluster, *paused, told)
             job = as_told(job, (await _ask(bus, state.cluster, node, LET_GO, LetGo)).settings)
             await _read_ahead(bus, state.cluster, node, job.feed, told)
             report = await bulk.do_here(job, told, env=env)
         except BaseException:
-            with suppress(TidelogError):  # what the job ended by is told, not this
-                await _ordered(bus, state.cluster, node, operate.RESUME)
+            with suppress(TidelogError):  # what this ended by is told, not that
+                await _resumed(bus, state.cluster, node)
             raise
-        resumed = await _ordered(bus, state.cluster, node, operate.RESUME)
+        resumed = await _resumed(bus, state.cluster, node)
         await _come_true(bus, state.cluster, *resumed, told)
         return report
 
@@ -129,6 +138,15 @@ def as_told(job: ReplayJob, settings: Mapping[str, Any]) -> ReplayJob:
 async def _ordered(bus: Bus, cluster: str, node: str, action: str) -> tuple[Wish, StateReply]:
     wish = Wish(node, action, APPLIER)
     return wish, await operate.ask(bus, cluster, wish, lambda _lost, _question: None)
+
+
+async def _resumed(bus: Bus, cluster: str, node: str) -> tuple[Wish, StateReply]:
+    """Raises as `_ordered`, and says then what is left to do."""
+    try:
+        return await _ordered(bus, cluster, node, operate.RESUME)
+    except TidelogError as error:
+        say(Text(f"{node} is not resumed, give `tidelog resume {node}`: {error.message}"))
+        raise
 
 
 async def _come_true(

@@ -17,7 +17,9 @@ from google.protobuf.message import DecodeError
 from tidelog import record
 from tidelog.errors import BadInput
 from tidelog.ports import Buffer
+from tidelog.sealed import unseal
 from tidelog.synced import unpack
+from tidelog.unreadable import NOT_READABLE
 from tidelog_cli import inspect_pb
 from tidelog_cli.inspect_relay import WHY
 from tidelog_cli.inspect_report import Found, Inspection, Report, judged
@@ -127,8 +129,8 @@ def _purged(segment: Path) -> bool:
     the Pump's start says what is wrong with it."""
     data = _content(segment.parent.parent / "purged.json")
     try:
-        first = msgspec.json.decode(data, type=_Purged).first if data else 0
-    except msgspec.DecodeError:
+        first = msgspec.json.decode(unseal(data), type=_Purged).first if data else 0
+    except NOT_READABLE:
         first = 0
     return _NAME.fullmatch(segment.name) is not None and int(segment.stem) < first
 

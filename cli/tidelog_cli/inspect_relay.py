@@ -18,6 +18,7 @@ from tidelog.ports import Buffer
 from tidelog.record import HEADER_BYTES
 from tidelog.record_walk import walk
 from tidelog.synced import unpack
+from tidelog.unreadable import NOT_READABLE
 from tidelog_proto.relay_pb2 import RelayBatch, RelayHeader, RelayRecord
 
 _NAME = re.compile(r"relay-(\d{6,10})")
@@ -172,7 +173,7 @@ def line_of(offset: int, one: RelayRecord, payload_bytes: int) -> RelayLine:
 def _batch(offset: int, size: int, batch: RelayBatch) -> RelayLine:
     try:
         marker = _MARKER.decode(batch.marker)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise UnparsablePayload(f"its marker can't be read: {error}") from error
     return RelayLine(
         offset,
@@ -199,7 +200,7 @@ def _table(db: str, structure: bytes) -> str:
     """Raises UnparsablePayload."""
     try:
         named = msgspec.json.decode(structure, type=_Named)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise UnparsablePayload(f"a table's structure can't be read: {error}") from error
     return f"{db}.{named.name}@{named.version}"
 

@@ -4,7 +4,6 @@ one, by its name; where not even that fits, each node is a paragraph. Nothing is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from rich import box
 from rich.cells import cell_len
@@ -15,7 +14,8 @@ from rich.text import Text
 
 from tidelog.messages import ONLINE
 from tidelog.node_form import Form
-from tidelog.timestamps import physical_ms
+from tidelog.printable import printable
+from tidelog.timestamps import moment
 
 FIELDS = ("kind", "feed", "host", "lag", "max commit ts", "committed", "updated", "score", "label")
 """Those that are first get a column first."""
@@ -30,7 +30,7 @@ SAYS_WIDTH = (24, 36)
 
 
 class NodeTable:
-    """`forms` as of `node_forms`; `fields` of FIELDS or "position", the most important first."""
+    """`forms` as of `node_forms`; `fields` of FIELDS, the most important first."""
 
     def __init__(self, forms: Iterable[Form], fields: Sequence[str] = FIELDS) -> None:
         self._rows = [cells(form) for form in forms]
@@ -116,23 +116,7 @@ def cells(form: Form) -> dict[str, str]:
         "max commit ts": str(commit) if commit else "",
         "committed": moment(commit),
         "updated": moment(form["updateTS"]),
-        "position": str(form["resolvedTS"]) if form["resolvedTS"] else "",
     }
-
-
-def printable(text: str) -> str:
-    """On one line, and without what a terminal would take for an order."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def moment(ts: int) -> str:
-    """When a timestamp was allocated, UTC; empty for 0 and for what lies beyond any calendar."""
-    if not ts:
-        return ""
-    try:
-        return f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, ValueError, OSError):
-        return ""
 
 
 def duration(ms: int) -> str:

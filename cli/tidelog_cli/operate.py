@@ -22,8 +22,8 @@ from tidelog.messages import (
     StateRequest,
 )
 from tidelog.ports import Bus
+from tidelog.printable import printable
 from tidelog_cli.connect import TIMEOUT_S, nodes, nodes_soon
-from tidelog_cli.node_table import printable
 from tidelog_cli.terminal import patience
 
 PAUSE, RESUME, TAKE_OFFLINE = "pause", "resume", "offline"

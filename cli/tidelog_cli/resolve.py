@@ -10,8 +10,9 @@ import msgspec
 from tidelog import messages, subjects
 from tidelog.errors import BadInput, Refused, TidelogError, Unavailable
 from tidelog.ports import Bus
+from tidelog.positions import of_kind
 from tidelog.pump_control import ControlRequest, Inspected
-from tidelog_cli.connect import TIMEOUT_S, nodes_soon, of_kind
+from tidelog_cli.connect import TIMEOUT_S, nodes_soon
 
 OPEN, UNPAIRED = "open", "unpaired"
 ROLLBACK, COMMIT, ACCEPT = "rollback", "commit", "accept"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
 from tidelog.errors import ConfigError, Unavailable
+from tidelog.security.access import NatsAccess
+from tidelog.unreadable import NOT_READABLE
+from tidelog_cli.access import given
 
 NAME = "tidelog.json"
+HERE = Path("tidelog-data")
+"""Where a topology is that is not named at all."""
 FEED = "main"
 """Of a topology that is only known by its NATS URL."""
 
@@ -30,6 +36,10 @@ class TopologyState(msgspec.Struct, frozen=True):
     pumps: list[PumpAt] = []
     http: dict[str, str] = {}
     pids: dict[str, int] = {}
+    access: NatsAccess = NatsAccess()
+    """By which an operator's commands get at its NATS server."""
+    console: str = ""
+    """The page that shows what goes on; its address stays the same over restarts, too."""
 
 
 def read(directory: Path) -> TopologyState | None:
@@ -39,7 +49,7 @@ def read(directory: Path) -> TopologyState | None:
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=TopologyState)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise ConfigError(f"{path} is not a topology file: {error}") from error
 
 
@@ -53,15 +63,21 @@ def write(directory: Path, state: TopologyState) -> None:
 
 
 def find(directory: Path | None, nats: str, cluster: str, feed: str) -> TopologyState:
-    """The topology a command is about: of `--dir`, or at `--nats`. `feed`: another one than its
-    own; "" = that."""
+    """The topology a command is about: of `--dir`, at `--nats`, or where the variables
+    TIDELOG_NATS_URL and TIDELOG_CLUSTER say (as in a container). `feed`: another one than its own;
+    "" = that."""
+    if directory is None and not nats:
+        nats = os.environ.get("TIDELOG_NATS_URL", "")
+        cluster = os.environ.get("TIDELOG_CLUSTER") or cluster
     if nats:
-        return TopologyState(nats=nats, cluster=cluster, feed=feed or FEED)
-    here = directory or Path("tidelog-data")
+        return TopologyState(nats=nats, cluster=cluster, feed=feed or FEED, access=given())
+    here = directory or HERE
     state = read(here)
     if state is None:
         raise Unavailable(
             f"no topology was started in {here}",
             hint="start one with `tidelog up --dir DIR`, or name one with --dir or --nats",
         )
-    return msgspec.structs.replace(state, feed=feed or state.feed)
+    mine = given()
+    access = state.access if mine == NatsAccess() else mine
+    return msgspec.structs.replace(state, feed=feed or state.feed, access=access)

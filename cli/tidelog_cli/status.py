@@ -9,9 +9,10 @@ from rich.text import Text
 
 from tidelog.messages import Nodes
 from tidelog.node_form import node_forms
+from tidelog.node_notes import notes
+from tidelog.positions import applied_ts, published_ts, resolved_ts
 from tidelog.timestamps import physical_ms
-from tidelog_cli.connect import applied_ts, published_ts, resolved_ts
-from tidelog_cli.node_notes import notes
+from tidelog_cli.glance import positions
 from tidelog_cli.node_table import NodeTable
 
 Report = dict[str, Any]
@@ -49,14 +50,9 @@ def report(found: Nodes, feed: str) -> Report:
 
 
 def render(shown: Report) -> RenderableType:
-    """A table a person can read."""
-    lines = [f"resolved   {shown['resolved_ts']}"]
-    for name, ms in shown["lag_ms"].items():
-        lag = "lag unknown" if ms is None else f"{ms} ms behind"
-        lines.append(f"{name:9}  {shown[f'{name}_ts']} ({lag})")
+    """For a person who asked once: nothing is cut."""
     return Group(
-        Text(f"feed {shown['feed']}", "italic"),
-        NodeTable(shown["nodes"], ("kind", "feed", "position")),
-        Text("\n".join(lines)),
+        *positions(shown),
+        NodeTable(shown["nodes"], ("kind", "feed", "lag")),
         Text("\n".join(notes(shown["nodes"])), "yellow"),
     )

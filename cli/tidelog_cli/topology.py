@@ -19,7 +19,9 @@ from tidelog.errors import ConfigError, ForeignDirectory, Unavailable
 from tidelog.ports import Lock, Processes
 from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats, free_port
-from tidelog_cli import feed, state_file
+from tidelog.security.access import NatsAccess
+from tidelog.security.identities import ADMIN, PUMP
+from tidelog_cli import cert_files, feed, keys, state_file
 from tidelog_cli.child import BACKOFF_S, Child, Service
 from tidelog_cli.connect import connected
 from tidelog_cli.readiness import LOOK_S, POLL_S, REGISTRY, Readiness
@@ -44,12 +46,46 @@ class Options(msgspec.Struct, frozen=True):
     pumps: int = 2
     ddl_history: str = "embedded"
     oracle: str = "embedded"
+    pd_urls: str = ""
     initial_commit_ts: int = 0
     start_ts: int = 0
     accept_loss: bool = False
     cluster_id: int = 0
     cluster: str = "default"
     feed: str = "main"
+    keys: Path | None = None
+    """Where each service finds its key, as `tidelog keys` makes them; None: NATS asks for none."""
+    certs: Path | None = None
+    """Where each finds its certificate, as `tidelog certs` makes them; None: there is no TLS."""
+
+    def access(self, identity: str) -> NatsAccess:
+        tls = NatsAccess() if self.certs is None else cert_files.nats_access(self.certs, identity)
+        key = "" if self.keys is None else keys.seed_file(self.keys, identity)
+        return msgspec.structs.replace(tls, nats_nkey_file=key)
+
+    def grpc_tls(self) -> dict[str, Any]:
+        """A Pump's table `[security]`, key by key."""
+        if self.certs is None:
+            return {}
+        files = msgspec.to_builtins(cert_files.grpc_files(self.certs, PUMP))
+        return {f"security.{key}": value for key, value in files.items()}
+
+    def upstream(self) -> dict[str, Any]:
+        """The table `[upstream]` of who asks the TiDB cluster itself."""
+        return {"upstream.pd-urls": self.pd_urls} if self.pd_urls else {}
+
+    async def secured(self) -> str:
+        """Make what is missing; returns the blocks of the NATS server's configuration."""
+        blocks = ""
+        if self.keys is not None:
+            await keys.make(self.keys, self.cluster)
+            blocks += keys.auth_file(self.keys).read_text()
+        if self.certs is not None:
+            from tidelog_cli import certs  # cryptography takes a while to load
+
+            await certs.make(self.certs)
+            blocks += cert_files.nats_block(self.certs)
+        return blocks
 
 
 def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
@@ -63,21 +99,24 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
     }
 
     def service(name: str, module: str, **config: Any) -> Service:
-        keys = {key.replace("_", "-"): value for key, value in config.items()}
+        own = {key.replace("_", "-"): value for key, value in config.items()}
         here = {"node-id": name, "data-dir": str(options.directory / name)}
-        return Service(name, module, base | here | keys)
+        files = msgspec.to_builtins(options.access(module.removeprefix("tidelog_")))
+        return Service(name, module, base | files | here | own)
 
     feed_name = {"feed": options.feed}
     return [
-        service("registry", REGISTRY, oracle=options.oracle),
+        service("registry", REGISTRY, oracle=options.oracle, console_addr="127.0.0.1:0"),
         *(
             service(
                 p.node,
                 "tidelog_pump",
                 oracle=options.oracle,
+                **options.upstream(),
                 grpc_addr=p.grpc,
                 socket=p.socket,
                 **KEPT_FREE,
+                **options.grpc_tls(),
             )
             for p in pumps
         ),
@@ -87,6 +126,7 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
             start_ts=options.start_ts,
             accept_loss=options.accept_loss,
             ddl_history=options.ddl_history,
+            **options.upstream(),
             **feed_name,
         ),
         service("applier", "tidelog_applier", downstream=options.downstream, **feed_name),
@@ -132,14 +172,20 @@ class Topology:
         self._known = state_file.read(options.directory)
         port = urlsplit(self._known.nats).port if self._known else None
         self._nats_port = port or 0
-        self._nats = EmbeddedNats(
-            options.directory / "nats", port=self._nats_port, processes=processes
-        )
+        self._nats = self._server("")
         self._pumps_at: list[PumpAt] = []
 
     @property
     def nats_url(self) -> str:
         return self._nats.url
+
+    def _server(self, more: str) -> EmbeddedNats:
+        return EmbeddedNats(
+            self.options.directory / "nats",
+            port=self._nats_port,
+            processes=self._processes,
+            more=more,
+        )
 
     def _pumps(self) -> list[PumpAt]:
         known = {p.node: p for p in self._known.pumps} if self._known else {}
@@ -163,6 +209,8 @@ class Topology:
             pumps=self._pumps_at,
             http={c.service.name: url for c in self.children if (url := c.http())},
             pids=pids | {"nats": self._nats.pid},
+            access=self.options.access(ADMIN),
+            console=next((url for c in self.children if (url := c.console())), ""),
         )
 
     def save(self) -> None:
@@ -192,6 +240,7 @@ class Topology:
                 f"NATS can't listen on 127.0.0.1:{self._nats_port}: another process does",
                 hint=f"end that process; the port is kept in {state_file.NAME} for the clients",
             )
+        self._nats = self._server(await self.options.secured())
         await self._nats.start()
         self._pumps_at = self._pumps()
         services = plan(self.options, self._nats.url, self._pumps_at)

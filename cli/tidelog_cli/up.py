@@ -18,6 +18,7 @@ from rich.console import Console
 from tidelog.errors import ConfigError
 from tidelog.feeds import refuse_future
 from tidelog.real.processes import RealProcesses
+from tidelog.upstream.pd import addresses
 from tidelog_cli.feed import this_moment
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options, Topology
@@ -34,15 +35,25 @@ def options(directory: Path, downstream: str, **more: Any) -> Options:
             hint="sqlite:////absolute/path, mysql://USER@HOST:PORT/, file:///absolute/directory or"
             " blackhole:",
         )
-    if chosen.oracle not in ("embedded", "follow"):
-        raise ConfigError(f"--oracle {chosen.oracle} is not known", hint="embedded or follow")
-    history = chosen.ddl_history
-    if history != "embedded" and not history.startswith(("file:", "http:", "https:")):
-        raise ConfigError(
-            f"--ddl-history {history} is not known", hint="embedded, file:PATH or http://HOST:PORT"
-        )
+    _check_upstream(chosen)
     refuse_future(chosen.initial_commit_ts, this_moment())
     return chosen
+
+
+def _check_upstream(chosen: Options) -> None:
+    """Who gives timestamps, and where the schema comes from. Raises ConfigError."""
+    history = chosen.ddl_history
+    if chosen.oracle not in ("embedded", "pd", "follow"):
+        raise ConfigError(f"--oracle {chosen.oracle} is not known", hint="embedded, pd or follow")
+    if history not in ("embedded", "pd") and not history.startswith(("file:", "http:", "https:")):
+        raise ConfigError(
+            f"--ddl-history {history} is not known",
+            hint="embedded, file:PATH, http://HOST:PORT or pd",
+        )
+    if chosen.pd_urls:
+        addresses(chosen.pd_urls)
+    elif "pd" in (chosen.oracle, history):
+        raise ConfigError("nothing says where PD is", hint="--pd-urls http://HOST:2379")
 
 
 async def run(
@@ -63,6 +74,7 @@ def ready_line(state: TopologyState) -> dict[str, Any]:
         "nats": state.nats,
         "pumps": [{"node": p.node, "grpc": p.grpc} for p in state.pumps],
         "http": state.http,
+        "console": state.console,
     }
 
 
@@ -84,6 +96,8 @@ def greet(console: Console, directory: Path, state: TopologyState) -> None:
     console.print(f"[green]ready[/green]  NATS {state.nats}", highlight=False)
     for pump in state.pumps:
         line(f"  {pump.node}: gRPC {pump.grpc}" + (f", socket {pump.socket}" * bool(pump.socket)))
+    if state.console:
+        line(f"  console: {state.console}")
     line("look around, from another terminal:")
     line(f"  {program()} status --dir {where} --watch")
     line(f"  {program()} tail --dir {where}")

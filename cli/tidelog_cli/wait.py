@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from tidelog.errors import DeadlineExceeded, Unavailable
 from tidelog.ports import Bus
-from tidelog_cli.connect import applied_ts, nodes
+from tidelog.positions import applied_ts
+from tidelog_cli.connect import nodes
 
 POLL_S = 0.1
 

@@ -19,9 +19,10 @@ from tidelog.errors import TidelogError, UnparsablePayload
 from tidelog.messages import CLOSING, OFFLINE, Nodes, NodeStatus
 from tidelog.node_form import is_unreachable
 from tidelog.ports import Clock, Request
+from tidelog.printable import printable
 from tidelog.real.bus import NatsBus
 from tidelog_cli.connect import nodes, nodes_soon
-from tidelog_cli.node_table import colour, printable
+from tidelog_cli.node_table import colour
 
 CHANGED, SEEN, MISSED = "changed", "seen", "missed"
 LOOK_S = 1.0

@@ -16,10 +16,9 @@ from tidelog.bulk import told
 from tidelog.bulk.control import RUNNING, JobStatus
 from tidelog.bulk.jobs import Job, SparkSettings
 from tidelog.errors import ConfigError, Unavailable
-from tidelog.timestamps import parse_ts
+from tidelog.timestamps import moment, parse_ts
 from tidelog_cli import bulk, state_file
 from tidelog_cli.connect import connected
-from tidelog_cli.node_table import moment
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.terminal import console, emit, errors, run, say
 
@@ -103,7 +102,12 @@ class Where:
             if not self.local:
                 raise
             return {}
-        return {"nats_url": state.nats, "cluster": state.cluster, "cluster_id": state.cluster_id}
+        return {
+            "nats_url": state.nats,
+            "cluster": state.cluster,
+            "cluster_id": state.cluster_id,
+            **msgspec.structs.asdict(state.access),
+        }
 
     def carry_out(self, job: Job, *, as_json: bool) -> None:
         """Ends the process, as `run` does."""

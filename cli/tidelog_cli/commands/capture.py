@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tidelog.security.tls import TlsFiles
 from tidelog_cli import capture, state_file
 from tidelog_cli.connect import connected, nodes_soon, pump_addresses
 from tidelog_cli.terminal import Cluster, Dir, Json, Nats, console, emit, errors, run
@@ -25,6 +26,13 @@ def replay_command(
         list[str] | None, typer.Option(help="A Pump's gRPC address, instead of --dir.")
     ] = None,
     cluster_id: Annotated[int, typer.Option(help="Default: as the capture's meta file says.")] = 0,
+    ssl_ca: Annotated[
+        str, typer.Option(envvar="TIDELOG_SSL_CA", help="PEM of who vouches for the Pumps.")
+    ] = "",
+    ssl_cert: Annotated[
+        str, typer.Option(envvar="TIDELOG_SSL_CERT", help="PEM of our certificate.")
+    ] = "",
+    ssl_key: Annotated[str, typer.Option(envvar="TIDELOG_SSL_KEY", help="PEM of its key.")] = "",
     as_json: Json = False,
 ) -> None:
     """Send a capture to the Pumps, in its order, each record after the ack of the one before."""
@@ -39,7 +47,8 @@ def replay_command(
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        async with capture.Replayer(pumps, of) as replayer:
+        tls = TlsFiles(ssl_ca=ssl_ca, ssl_cert=ssl_cert, ssl_key=ssl_key)
+        async with capture.Replayer(pumps, of, tls) as replayer:
             with Progress(*columns, console=errors) as progress:
                 bar = progress.add_task("replaying", total=len(payloads))
                 for payload in payloads:

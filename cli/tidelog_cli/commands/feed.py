@@ -9,10 +9,9 @@ from rich.text import Text
 
 from tidelog.feeds import NOW, Feed
 from tidelog.real.bus import NatsBus
-from tidelog.timestamps import compose
+from tidelog.timestamps import compose, moment
 from tidelog_cli import feed as feeds
 from tidelog_cli.connect import on_cluster
-from tidelog_cli.node_table import moment
 from tidelog_cli.terminal import (
     Cluster,
     Dir,
@@ -35,6 +34,9 @@ def create_command(
     initial_commit_ts: Annotated[
         int, typer.Option(min=NOW, help="Where it begins: 0 = all that the Pumps hold, -1 = now")
     ] = 0,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="One that is there stays as it is: no error.")
+    ] = False,
     directory: Dir = None,
     nats: Nats = "",
     cluster: Cluster = "default",
@@ -43,6 +45,9 @@ def create_command(
     """Say once where a feed begins. Its Drainer waits for that."""
 
     async def work(bus: NatsBus, of: str) -> None:
+        if if_missing and await feeds.is_there(bus, of, name):
+            say(Text(f"feed {name} is there"))
+            return
         done = await feeds.create(bus, of, name, initial_commit_ts)
         if as_json:
             emit(done)

@@ -10,9 +10,9 @@ import typer
 
 from tidelog.messages import APPLIER, DRAINER, KINDS, OFFLINE, PUMP
 from tidelog.node_form import node_forms
+from tidelog.node_notes import notes
 from tidelog_cli import state_file
 from tidelog_cli.connect import connected, nodes_soon
-from tidelog_cli.node_notes import notes
 from tidelog_cli.node_table import FIELDS, NodeTable
 from tidelog_cli.terminal import Cluster, Dir, Json, Nats, console, emit, run
 

@@ -11,6 +11,7 @@ from rich.live import Live
 
 from tidelog_cli import state_file, status
 from tidelog_cli.connect import connected, nodes_soon
+from tidelog_cli.glance import Glance
 from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run, until_signal
 
 WATCH_S = 1.0
@@ -41,11 +42,16 @@ def status_command(
                 return 0
             stop = asyncio.Event()
             until_signal(stop)
-            with Live(status.render(await look()), console=console) as live:
+            shown = Glance(await look())
+            # A screen of its own: what is resized meanwhile leaves nothing behind.
+            with Live(shown, console=console, screen=console.is_terminal) as live:
                 while not stop.is_set():
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(stop.wait(), WATCH_S)
-                    live.update(status.render(await look()))
+                    shown = Glance(await look())
+                    live.update(shown)
+            if console.is_terminal:
+                console.print(shown)
             return 0
 
     run(work())

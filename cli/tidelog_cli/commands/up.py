@@ -25,9 +25,12 @@ def up_command(
     ],
     pumps: Annotated[int, typer.Option(min=1, max=64)] = 2,
     ddl_history: Annotated[
-        str, typer.Option(help="file:PATH, http://HOST:PORT or embedded")
+        str, typer.Option(help="embedded, file:PATH, http://HOST:PORT or pd")
     ] = "embedded",
-    oracle: Annotated[str, typer.Option(help="embedded or follow")] = "embedded",
+    oracle: Annotated[str, typer.Option(help="embedded, pd or follow")] = "embedded",
+    pd_urls: Annotated[
+        str, typer.Option(help="The upstream's PD servers, http://HOST:2379, commas between.")
+    ] = "",
     initial_commit_ts: Annotated[
         int, typer.Option(min=-1, help="0 = all that the Pumps hold, -1 = now")
     ] = 0,
@@ -39,6 +42,16 @@ def up_command(
     ] = False,
     cluster_id: Annotated[int, typer.Option(min=0, help="The upstream's cluster id; 0 = any.")] = 0,
     feed: Annotated[str, typer.Option(help="Name of the feed.")] = "main",
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            help="NATS lets in only who has a key of there, as `tidelog keys` makes them."
+        ),
+    ] = None,
+    certs: Annotated[
+        Path | None,
+        typer.Option(help="TLS with the certificates of there, as `tidelog certs` makes them."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a whole topology in the foreground until SIGTERM or Ctrl-C.
@@ -55,11 +68,14 @@ def up_command(
             pumps=pumps,
             ddl_history=ddl_history,
             oracle=oracle,
+            pd_urls=pd_urls,
             initial_commit_ts=initial_commit_ts,
             start_ts=start_ts,
             accept_loss=accept_loss,
             cluster_id=cluster_id,
             feed=feed,
+            keys=None if keys is None else keys.absolute(),
+            certs=None if certs is None else certs.absolute(),
         )
         stop = asyncio.Event()
         until_signal(stop)

@@ -21,6 +21,7 @@ from tidelog.rows.values import (
     T_JSON,
 )
 from tidelog.schema.model import ColumnInfo
+from tidelog.unreadable import NOT_READABLE
 from tidelog.workload.source import Contents
 from tidelog_cli.verify.kinds import Cell, Kind
 from tidelog_cli.verify.tables import Column, Part, Table
@@ -35,7 +36,7 @@ class DumpCells:
         """Raises BadInput."""
         try:
             contents = msgspec.json.decode(Path(path).read_bytes(), type=Contents)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *NOT_READABLE) as error:
             raise BadInput(f"{path} is not a workload's dump: {error}") from error
         self.shown = shown
         self.commit_ts = contents.commit_ts

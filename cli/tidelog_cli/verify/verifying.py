@@ -13,8 +13,9 @@ from tidelog.downstream import Checkpoint
 from tidelog.errors import BadInput, DeadlineExceeded, NotFound
 from tidelog.messages import APPLIER, ONLINE
 from tidelog.ports import Bus
+from tidelog.positions import of_kind
 from tidelog_cli import operate
-from tidelog_cli.connect import nodes_soon, of_kind
+from tidelog_cli.connect import nodes_soon
 from tidelog_cli.operate import Wish
 from tidelog_cli.verify.comparing import Comparison, Limits
 from tidelog_cli.verify.dump_cells import DumpCells

@@ -1,0 +1,107 @@
+"""A database that speaks MySQL's protocol, as a doctor asks it. An edge: nothing here is judged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from tidelog.downstreams.mysql_session import MysqlSession, StatementRefused
+from tidelog.downstreams.target import Target
+from tidelog.errors import ConfigError
+from tidelog.schema.tracker import SYSTEM_SCHEMAS
+
+OURS = frozenset(("tidb_binlog", "retl"))
+_KEYLESS = (
+    "SELECT t.TABLE_SCHEMA, t.TABLE_NAME FROM information_schema.TABLES t"
+    " WHERE t.TABLE_TYPE = 'BASE TABLE' AND NOT EXISTS ("
+    " SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = t.TABLE_SCHEMA"
+    " AND s.TABLE_NAME = t.TABLE_NAME AND s.NON_UNIQUE = 0 GROUP BY s.INDEX_NAME"
+    " HAVING SUM(s.NULLABLE = 'YES') = 0) ORDER BY 1, 2"
+)
+_TRIGGERS = (
+    "SELECT DISTINCT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE FROM information_schema.TRIGGERS"
+    " ORDER BY 1, 2"
+)
+_CASCADES = (
+    "SELECT DISTINCT CONSTRAINT_SCHEMA, TABLE_NAME FROM"
+    " information_schema.REFERENTIAL_CONSTRAINTS WHERE UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION')"
+    " OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION') ORDER BY 1, 2"
+)
+_SEQUENCES = (
+    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+    " WHERE TABLE_TYPE = 'SEQUENCE' ORDER BY 1, 2"
+)
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """DB.TABLE of those that are worth a word."""
+
+    keyless: list[str] = []
+    triggers: list[str] = []
+    cascades: list[str] = []
+    sequences: list[str] = []
+
+
+class Database:
+    """One session."""
+
+    def __init__(self, session: MysqlSession, shown: str) -> None:
+        self._session = session
+        self.shown = shown
+
+    @property
+    def max_packet(self) -> int:
+        return self._session.max_packet
+
+    async def value(self, expression: str) -> Any:
+        """None: the server does not know it, or this account may not. Raises Unavailable."""
+        try:
+            return (await self._session.rows(f"SELECT {expression}"))[0][0]
+        except (StatementRefused, ConfigError):
+            return None
+
+    async def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """None where the server knows no such thing. Raises ConfigError, Unavailable."""
+        try:
+            return await self._session.rows(sql)
+        except StatementRefused:
+            return []
+
+    async def grants(self) -> list[str]:
+        return [str(grant) for (grant,) in await self._rows("SHOW GRANTS")]
+
+    async def tables(self) -> Tables:
+        return Tables(
+            await self._tables(_KEYLESS),
+            await self._tables(_TRIGGERS),
+            await self._tables(_CASCADES),
+            await self._tables(_SEQUENCES),
+        )
+
+    async def _tables(self, sql: str) -> list[str]:
+        """Neither the server's own nor ours."""
+        hidden = {*SYSTEM_SCHEMAS, *OURS}
+        rows = [(str(db), str(table)) for db, table in await self._rows(sql)]
+        return [f"{db}.{table}" for db, table in rows if db.lower() not in hidden]
+
+    async def channels(self, schema: str) -> list[int] | None:
+        """Those that its mark table names; None: this account may not look."""
+        quoted = schema.replace("`", "``")
+        sql = f"SELECT DISTINCT channel_id FROM `{quoted}`._drainer_repl_mark ORDER BY 1"  # noqa: S608
+        try:
+            return [int(channel) for (channel,) in await self._rows(sql)]
+        except ConfigError:
+            return None
+
+
+@asynccontextmanager
+async def opened(target: Target) -> AsyncIterator[Database]:
+    """Raises ConfigError, Unavailable."""
+    session = await MysqlSession.connect(target)
+    try:
+        yield Database(session, target.shown)
+    finally:
+        await session.close()
