@@ -9,27 +9,25 @@ long a commit takes to be visible. Each as plain Python, and with what a wheel h
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-import urllib.request
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from bench import from_relay, limits_apply
-from bench.drain import COMPILED, python_path
+from bench.drain import builds, python_path
 from bench.figure import Figure, Limit, Spread, Usage, spread
 from bench.frames import Changes
-from bench.latency import Watcher
+from bench.latency import Watcher, floor
 from bench.limits_apply import Limits
 from bench.limits_sql import connect, run
 from bench.progress import Sample, follow, speed
 from bench.resident import forget_peak, resident
 from bench.shapes import SHAPES, TRANSACTION, Change, Load, Shape, encoded, load
-from bench.stage import Stage
+from bench.stage import Stage, actors_of
 from bench.tables import DATABASE, BenchTable
 from bench.upstream import Upstream
 from tests.servers import MariaDb
@@ -44,14 +42,8 @@ AIM_P99_MS = 100.0
 PACE_S = 0.05
 """At half load so often a group of transactions is written."""
 PACED_S = 20.0
-
-
-def builds() -> list[tuple[str, str]]:
-    """(name, site) of each build of the package."""
-    if COMPILED.is_dir():
-        return [("plain", ""), ("mypyc", str(COMPILED))]
-    sys.stderr.write("no compiled wheel in build/compiled: `make compiled` builds it\n")
-    return [("plain", "")]
+VERSIONS = {6: "version", 16: "version0"}
+"""The column that counts a row's updates, by the table's width; narrower ones have none."""
 
 
 async def measure(
@@ -69,7 +61,7 @@ async def measure(
                 figures.append(await alone(place / "alone", db, shape, made, found, build))
                 await emptied(db)
                 shared = Shared(place / "shared", db, shape, made, found, profile)
-                figures += [figure async for figure in shared.figures(build, share)]
+                figures += [f async for f in shared.figures(build, share, floor(limits))]
     return figures
 
 
@@ -108,7 +100,7 @@ def beside(rate: float, limits: Limits) -> str:
 
 async def check(db: MariaDb, made: Load) -> None:
     """Raises RuntimeError if the table is not what the load leaves."""
-    version = "version" if made.table.columns == 6 else "version0"
+    version = VERSIONS.get(made.table.columns, "0")
     connection = await connect(db)
     try:
         async with connection.cursor() as cursor:
@@ -160,7 +152,7 @@ class Shared:
         self._limits = limits
         self._profile = profile
 
-    async def figures(self, build: str, share: float) -> AsyncIterator[Figure]:
+    async def figures(self, build: str, share: float, floor: Limit) -> AsyncIterator[Figure]:
         async with Stage(
             self._directory, url_of(self._db), pumps=2, profile=self._profile
         ) as stage:
@@ -176,7 +168,8 @@ class Shared:
             await check(self._db, self._load)
             yield figure
             if self._shape.key == "insert":
-                yield await self._half_load(stage, upstream, table, build, figure.value / 2, share)
+                half = await self._half_load(stage, upstream, table, figure.value / 2, share)
+                yield msgspec.structs.replace(half, name=f"{half.name}, {build}", limit=floor)
 
     async def _applied(self, stage: Stage, commit_ts: Sequence[int]) -> Worked:
         """Start both, until all of these are applied, and stop them. The Drainer comes last: else
@@ -214,7 +207,6 @@ class Shared:
         stage: Stage,
         upstream: Upstream,
         table: BenchTable,
-        build: str,
         rate: float,
         share: float,
     ) -> Figure:
@@ -235,7 +227,7 @@ class Shared:
                 await stage.stop(name)
         return Figure(
             SECTION,
-            f"commit to visible at {rate / 1000:.1f}k rows/s, half of that, p99, {build}",
+            "commit to visible at half of that rate, p99",
             found.p99_ms,
             "ms",
             aim=AIM_P99_MS,
@@ -243,6 +235,7 @@ class Shared:
             spread=found,
             usage=usage,
             units_per_s=rate,
+            note=f"{rate:.0f} rows/s",
         )
 
 
@@ -271,8 +264,7 @@ class Applied:
 
 def applied_ts(url: str) -> int:
     """Raises RuntimeError if the Applier has stopped."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        applier: dict[str, Any] = msgspec.json.decode(answer.read())["actors"]["applier"]
+    applier = actors_of(url)["applier"]
     if applier.get("stopped"):
         raise RuntimeError(f"the Applier has stopped: {applier['error']}")
     return int(applier.get("applied_ts", 0))

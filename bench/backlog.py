@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 import aiomysql
 
+from bench.alone import Work
+from bench.drain import jetstream
 from bench.figure import Figure, Limit
-from bench.frames import Changes
+from bench.frames import Changes, prepare
 from bench.limits_sql import connect, run
 from bench.progress import follow, speed
-from bench.stage import Stage
+from bench.stage import CLUSTER, Stage
 from bench.tables import DATABASE, BenchTable
 from bench.upstream import Upstream
 from tests.servers import MariaDb
@@ -28,6 +30,7 @@ from tidelog.subjects import changes_stream, changes_txn
 
 SECTION = "backlog"
 GROUP = 600
+LIKE_ROWS = 20_000
 TIMEOUT_S = 300.0
 
 
@@ -128,10 +131,24 @@ class Run:
         stage = self._stage
         await stage.start("drainer-alone", feed="alone")
         published = Published(stage, "alone", self._backlog.commit_ts)
-        yield await self._figure("Drainer alone, into JetStream", published.count, DRAINER)
+        ready = Limit("such batches by nats-py", await self._ready(), self._kind.unit)
+        yield await self._figure("Drainer alone, into JetStream", published.count, DRAINER, ready)
         await stage.stop("drainer-alone")
         yield await self._into_sql("Applier alone, stream complete", "applier-alone")
         yield await self._into_sql("Pumps to MariaDB", "applier-whole", "drainer-whole")
+
+    @property
+    def _each(self) -> float:
+        """Rows of a transaction."""
+        return self._backlog.changes / len(self._backlog.commit_ts)
+
+    async def _ready(self) -> float:
+        """What JetStream takes of batches of such transactions, all made before."""
+        rows, first_ts = round(self._each), self._backlog.commit_ts[0]
+        count = LIKE_ROWS // rows
+        made = prepare(CLUSTER, ("fed",), first_ts, self._kind.columns, count, rows)
+        rate = await jetstream(self._stage.url, Work(made.history, made.backlog))
+        return rate * rows if self._kind.unit == "rows/s" else rate
 
     async def _into_sql(self, name: str, *services: str) -> Figure:
         """Start them; until every row is there, at its last version."""
@@ -146,6 +163,10 @@ class Run:
             applied = Applied(connection, self._backlog)
             whole = len(services) > 1
             limit = self._limits[f"replace-{self._kind.columns}-4"]
+            if self._kind.unit == "txn/s":
+                each = self._each
+                name = f"{limit.name}, {each:.1f} rows each"
+                limit = Limit(name, limit.value / each, self._kind.unit)
             figure = await self._figure(
                 name,
                 applied.count,
@@ -164,19 +185,17 @@ class Run:
         name: str,
         done: Callable[[], Awaitable[int]],
         original: str,
-        limit: Limit | None = None,
+        limit: Limit,
         aim: float | None = None,
     ) -> Figure:
         """Follow `done`, in transactions, to the end."""
         kind, backlog = self._kind, self._backlog
-        each = backlog.changes / len(backlog.commit_ts)
+        each = self._each
         cpu = self._stage.cpu()
         total = len(backlog.commit_ts)
         samples = [s async for s in follow(done, total, self._stage.check, TIMEOUT_S)]
         rate = speed(samples)
         per_row = kind.unit == "rows/s"
-        if limit is not None and not per_row:
-            limit = Limit(f"{limit.name}, {each:.1f} rows each", limit.value / each, kind.unit)
         return Figure(
             SECTION,
             f"{name}, transactions of {kind.name}",

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +29,7 @@ from bench.figure import Figure, Limit
 from bench.frames import Prepared, prepare
 from bench.limits import settle
 from bench.progress import follow, speed
-from bench.stage import CLUSTER, Stage
+from bench.stage import CLUSTER, Stage, actors_of
 from tidelog.messages import JOINING, PUMP, NodeStatus, Register, Registered, decode_reply, encode
 from tidelog.ports import Outgoing
 from tidelog.real.clock import RealClock
@@ -38,7 +37,7 @@ from tidelog.subjects import changes_stream, registry
 from tidelog.timestamps import compose
 
 SECTION = "drain"
-PUMPS = ("fed-1", "fed-2", "fed-3")
+PUMPS = 3
 COMPILED = Path(__file__).parent.parent / "build" / "compiled" / "site"
 ORIGINAL = "30k txn/s, 64k rows/s into files"
 TIMEOUT_S = 180.0
@@ -55,10 +54,18 @@ class Case(NamedTuple):
     transactions: int
     unit: str = "rows/s"
     aim: float | None = None
+    tables: int = 1
+    pumps: int = PUMPS
 
     @property
     def name(self) -> str:
-        return f"{self.rows} row{'s' * (self.rows > 1)} of {self.columns} columns"
+        of = f"{self.rows} row{'s' * (self.rows > 1)} of {self.columns} columns"
+        of += f", {self.tables} tables" * (self.tables > 1)
+        return of + f", {self.pumps} Pump{'s' * (self.pumps > 1)}" * (self.pumps != PUMPS)
+
+    @property
+    def key(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.tables}x{self.pumps}"
 
 
 CASES = (
@@ -72,24 +79,45 @@ CASES = (
 )
 
 
+def builds() -> list[tuple[str, str]]:
+    """(name, site) of each build of the package."""
+    if COMPILED.is_dir():
+        return [("plain", ""), ("mypyc", str(COMPILED))]
+    sys.stderr.write("no compiled wheel in build/compiled: `make compiled` builds it\n")
+    return [("plain", "")]
+
+
 async def measure(
     directory: Path, limits: Mapping[str, Limit], share: float, profile: str = ""
 ) -> list[Figure]:
-    figures: list[Figure] = []
-    sites = [("plain", ""), *([("mypyc", str(COMPILED))] if COMPILED.is_dir() else [])]
-    if len(sites) == 1:
-        sys.stderr.write("no compiled codecs in build/compiled: `make compiled` builds them\n")
-    async with Stage(directory, pumps=0, oracle="follow", profile=profile) as stage:
-        await stage.start("registry")
-        for pump in PUMPS:
-            await join(stage, pump)
-        first_ts = compose(RealClock().wall_ms()) - (1 << 40)
-        for case in CASES:
-            count = max(50, int(case.transactions * share))
-            prepared = prepare(CLUSTER, PUMPS, first_ts, case.columns, count, case.rows)
-            run = Run(stage, directory, case, prepared)
-            figures += [figure async for figure in run.figures(sites)]
-    return figures
+    found = await measured(directory, CASES, builds(), share, profile)
+    return [figure for _, figure in found]
+
+
+async def measured(
+    directory: Path,
+    cases: Sequence[Case],
+    sites: Sequence[tuple[str, str]],
+    share: float,
+    profile: str = "",
+) -> list[tuple[Case, Figure]]:
+    """A topology for each number of Pumps: one that has joined stays."""
+    found: list[tuple[Case, Figure]] = []
+    for count in dict.fromkeys(case.pumps for case in cases):
+        place, pumps = directory / f"{count}-pumps", [f"fed-{n + 1}" for n in range(count)]
+        async with Stage(place, pumps=0, oracle="follow", profile=profile) as stage:
+            await stage.start("registry")
+            for pump in pumps:
+                await join(stage, pump)
+            first_ts = compose(RealClock().wall_ms()) - (1 << 40)
+            for case in (case for case in cases if case.pumps == count):
+                txns = max(50, int(case.transactions * share))
+                prepared = prepare(
+                    CLUSTER, pumps, first_ts, case.columns, txns, case.rows, case.tables
+                )
+                run = Run(stage, place, case, prepared)
+                found += [(case, figure) async for figure in run.figures(sites)]
+    return found
 
 
 async def join(stage: Stage, pump: str) -> None:
@@ -107,7 +135,7 @@ class Run:
         self._stage = stage
         self._case = case
         self._prepared = prepared
-        self._key = f"{case.rows}x{case.columns}"
+        self._key = case.key
         self._work = directory / f"{self._key}.work"
         self._backlog = directory / f"{self._key}.backlog"
         self._history = directory / f"{self._key}.json"
@@ -214,9 +242,7 @@ def python_path(site: str) -> Iterator[None]:
 
 
 def published(url: str) -> int:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        status = msgspec.json.decode(answer.read())
-    return int(status["actors"]["publisher"]["published_ts"])
+    return int(actors_of(url)["publisher"]["published_ts"])
 
 
 async def jetstream(url: str, work: Work) -> float:

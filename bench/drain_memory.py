@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.backlog import Published
@@ -28,7 +29,7 @@ FEED = "main"
 
 
 async def measure(directory: Path, share: float, profile: str) -> list[Figure]:
-    figures = [await _large(directory / "large", int(HUGE * share), profile)]
+    figures = await large(directory / "large", [int(HUGE * share)], profile)
     async with Stage(directory / "backlog", pumps=2, profile=profile) as stage:
         await stage.start("registry", *stage.pumps)
         figures += await _backlog(stage, int(BACKLOG * share))
@@ -36,7 +37,9 @@ async def measure(directory: Path, share: float, profile: str) -> list[Figure]:
     return figures
 
 
-async def _large(directory: Path, size: int, profile: str) -> Figure:
+async def large(directory: Path, sizes: Sequence[int], profile: str) -> list[Figure]:
+    """Transactions of so many bytes one after another, beside the Drainer before the first."""
+    figures: list[Figure] = []
     async with Stage(directory, profile=profile) as stage:
         await stage.start("registry", "pump-1", "drainer")
         upstream = Upstream(stage.bus, stage.pumps)
@@ -47,11 +50,13 @@ async def _large(directory: Path, size: int, profile: str) -> Figure:
         )
         pid = stage.pid("drainer")
         before = resident(pid, "VmRSS")
-        forget_peak(pid)
-        commit_ts = await huge(stage, table, size // HUGE_ROW, size)
-        await _published(stage, commit_ts)
-        name = f"Drainer: a transaction of {size >> 20} MiB, {size // HUGE_ROW} rows, published"
-        return grown(name, resident(pid, "VmHWM"), before)
+        for size in sizes:
+            forget_peak(pid)
+            commit_ts = await huge(stage, table, size // HUGE_ROW, size)
+            await _published(stage, commit_ts)
+            name = f"Drainer: a transaction of {size >> 20} MiB, {size // HUGE_ROW} rows, published"
+            figures.append(grown(name, resident(pid, "VmHWM"), before))
+    return figures
 
 
 async def huge(stage: Stage, table: BenchTable, rows: int, size: int) -> int:

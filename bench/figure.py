@@ -21,6 +21,23 @@ class Spread(msgspec.Struct, frozen=True):
     max_ms: float
 
 
+class Range(msgspec.Struct, frozen=True):
+    """Of the same measurement in `n` runs: the least, the middle one, the most."""
+
+    n: int
+    low: float
+    median: float
+    high: float
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """The figure is a point of a curve: what grows (`of`), by what, and where it stands there."""
+
+    of: str
+    by: str
+    x: float
+
+
 class Limit(msgspec.Struct, frozen=True):
     """What a building block does by itself on this machine."""
 
@@ -28,6 +45,7 @@ class Limit(msgspec.Struct, frozen=True):
     value: float
     unit: str
     spread: Spread | None = None
+    runs: Range | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -56,10 +74,16 @@ class Figure(msgspec.Struct, frozen=True):
     units_per_s: float = 0.0
     """What the usage is divided by; 0 = `value`."""
     note: str = ""
+    growth: Sequence[Growth] = ()
+    runs: Range | None = None
+    ratios: Range | None = None
+    """Of several runs: each beside its own limit."""
 
     @property
     def ratio(self) -> float | None:
-        """Figure / limit; None without one."""
+        """Figure / limit, of several runs the middle one; None without a limit."""
+        if self.ratios is not None:
+            return self.ratios.median
         return self.value / self.limit.value if self.limit and self.limit.value else None
 
     @property

@@ -18,8 +18,6 @@ from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
 
 FRAME_BYTES = 512 << 10
 SCHEMA_ID, TABLE_ID = 90, 100
-VERSION = 2
-"""Of the schema, after the database and its table."""
 DISTINCT = 2000
 """So many rows are encoded; then they come again."""
 
@@ -38,24 +36,35 @@ class Prepared(NamedTuple):
     backlog: Backlog
 
 
-def history(table: BenchTable, before_ts: int) -> list[DdlJob]:
-    """The database and the table, older than every transaction."""
+def version(tables: Sequence[BenchTable]) -> int:
+    """Of the schema, after the database and these."""
+    return 1 + len(tables)
+
+
+def history(tables: Sequence[BenchTable], before_ts: int) -> list[DdlJob]:
+    """The database and its tables, older than every transaction."""
     schema = DBInfo(SCHEMA_ID, Name(DATABASE, DATABASE), "utf8mb4", "utf8mb4_bin")
-    made = ((jobs.CREATE_SCHEMA, schema, None), (jobs.CREATE_TABLE, None, table.info))
+    made: list[tuple[int, DBInfo | None, BenchTable | None]] = [
+        (jobs.CREATE_SCHEMA, schema, None),
+        *((jobs.CREATE_TABLE, None, table) for table in tables),
+    ]
     return [
         DdlJob(
-            id=version,
+            id=number,
             type=kind,
             schema_id=SCHEMA_ID,
-            table_id=info.id if info else 0,
+            table_id=table.info.id if table else 0,
             schema_name=DATABASE,
-            table_name=info.name.text if info else "",
-            query=table.query if info else f"CREATE DATABASE `{DATABASE}`",
+            table_name=table.name if table else "",
+            query=table.query if table else f"CREATE DATABASE `{DATABASE}`",
             binlog=HistoryInfo(
-                schema_version=version, db_info=db, table_info=info, finished_ts=before_ts - 1
+                schema_version=number,
+                db_info=db,
+                table_info=table.info if table else None,
+                finished_ts=before_ts - 1,
             ),
         )
-        for version, (kind, db, info) in enumerate(made, 1)
+        for number, (kind, db, table) in enumerate(made, 1)
     ]
 
 
@@ -67,9 +76,13 @@ def inserts(table: BenchTable, count: int, rows: int) -> Iterator[Changes]:
         yield (encoded + encoded)[at : at + rows]
 
 
-def transactions(table: BenchTable, first_ts: int, changes: Iterable[Changes]) -> Iterator[Txn]:
+def transactions(
+    tables: Sequence[BenchTable], first_ts: int, changes: Iterable[Changes]
+) -> Iterator[Txn]:
+    """Each in one table, these in turn."""
     for number, rows in enumerate(changes):
-        value = prewrite_value(VERSION, table.info.id, rows)
+        table = tables[number % len(tables)]
+        value = prewrite_value(version(tables), table.info.id, rows)
         start_ts, commit_ts = first_ts + 2 * number, first_ts + 2 * number + 1
         payload = Binlog(
             tp=Commit,
@@ -111,27 +124,35 @@ def served(subject: str, txns: Sequence[Txn], last_ts: int) -> PumpBacklog:
 
 
 def prepare(
-    cluster: str, pumps: Sequence[str], first_ts: int, columns: int, count: int, rows: int
+    cluster: str,
+    pumps: Sequence[str],
+    first_ts: int,
+    columns: int,
+    count: int,
+    rows: int,
+    tables: int = 1,
 ) -> Prepared:
     """`count` transactions of `rows` inserts each, to the Pumps in turn."""
-    table = BenchTable(TABLE_ID, columns)
-    return prepared(cluster, pumps, first_ts, table, inserts(table, count, rows), count * rows)
+    made = [BenchTable(TABLE_ID, columns)]
+    made += [BenchTable(TABLE_ID + n, columns, f"{made[0].name}_{n}") for n in range(1, tables)]
+    changes = inserts(made[0], count, rows)
+    return prepared(cluster, pumps, first_ts, made, changes, count * rows)
 
 
 def prepared(
     cluster: str,
     pumps: Sequence[str],
     first_ts: int,
-    table: BenchTable,
+    tables: Sequence[BenchTable],
     changes: Iterable[Changes],
     rows: int,
 ) -> Prepared:
     """`changes` of each transaction, to the Pumps in turn; `rows` in all."""
-    txns = list(transactions(table, first_ts, changes))
+    txns = list(transactions(tables, first_ts, changes))
     backlog = Backlog(
         [
             served(pump_subject(cluster, pump, "pull"), txns[at :: len(pumps)], txns[-1][0])
             for at, pump in enumerate(pumps)
         ]
     )
-    return Prepared(history(table, first_ts), txns, rows, backlog)
+    return Prepared(history(tables, first_ts), txns, rows, backlog)

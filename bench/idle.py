@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +36,18 @@ PACES = (Pace(0.5, 60), Pace(0.05, 300))
 async def measure(
     directory: Path, limits: Mapping[str, Limit], share: float, profile: str = ""
 ) -> list[Figure]:
-    async with Stage(directory, pumps=PUMPS, profile=profile) as stage:
+    return await measured(directory, PUMPS, PACES, limits, share, profile)
+
+
+async def measured(
+    directory: Path,
+    pumps: int,
+    paces: Sequence[Pace],
+    limits: Mapping[str, Limit],
+    share: float,
+    profile: str = "",
+) -> list[Figure]:
+    async with Stage(directory, pumps=pumps, profile=profile) as stage:
         await stage.start("registry", *stage.pumps, "drainer")
         upstream = Upstream(stage.bus, stage.pumps)
         await upstream.create_database()
@@ -48,7 +59,7 @@ async def measure(
             steps = [limits[key].spread for key in ("nats-1-256", "batch-2")]
             total = sum(step.p50_ms for step in steps if step is not None)
             floor = Limit("pull answer + batch of 2, p50", total, "ms")
-            return [figure for pace in PACES for figure in await run.figures(pace, share, floor)]
+            return [figure for pace in paces for figure in await run.figures(pace, share, floor)]
         finally:
             await reader.close()
 
@@ -71,11 +82,11 @@ class Run:
             await asyncio.sleep(pace.pause_s)
         self._stage.check()
         found = spread(taken)
-        usage = cpu.usage()
+        usage, count = cpu.usage(), len(self._stage.pumps)
         return [
             Figure(
                 SECTION,
-                f"{name}, a transaction each {pace.pause_s:g} s, {PUMPS} Pumps",
+                f"{name}, a transaction each {pace.pause_s:g} s, {count} Pump{'s' * (count > 1)}",
                 value,
                 "ms",
                 floor,
@@ -97,7 +108,8 @@ class Run:
         """Seconds from the ack until it was read; none if it was read before the ack came."""
         self._next = number + 1
         seen = asyncio.get_running_loop().create_task(self._seen())
-        pump = self._stage.pumps[number % PUMPS]
+        pumps = self._stage.pumps
+        pump = pumps[number % len(pumps)]
         await self._upstream.transaction(self._table, [("c", self._table.insert(number))], pump)
         acked = time.perf_counter()
         async with asyncio.timeout(LATE_S):

@@ -56,6 +56,10 @@ class Watcher:
         self._something = asyncio.Event()
         self._all = asyncio.Event()
 
+    def look_by(self, connection: aiomysql.Connection) -> None:
+        """Another connection, when the server has been gone."""
+        self._connection = connection
+
     def expect(self, row: int) -> None:
         self._open[row] = None
         self._something.set()

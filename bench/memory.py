@@ -14,7 +14,7 @@ from bench.binlogs import KEY, Timestamps, commit
 from bench.figure import Figure, Limit
 from bench.limits import MESSAGE
 from bench.pull import by_nats, fill
-from bench.resident import AIM, SECTION, forget_peak, grown, resident
+from bench.resident import AIM, SECTION, forget_peak, grown, itself, resident
 from bench.stage import Stage
 from bench.upstream import write_by_grpc
 from tidelog.real.clock import RealClock
@@ -58,7 +58,9 @@ def _over(what: str, size: int, peak: float, before: float) -> Figure:
     over = peak - before - size / (1 << 20)
     name = f"a Prewrite of {size >> 20} MiB {what}, over the message itself"
     note = f"peak {peak:.0f} MiB, before {before:.0f} MiB"
-    return Figure(SECTION, name, over, "MiB", aim=AIM, lower_is_better=True, note=note)
+    return Figure(
+        SECTION, name, over, "MiB", itself(before), aim=AIM, lower_is_better=True, note=note
+    )
 
 
 async def _huge(stage: Stage, size: int) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.binlogs import commit, prewrite, prewrite_value
-from bench.frames import VERSION, history
+from bench.frames import history, version
 from bench.shapes import Load, encoded
 from tidelog import record
 from tidelog.real.clock import RealClock
@@ -37,7 +37,7 @@ def write(directory: Path, load: Load) -> PumpLog:
         for payload in _payloads(load, first_ts):
             file.write(record.frame(payload))
     jobs = directory / "history.json"
-    jobs.write_bytes(msgspec.json.encode(history(load.table, first_ts)))
+    jobs.write_bytes(msgspec.json.encode(history([load.table], first_ts)))
     return PumpLog(directory, f"file:{jobs}", log.stat().st_size)
 
 
@@ -47,7 +47,7 @@ def _payloads(load: Load, first_ts: int) -> Iterator[bytes]:
         some = list(enumerate(transactions[begin : begin + UNDER_WAY], begin))
         for number, changes in some:
             rows = encoded(load.table, changes)
-            value = prewrite_value(VERSION, load.table.info.id, rows)
+            value = prewrite_value(version([load.table]), load.table.info.id, rows)
             yield prewrite(first_ts + 2 * number, value)
         for number, _ in some:
             yield commit(first_ts + 2 * number, first_ts + 2 * number + 1)

@@ -30,7 +30,8 @@ async def measure(
     for size, count in SIZES:
         place = directory / str(size)
         async with Stage(place, oracle="follow", profile=profile) as stage:
-            await stage.start("registry", "pump-1")
+            await stage.start("registry")
+            empty = Limit("the same start with no log", await _start(stage), "s")
             await fill(stage, size, int(count * share))
             await stage.stop("pump-1")
             log = sorted((place / "pump-1" / "value").glob("*.vlog"))
@@ -57,6 +58,7 @@ async def measure(
                     f"start with its index, log of {total >> 20} MiB",
                     with_index,
                     "s",
+                    empty,
                     lower_is_better=True,
                 )
             )

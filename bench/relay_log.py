@@ -78,7 +78,7 @@ class _Writing:
     async def rows(self, table: BenchTable, transactions: Sequence[Sequence[Change]]) -> None:
         first_ts = self._assembler.position + 1
         changes = (encoded(table, transaction) for transaction in transactions)
-        made = prepared(CLUSTER, ("fed",), first_ts, table, changes, 0)
+        made = prepared(CLUSTER, ("fed",), first_ts, [table], changes, 0)
         for batch in batches(Work(made.history, made.backlog)):
             messages = [
                 Message(one.subject, one.data, one.headers)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import from_relay, pump_log, relay_log, replay_cases
-from bench.apply import builds, check, emptied, url_of
-from bench.drain import python_path
+from bench.apply import check, emptied, url_of
+from bench.drain import builds, python_path
 from bench.figure import Figure, Limit
 from bench.jdbc_driver import fetched
 from bench.limits_apply import create

@@ -32,7 +32,7 @@ CASES = (
     Case(Shape("insert", "inserts, 16 columns", 16, 0, 5_000_000, inserts), 0.7),
     Case(Shape("hot", f"updates of {HOT_ROWS} rows", 6, HOT_ROWS, 6_500_000, hot(HOT_ROWS)), 3.0),
 )
-OF_PUMP = Shape("pump", "inserts", 6, 0, 1_000_000, inserts)
+OF_PUMP = Shape("pump", "inserts", 6, 0, 4_000_000, inserts)
 
 
 class Asked(msgspec.Struct, frozen=True):

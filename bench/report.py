@@ -1,26 +1,31 @@
-"""The table on the terminal, and the JSON file."""
+"""The tables on the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.figure import Figure, Limit, Spread, Usage
+from bench.figure import Figure, Limit, Range, Spread, Usage
 
 SMALL = 100
 
 
 def number(value: float) -> str:
     """Three digits are all that such a figure has."""
+    if value >= 1_000_000:
+        return f"{value / 1e6:.3g}M"
     if value >= 10_000:
         return f"{value / 1000:.1f}k"
     if value >= SMALL:
         return f"{value:.0f}"
     return f"{value:.3g}"
+
+
+def between(runs: Range | None) -> str:
+    """The least and the most of several runs."""
+    return f" ({number(runs.low)}–{number(runs.high)})" if runs and runs.n > 1 else ""
 
 
 def times(of: Spread | None) -> str:
@@ -41,7 +46,9 @@ def aim(figure: Figure) -> str:
 
 
 def costs(usage: Usage, rate: float) -> str:
-    """Microseconds of processor time per unit, by process, the dearest first."""
+    """Microseconds of processor time per unit, by process, the dearest first; empty of none."""
+    if not rate:
+        return ""
     each = {name: share / rate * 1e6 for name, share in usage.cores.items()}
     dearest = sorted(each.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {number(us)}" for name, us in dearest if us >= 0.5)
@@ -73,7 +80,7 @@ def figures_table(figures: Sequence[Figure]) -> Table:
         table.add_row(
             figure.name,
             aim(figure),
-            f"{number(figure.value)} {figure.unit}",
+            f"{number(figure.value)} {figure.unit}{between(figure.runs)}",
             times(figure.spread),
             beside,
             ratio,
@@ -104,15 +111,3 @@ def show(console: Console, limits: Sequence[Limit], figures: Sequence[Figure]) -
     if figures:
         console.print(figures_table(figures))
         console.print(costs_table(figures))
-
-
-def write_json(path: Path, limits: Sequence[Limit], figures: Sequence[Figure]) -> None:
-    """`{"limits":[…],"figures":[… with "ratio" and "reached"]}`."""
-    body = {
-        "limits": limits,
-        "figures": [
-            msgspec.structs.asdict(f) | {"ratio": f.ratio, "reached": f.reached} for f in figures
-        ],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.figure import Figure
+from bench.figure import Figure, Limit
 
 SECTION = "memory"
 AIM = 200.0
@@ -24,12 +24,18 @@ def forget_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
+def itself(before: float) -> Limit:
+    """What the process takes with nothing to do: no figure of memory says much without it."""
+    return Limit("the same process before", before, "MiB")
+
+
 def grown(name: str, peak: float, before: float) -> Figure:
     return Figure(
         SECTION,
         name,
         peak - before,
         "MiB",
+        itself(before),
         aim=AIM,
         lower_is_better=True,
         note=f"peak {peak:.0f} MiB, before {before:.0f} MiB",

@@ -87,7 +87,8 @@ def hot(count: int) -> Draw:
 
 
 class Shape(NamedTuple):
-    """`present` rows are there before; then come `changes`. `aim` in rows/s."""
+    """`present` rows are there before; then come `changes`, `transaction` at once. `aim` in
+    rows/s."""
 
     key: str
     name: str
@@ -96,6 +97,7 @@ class Shape(NamedTuple):
     changes: int
     draw: Draw
     aim: float | None = None
+    transaction: int = TRANSACTION
 
 
 HOT_ROWS = 10_000
@@ -125,16 +127,16 @@ def load(shape: Shape, table_id: int, share: float) -> Load:
     changes = [shape.draw(rows, rng) for _ in range(int(shape.changes * share))]
     return Load(
         BenchTable(table_id, shape.columns),
-        list(_cut(present)),
-        list(_cut(changes)),
+        list(_cut(present, shape.transaction)),
+        list(_cut(changes, shape.transaction)),
         len(rows.versions),
         sum(rows.versions.values()),
     )
 
 
-def _cut(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    for at in range(0, len(changes), TRANSACTION):
-        yield list(changes[at : at + TRANSACTION])
+def _cut(changes: Sequence[Change], size: int) -> Iterator[list[Change]]:
+    for at in range(0, len(changes), size):
+        yield list(changes[at : at + size])
 
 
 def encoded(table: BenchTable, changes: Sequence[Change]) -> Changes:

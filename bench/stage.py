@@ -147,7 +147,7 @@ class Stage:
         try:
             async with asyncio.timeout(READY_S):
                 while not await loop.run_in_executor(None, is_ready, child.http()):
-                    if task.done() or child.restarts:
+                    if task.done() or child.restarts > self._killed.get(child.service.name, 0):
                         raise RuntimeError(f"{child.service.name} ended: {child.last_words()}")
                     await asyncio.sleep(0.05)
         except TimeoutError:
@@ -185,9 +185,18 @@ class Stage:
         while child.process is before:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
+    async def kill_nats(self) -> None:
+        """SIGKILL, and wait until another process of it answers."""
+        self._nats.kill()
+        await self._nats.start()
+
     def http(self, name: str) -> str:
         """Its admin address; empty while it starts."""
         return self._children[name].http()
+
+    async def ready(self, name: str) -> None:
+        """Until it says so. Raises RuntimeError."""
+        await self._ready(self._children[name], self._tasks[name])
 
     def pid(self, name: str) -> int:
         process = self._children[name].process
@@ -227,6 +236,13 @@ class Cpu:
 
 def _say(trouble: str) -> None:
     sys.stderr.write(f"{trouble}\n")
+
+
+def actors_of(url: str) -> dict[str, Any]:
+    """What a service's actors say; `url`: of its status."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        found: dict[str, Any] = msgspec.json.decode(answer.read())["actors"]
+    return found
 
 
 def is_ready(url: str) -> bool:

@@ -66,10 +66,10 @@ STATES = ("placed and waiting", "paid in advance", "packed for sending", "sent, 
 class BenchTable:
     """One table of the upstream: its definition, its rows, its bytes on the wire."""
 
-    def __init__(self, table_id: int, columns: int) -> None:
+    def __init__(self, table_id: int, columns: int, name: str = "") -> None:
         plan = SHAPES[columns]
         self.columns = columns
-        self.name = f"orders_{columns}"
+        self.name = name or f"orders_{columns}"
         self.info: TableInfo = table_info(plan, table_id, self.name)
         self.query = create_query(plan, self.name)
         self.codec = TableCodec(self.info)
