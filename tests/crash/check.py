@@ -6,12 +6,9 @@ the log says; the next writes are acked, and survive the next power loss.
 
 from __future__ import annotations
 
-import random
-from typing import NamedTuple
-
 from tests.crash.model import Meaning, meaning
 from tests.crash.pump import Machine, Pump, play
-from tests.crash.recorder import Moment, Promise, Recorder, State, states
+from tests.crash.recorder import Moment, Promise, Recorder, State, Wrong
 from tests.unit.pump.rig import commit, prewrite
 from tidelog.timestamps import compose
 from tidelog_proto.binlog_pb2 import Binlog
@@ -21,23 +18,14 @@ NEXT_MS = 1_795_219_100_000
 """Timestamps of what is written after a crash: above every other, below the wall clock."""
 
 
-class Wrong(AssertionError):
-    """What a state made of the promises."""
+def check(state: State, config: PumpConfig) -> list[Moment]:
+    """Start, look, write, stop in the middle. Returns the instants of the recovery and of what was
+    written after it. Raises Wrong or what the Pump raises."""
+    moments: list[Moment] = play(lambda: _check(state, config))
+    return moments
 
 
-class Checked(NamedTuple):
-    """The instants of the recovery and of what was written after it."""
-
-    moments: list[Moment]
-
-
-def check(state: State, config: PumpConfig) -> Checked:
-    """Start, look, write, stop in the middle. Raises Wrong or what the Pump raises."""
-    checked: Checked = play(lambda: _check(state, config))
-    return checked
-
-
-async def _check(state: State, config: PumpConfig) -> Checked:
+async def _check(state: State, config: PumpConfig) -> list[Moment]:
     machine = Machine(config)
     state.place(machine)
     recorder = Recorder(machine, state.promise)
@@ -49,13 +37,13 @@ async def _check(state: State, config: PumpConfig) -> Checked:
         await look(pump, recorder.promise)
     finally:
         await pump.kill()
-    return Checked(recorder.moments)
+    return recorder.moments
 
 
 async def look(pump: Pump, promise: Promise) -> int:
     """Compare log, index and sorter with what was promised and with each other. Returns how much of
     what was handed in is there, with what was purged of it."""
-    log, (handed, acked) = await pump.log(), promise
+    log, (handed, acked, _) = await pump.log(), promise
     begins = [0] if pump.purged.first == 0 else range(1, len(handed) + 1)
     begin = next((n for n in begins if list(handed[n : n + len(log)]) == log), None)
     if begin is None:
@@ -103,13 +91,6 @@ async def write_on(pump: Pump, recorder: Recorder) -> None:
         if any(outcomes):
             raise Wrong(f"the second of two equal Commits: {outcomes}")
     await pump.idle()
-
-
-def again(checked: Checked, rng: random.Random) -> State:
-    """One power loss during the recovery or after it, often at its end, when all is acked."""
-    moment = checked.moments[-1] if rng.random() < 0.3 else rng.choice(checked.moments)
-    options = list(states(moment, rng, 12))
-    return rng.choice(options)
 
 
 def _brief(payloads: object) -> str:

@@ -10,12 +10,13 @@ left in the kernel's cache only is read no more.
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import NamedTuple
 
-from tests.crash.check import Wrong, look, write_on
+from tests.crash.check import look, write_on
 from tests.crash.pump import Machine, Pump, ends, play
-from tests.crash.recorder import Promise, Recorder
-from tests.crash.scenarios import LIFE, binlogs, closing, own
+from tests.crash.pump_lives import LIFE, binlogs, closing, own
+from tests.crash.recorder import Promise, Recorder, Wrong
 from tidelog.errors import TidelogError
 from tidelog_pump.parts import INDEX
 from tidelog_pump.write.writer import Outcome
@@ -59,20 +60,21 @@ class Ledger(Recorder):
             raise Wrong(self.wrong or f"refused: {outcomes}")
 
 
-def fail(nth: int, kind: str, after: str) -> Ended:
-    """Raises Wrong or what no failing call may lead to."""
-    ended: Ended = play(lambda: _fail(nth, kind, after), f"{nth}/{kind}")
+def fail(nth: int, kind: str, after: str, calls: int = 1) -> Ended:
+    """Two lives, or as many as it takes to make so many `calls`. Raises Wrong or what no failing
+    call may lead to."""
+    ended: Ended = play(lambda: _fail(nth, kind, after, calls), f"{nth}/{kind}")
     return ended
 
 
-async def _fail(nth: int, kind: str, after: str) -> Ended:
+async def _fail(nth: int, kind: str, after: str, calls: int) -> Ended:
     machine = Machine(LIFE, seed=nth)
     ledger = Ledger(machine, Promise((), 0))
     if kind == KV:
         machine.fail_index_at = nth
     else:
         machine.disk.fail_nth(nth, kind)
-    ended = await _live(machine, ledger)
+    ended = await _live(machine, ledger, calls)
     failed = "".join(machine.disk.failed)
     reached = machine.disk.calls >= nth
     if kind == KV:
@@ -87,12 +89,14 @@ async def _fail(nth: int, kind: str, after: str) -> Ended:
     return ended._replace(failed=failed, reached=reached)
 
 
-async def _live(machine: Machine, ledger: Ledger) -> Ended:
-    """Two lives with all that a Pump does, up to the first error."""
+async def _live(machine: Machine, ledger: Ledger, calls: int) -> Ended:
+    """Lives with all that a Pump does, up to the first error."""
     payloads = list(binlogs(21, 24, 150))
     pump: Pump | None = None
     try:
-        for life in range(2):
+        for life in count():
+            if life >= 2 and machine.disk.calls >= calls:
+                break
             pump = None
             pump = Pump(machine)
             await pump.started()

@@ -79,6 +79,7 @@ class Machine:
             drop_index=self._drop_index,
             open_downstream=nowhere,
             open_ddl_history=nowhere,
+            open_rpc=nowhere,
             within=nowhere,
         )
 

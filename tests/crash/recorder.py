@@ -1,12 +1,12 @@
-"""Looks over a Pump's shoulder: after every change of its disk and index, what a power loss would
-meet there, and what had been handed in and acked by then."""
+"""Looks over a process's shoulder: after every change of its disk and index, what a power loss
+would meet there, and what had been handed in and acked by then. `Recorder` is the Pump's."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.crash.pump import Machine, Pump
 from tests.crash.states import Files, choices, dimensions, disk
@@ -19,12 +19,17 @@ MISSING, BROKEN = -1, -2
 """Instead of a number of lost writes: the index is gone, or can't be opened."""
 
 
-class Promise(NamedTuple):
-    """What the log must hold: of `handed`, in this order, a part from the first on, or from where
-    its purge point says, up to at least `acked`."""
+class Wrong(AssertionError):
+    """What a state made of the promises."""
 
-    handed: tuple[bytes, ...]
+
+class Promise(NamedTuple):
+    """What must be there: of `handed`, in this order, a part from the first on, or from where a
+    purge point says, up to at least `acked`. `done`: up to where nobody needs it any more."""
+
+    handed: tuple[Any, ...]
     acked: int
+    done: int = 0
 
 
 class Moment(NamedTuple):
@@ -36,7 +41,7 @@ class Moment(NamedTuple):
 
 
 class State(NamedTuple):
-    """One thing that a power loss left, and what is expected of a Pump that starts on it."""
+    """One thing that a power loss left, and what is expected of who starts on it."""
 
     files: Files
     kv: SimIndexFile | None
@@ -44,8 +49,8 @@ class State(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Equal for equal disks and indexes."""
-        digest = hashlib.blake2b(digest_size=16)
+        """Equal for equal disks and indexes, of which as much is expected."""
+        digest = hashlib.blake2b(b"%d/%d" % self.promise[1:], digest_size=16)
         for path, data in self.files.items():
             digest.update(path.encode() + (b"/" if data is None else b"=%d;" % len(data)))
             digest.update(data or b"")

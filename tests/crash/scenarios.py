@@ -1,228 +1,82 @@
-"""What a Pump does while the power may go: short lives that take every path to its disk.
-
-Each is played once with a recorder; every instant between two of its I/O operations is a moment to
-lose power in.
-"""
+"""Every update protocol, by scenarios: who lives, and how a start on what a power loss left of that
+is judged."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-import msgspec
+from tests.crash import (
+    appended,
+    check,
+    drainer_files,
+    file_downstream,
+    ledger,
+    pump_lives,
+    relay_log,
+)
+from tests.crash.pump_lives import PumpLife
+from tests.crash.recorder import Moment, State
 
-from tests.crash.check import look
-from tests.crash.model import meaning
-from tests.crash.pump import CONFIG, Machine, Pump, play
-from tests.crash.recorder import Moment, Promise, Recorder
-from tests.unit.pump.rig import commit, prewrite, rollback
-from tidelog import record
-from tidelog.timestamps import compose
-from tidelog_pump.config import PumpConfig, StorageConfig
-from tidelog_pump.parts import INDEX
-
-FIRST_MS = 1_795_219_000_000
-NOTHING = Promise((), 0)
-ODD = record.footer(1) + record.header(b"no record") + record.footer((1 << 64) - 1)
-"""Bytes in rows that look like the framing around them."""
+PROTOCOLS = (
+    "append",
+    "rotate",
+    "seal",
+    "gc",
+    "index save",
+    "checkpoint",
+    "relay append",
+    "relay purge",
+)
+"""Of reliability R1. Checkpoint: what is durable outside of databases, of everybody but Pumps."""
 
 
 class Scenario(NamedTuple):
+    """`record`: the moments in which the power may go. `check`: start on what that left, and on;
+    returns the moments of that. Raises Wrong, or what the real code raises."""
+
     name: str
-    config: PumpConfig
-    live: Callable[[Machine, Recorder], Awaitable[None]]
+    protocol: str
+    record: Callable[[], list[Moment]]
+    check: Callable[[State], list[Moment]]
     weight: int = 1
     """Its share of the states."""
 
 
-def binlogs(seed: int, count: int, most: int = 900) -> Iterator[bytes]:
-    """About `count` payloads of interleaved transactions: some commit at once, some late, some
-    roll back or come twice, some stay open; rows of 0 to `most` bytes."""
-    rng = random.Random(seed)
-    ts, waiting = compose(FIRST_MS), list[int]()
-    for _ in range(count):
-        ts += rng.randrange(1, 5)
-        fate = rng.random()
-        if waiting and fate < 0.42:
-            start = waiting.pop(rng.randrange(len(waiting)))
-            yield rollback(start) if fate < 0.06 else commit(start, ts)
-        elif waiting and fate < 0.48:
-            yield prewrite(rng.choice(waiting), b"a second copy")
-        else:
-            size = rng.choice((0, 7, 60, rng.randrange(most), most))
-            rows = (rng.randbytes(size // 3) + ODD * 30)[:size]
-            waiting.append(ts)
-            yield prewrite(ts, rows)
+def _pump(name: str, protocol: str, life: PumpLife, weight: int) -> Scenario:
+    def met(state: State) -> list[Moment]:
+        return check.check(state, life.config)
+
+    return Scenario(name, protocol, partial(pump_lives.record_moments, life), met, weight)
 
 
-async def load(pump: Pump, recorder: Recorder, payloads: list[bytes], groups: list[int]) -> None:
-    """Batches of these sizes, one after the other."""
-    at = 0
-    for size in groups:
-        batch = payloads[at : at + size]
-        at += size
-        if batch:
-            await recorder.append(pump, batch)
-    await pump.idle()
+def _store(
+    name: str, protocol: str, make: ledger.MakeStore, live: ledger.Live, weight: int
+) -> Scenario:
+    record = partial(ledger.record_moments, make, live)
+    return Scenario(name, protocol, record, partial(ledger.check, make), weight)
 
 
-async def running(machine: Machine, recorder: Recorder) -> Pump:
-    pump = Pump(machine)
-    await pump.started()
-    recorder.readable(await look(pump, recorder.promise))
-    return pump
-
-
-async def _append(machine: Machine, recorder: Recorder) -> None:
-    pump = await running(machine, recorder)
-    await load(pump, recorder, list(binlogs(1, 60)), [1, 1, 2, 5, 1, 12, 3, 20, 1, 9])
-    await load(pump, recorder, list(binlogs(2, 2, 6000)), [2])
-    await pump.kill()
-
-
-async def _rotate(machine: Machine, recorder: Recorder) -> None:
-    pump = await running(machine, recorder)
-    await load(pump, recorder, list(binlogs(3, 48)), [1, 3, 2, 6, 1, 2, 8, 1, 4, 2, 1, 1, 6, 10])
-    await pump.kill()
-
-
-async def _seal(machine: Machine, recorder: Recorder) -> None:
-    """Clean ends, of a segment that is small and of one that is large enough for a footer."""
-    for life, most in enumerate((200, 30_000, 900)):
-        pump = await running(machine, recorder)
-        await load(pump, recorder, own(life, list(binlogs(4 + life, 10, most))), [1, 4, 2, 3])
-        await pump.stop()
-        recorder.note()
-    pump = await running(machine, recorder)
-    await pump.kill()
-
-
-def own(life: int, payloads: list[bytes]) -> list[bytes]:
-    """Of one life: no timestamp of another."""
-    from tidelog_proto.binlog_pb2 import Binlog
-
-    moved = []
-    for payload in payloads:
-        binlog = Binlog.FromString(payload)
-        binlog.start_ts += life << 30
-        binlog.commit_ts += (life << 30) if binlog.commit_ts else 0
-        moved.append(binlog.SerializeToString())
-    return moved
-
-
-async def _index(machine: Machine, recorder: Recorder) -> None:
-    """Many small writes to the index over two lives, the second killed process's restart too."""
-    for life in range(2):
-        pump = await running(machine, recorder)
-        await load(pump, recorder, own(life, list(binlogs(8 + life, 40, 40))), [1, 2] * 14)
-        await pump.kill()
-    pump = await running(machine, recorder)
-    await look(pump, recorder.promise)
-    await pump.kill()
-
-
-async def _chaser(machine: Machine, recorder: Recorder) -> None:
-    """An index so slow that the chaser takes over: the log gets far ahead of it, then it catches
-    up."""
-    pump = await running(machine, recorder)
-    payloads = list(binlogs(15, 36, 200))
-    await load(pump, recorder, payloads[:8], [2] * 4)
-    machine.indexes[INDEX].slow = True
-    for at in range(8, 36, 4):
-        await recorder.append(pump, payloads[at : at + 4])
-    handover = pump.actor("writer")._handover
-    assert handover.chased
-    machine.indexes[INDEX].slow = False
-    while handover.chased:  # noqa: ASYNC110 (on the virtual clock)
-        await asyncio.sleep(0.05)
-    await recorder.append(pump, closing(payloads)[:1])
-    await pump.idle()
-    await look(pump, recorder.promise)
-    await pump.kill()
-
-
-async def _first_start(machine: Machine, recorder: Recorder) -> None:
-    recorder.note()
-    pump = await running(machine, recorder)
-    await load(pump, recorder, list(binlogs(11, 4, 100)), [1, 3])
-    await pump.stop()
-    recorder.note()
-
-
-async def _unsynced(machine: Machine, recorder: Recorder) -> None:
-    """sync-log off: an ack promises nothing, but a start never fails, and never serves what the
-    index remembers of a log that is gone."""
-    pump = await running(machine, recorder)
-    await load(pump, recorder, list(binlogs(12, 30, 500)), [1, 3, 2, 6, 1, 2, 8, 4, 3])
-    await pump.kill()
-    pump = await running(machine, recorder)
-    await load(pump, recorder, own(1, list(binlogs(13, 12, 500))), [1, 3, 2, 6])
-    await pump.kill()
-
-
-async def _gc(machine: Machine, recorder: Recorder) -> None:
-    """Segments go twice; of what is written in between some is open."""
-    pump = await running(machine, recorder)
-    payloads = list(binlogs(14, 40, 300))
-    await load(pump, recorder, payloads, [3] * 14)
-    await load(pump, recorder, closing(payloads), [4] * 9)
-    went = await pump.collect()
-    assert went.segments, went
-    recorder.note()
-    await load(pump, recorder, own(1, payloads), [3] * 14)
-    await load(pump, recorder, own(1, closing(payloads))[:-2], [4] * 9)
-    went = await pump.collect()
-    assert went.segments, went
-    recorder.note()
-    await pump.stop()
-    recorder.note()
-
-
-def closing(payloads: list[bytes]) -> list[bytes]:
-    """Commits of what is open after these."""
-    ts = compose(FIRST_MS) + (1 << 20)
-    return [commit(start, ts + at) for at, start in enumerate(meaning(payloads).bounds)]
-
-
-def _small(segment_bytes: int, *, sync_log: bool = True) -> PumpConfig:
-    return PumpConfig(
-        node_id=CONFIG.node_id,
-        cluster_id=CONFIG.cluster_id,
-        oracle="follow",
-        segment_bytes=segment_bytes,
-        storage=StorageConfig(sync_log=sync_log),
-        gc="60s",
-        gc_hard_cap="1h",
-    )
-
-
-HASTY = msgspec.structs.replace(
-    _small(2000), index_buffer_bytes=600, storage=StorageConfig(slow_write_threshold=0.05)
-)
-LIFE = _small(700)
-"""For lives in which calls fail (see nth.py)."""
 SCENARIOS = (
-    Scenario("append", CONFIG, _append, 3),
-    Scenario("rotate", _small(1500), _rotate, 3),
-    Scenario("seal", CONFIG, _seal, 2),
-    Scenario("gc", _small(1000), _gc, 3),
-    Scenario("index", CONFIG, _index, 2),
-    Scenario("chaser", HASTY, _chaser, 2),
-    Scenario("first start", CONFIG, _first_start, 1),
-    Scenario("unsynced", _small(2500, sync_log=False), _unsynced, 2),
+    _pump("append", "append", pump_lives.APPEND, 3),
+    _pump("rotate", "rotate", pump_lives.ROTATE, 3),
+    _pump("seal", "seal", pump_lives.SEAL, 2),
+    _pump("gc", "gc", pump_lives.GC, 3),
+    _pump("index", "index save", pump_lives.INDEX_SAVES, 2),
+    _pump("chaser", "index save", pump_lives.CHASER, 2),
+    _pump("first start", "append", pump_lives.FIRST_START, 1),
+    _pump("unsynced", "append", pump_lives.UNSYNCED, 2),
+    _store("drainer", "checkpoint", drainer_files.DrainerFiles, drainer_files.checkpoints, 1),
+    _store("files", "checkpoint", file_downstream.Files, file_downstream.checkpoints, 3),
+    _store("ddls", "checkpoint", appended.DdlHistory, appended.ddls, 2),
+    _store("decisions", "checkpoint", appended.Decisions, appended.decisions, 2),
+    _store("relay", "relay append", relay_log.small_files, relay_log.appends, 3),
+    _store("large relay", "relay append", relay_log.larger_files, relay_log.appends, 1),
+    _store("purge", "relay purge", relay_log.small_files, relay_log.purges, 3),
+    _store("large purge", "relay purge", relay_log.larger_files, relay_log.purges, 1),
 )
 
 
-def record_moments(scenario: Scenario) -> list[Moment]:
-    """Play it once; the moments in which the power may go."""
-
-    async def main() -> list[Moment]:
-        machine = Machine(scenario.config)
-        recorder = Recorder(machine, NOTHING)
-        await scenario.live(machine, recorder)
-        return recorder.moments
-
-    moments: list[Moment] = play(main)
-    return moments
+def named(name: str) -> Scenario:
+    return next(scenario for scenario in SCENARIOS if scenario.name == name)

@@ -18,7 +18,7 @@ from tidelog.sim.inode import SECTOR, DiskImage, FileImage, Write, apply
 
 Files = dict[str, bytes | None]
 """Path -> content, None for a directory."""
-ALL_SUBSETS = 5
+ALL_SUBSETS = 10
 EVERY_BYTE = 700
 """A write up to this size is cut at each of its bytes, a larger one at as many places."""
 ENDS, OFTEN = 20, 3

@@ -1,34 +1,23 @@
-"""Every I/O call of a Pump's life fails once, in every way."""
+"""Every I/O call of a life fails once; `make crash` has every way of failing (nth_run.py)."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.crash.nth import AFTER, DISK_KINDS, KV, Ended, fail
-
-LIVES_ON = {"value/closed", "purged.json", ".node", "reserve"}
-"""On a full disk: without its catalog or a reserve; with what the reserve gave."""
+from tests.crash.nth_run import PARTS, Part, closing, meet
 
 
-def every(kind: str, after: str) -> list[Ended]:
-    """Until the life has no n-th call any more."""
-    found: list[Ended] = []
-    while True:
-        ended = fail(len(found) + 1, kind, after)
-        if not ended.reached:
-            assert not ended.error
-            return found
-        found.append(ended)
+@pytest.mark.parametrize(
+    "part", [p for p in PARTS if p[1:] in {("lost", "process"), ("index", "power")}]
+)
+def test_the_nth_call_fails(part: Part) -> None:
+    found = meet(part, 1)
+    assert not found.wrong
+    assert found.cases >= 20
+    assert closing([found]).startswith(f"n-th I/O call fails: {found.cases} cases, 0 lost, ")
 
 
-@pytest.mark.parametrize("after", AFTER)
-@pytest.mark.parametrize("kind", [*DISK_KINDS, KV])
-def test_the_nth_call_fails(kind: str, after: str) -> None:
-    found = every(kind, after)
-    assert len(found) > (20 if kind == KV else 80)
-    for ended in found:
-        if ended.error:
-            assert ended.error in (("IoFailed", "DiskFull") if kind == "full" else ("IoFailed",))
-        elif ended.failed:
-            assert kind == "full"
-            assert ended.failed in LIVES_ON
+def test_a_run_that_met_too_little_fails() -> None:
+    found = meet(Part("ddls", "io", "power"), 1)
+    assert not found.wrong
+    assert "FAILED" in closing([found._replace(wrong=["no more than 3 calls were met"])])

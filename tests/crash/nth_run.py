@@ -1,0 +1,124 @@
+"""`python -m tests.crash.nth_run`: every I/O call of a life fails once, in every way, for a Pump
+and for each store (reliability R6).
+
+A life is as long as it must be for its n-th call to exist, for n up to `--calls`; a run that met no
+life through to its untouched end fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import NamedTuple
+
+from tests.crash import nth, nth_stores
+from tests.crash.quiet import quiet
+from tests.crash.recorder import Wrong
+
+PUMP = "pump"
+LIVES_ON = {"value/closed", "purged.json", ".node", "reserve"}
+"""Of a Pump on a full disk: without its catalog or a reserve; with what the reserve gave."""
+FAILURES = ("IoFailed", "DiskFull")
+OF_FILES = (*FAILURES, "Unavailable", "ConfigError")
+"""What an Applier is told of a directory that can't be written, or not be opened."""
+AT_LEAST = {PUMP: 80, "index": 20}
+"""Calls that can fail, and did; of a store 15."""
+
+
+class Part(NamedTuple):
+    """`kind`: how the call fails; `after`: what else is lost with it."""
+
+    who: str
+    kind: str
+    after: str
+
+
+class Result(NamedTuple):
+    """`told`: how often nothing came of it, or by which error the process ended."""
+
+    part: Part
+    cases: int
+    told: Counter[str]
+    wrong: list[str]
+
+
+PARTS = [
+    *(Part(PUMP, *way) for way in product(nth.DISK_KINDS, nth.AFTER)),
+    *(Part("index", nth.KV, after) for after in nth.AFTER),
+    *(Part(*way) for way in product(nth_stores.STORES, nth.DISK_KINDS, nth.AFTER)),
+]
+
+
+def meet(part: Part, calls: int) -> Result:
+    """All n, until the life has no n-th call any more."""
+    quiet()
+    told, wrong = Counter[str](), list[str]()
+    for number in range(1, 1 << 20):
+        try:
+            error, over = _one(part, number, calls)
+        except Exception as failure:  # noqa: BLE001 (whatever it is, it is no way to end)
+            wrong.append(f"{part} call {number}: {type(failure).__name__}: {failure}")
+            if len(wrong) < 5:
+                continue
+            break
+        if over:
+            break
+        told[error or "nothing"] += 1
+    least = AT_LEAST.get(part.who, 15)
+    if told.total() < max(least, 0 if part.kind == nth.KV else calls - 1) and not wrong:
+        wrong.append(f"{part}: no more than {told.total()} calls were met")
+    return Result(part, told.total(), told, wrong)
+
+
+def _one(part: Part, number: int, calls: int) -> tuple[str, bool]:
+    """The error it ended with, if any; was there no such call?"""
+    if part.who in (PUMP, "index"):
+        ended = nth.fail(number, part.kind, part.after, calls)
+        _judge_pump(part, ended)
+        return ended.error, not ended.reached
+    met = nth_stores.fail(part.who, number, part.kind, part.after, calls)
+    if met.error and met.error not in (OF_FILES if part.who == "files" else FAILURES):
+        raise Wrong(f"it ended with {met.error}")
+    return met.error, met.over
+
+
+def _judge_pump(part: Part, ended: nth.Ended) -> None:
+    full = part.kind == "full"
+    if ended.error and ended.error not in (FAILURES if full else FAILURES[:1]):
+        raise Wrong(f"it ended with {ended.error}")
+    if ended.failed and not ended.error and not (full and ended.failed in LIVES_ON):
+        raise Wrong(f"{ended.failed} failed, and it went on")
+
+
+def closing(results: list[Result]) -> str:
+    counts = Counter[str]()
+    for result in results:
+        counts[result.part.who] += result.cases
+    wrong = sum(len(result.wrong) for result in results)
+    verdict = f"{wrong} FAILED" if wrong else "0 lost, 0 duplicated, 0 out of order"
+    shares = ", ".join(f"{who} {count}" for who, count in counts.items())
+    return f"n-th I/O call fails: {counts.total()} cases, {verdict} ({shares})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.crash.nth_run")
+    parser.add_argument("--calls", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="of these, as `relay`")
+    options = parser.parse_args()
+    parts = [part for part in PARTS if not options.only or part.who in options.only]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(meet, parts, [options.calls] * len(parts)))
+    for result in results:
+        ends = ", ".join(f"{error} {count}" for error, count in sorted(result.told.items()))
+        print(f"{' '.join(result.part):<28} {result.cases:>6} calls: {ends}")
+        print(*(f"  {line}" for line in result.wrong), sep="\n", end="\n" if result.wrong else "")
+    print(closing(results))
+    return 1 if any(result.wrong for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
