@@ -19,10 +19,11 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
-from tests.planted.bugs import Bug
+from tests.planted.bug import Bug
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("shared", "services", "cli", "tests/planted", "tests/simulation")
+ROOMS = ("shared", "services", "cli", "tests")
+FILES = ("pyproject.toml",)  # how pytest is set up
 PATHS = (
     "",
     "shared",
@@ -39,6 +40,8 @@ def copied() -> Iterator[Path]:
         whole = Path(directory)
         for room in ROOMS:
             shutil.copytree(ROOT / room, whole / room, ignore=skip)
+        for file in FILES:
+            shutil.copy(ROOT / file, whole)
         compile_dir(whole, quiet=2)
         yield whole
 

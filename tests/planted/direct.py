@@ -13,10 +13,12 @@ import sys
 import time
 
 from tests.planted.director import Director
-from tests.planted.hunt import kinds
 from tests.planted.schedules import BY_BUG, Schedule
 from tests.simulation.cluster import Cluster, History, play
 from tests.simulation.run import quiet
+
+SAID = 20
+"""Sentences told of each kind of finding."""
 
 
 def directed(schedule: Schedule, seed: int, *, keep_trace: bool = False) -> tuple[History, int]:
@@ -27,6 +29,8 @@ def directed(schedule: Schedule, seed: int, *, keep_trace: bool = False) -> tupl
         directors.append(Director(cluster, schedule.steps))
 
     history = play(seed, plan=schedule.plan(seed), prepare=prepare, keep_trace=keep_trace)
+    for director in directors:
+        history.findings.rules += director.broken_marks()
     return history, sum(director.left for director in directors)
 
 
@@ -45,7 +49,7 @@ def main(argv: list[str]) -> int:
         told = {
             "bug": bug,
             "seed": seed,
-            "found": kinds(history),
+            "found": {kind: said[:SAID] for kind, said in history.findings.kinds().items() if said},
             "clean": history.findings.clean,
             "left": left,
             "cpu_s": round(time.process_time() - told_s, 2),

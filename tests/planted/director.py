@@ -9,15 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from tests.planted.marks import broken_marks
 from tests.simulation.chaos import MEMBERS_STREAM
-from tests.simulation.cluster import CLUSTER, Cluster
+from tests.simulation.cluster import CLUSTER, FEED, Cluster
 from tidelog.errors import TidelogError
 from tidelog.messages import StateReply, StateRequest, decode_reply, encode
 from tidelog.sim import Node
 from tidelog.sim.trace import Event
-from tidelog.subjects import registry
+from tidelog.subjects import changes_stream, registry
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType
 from tidelog_proto.transport_pb2 import WriteBatch
+
+LEADER = "leader"
+"""Instead of a node: the Drainer that leads."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,17 @@ class PowerLoss(Action):
 
     def perform(self, cluster: Cluster) -> None:
         _running(cluster, self.node).kill(restart_after_s=self.back_s)
+
+
+@dataclass(frozen=True)
+class Restart(Action):
+    """Stopped in order, and started again."""
+
+    node: str
+    back_s: float
+
+    def perform(self, cluster: Cluster) -> None:
+        _running(cluster, self.node).restart_gracefully(self.back_s)
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,29 @@ class Stall(Action):
 
 
 @dataclass(frozen=True)
+class Freeze(Action):
+    """Nobody on the machine gets a processor for a while; what comes in waits. LEADER is
+    whichever Drainer leads now."""
+
+    node: str
+    seconds: float
+
+    def perform(self, cluster: Cluster) -> None:
+        node = cluster.leader if self.node == LEADER else _running(cluster, self.node)
+        cluster.world.loop.freeze(node.name, self.seconds)
+
+
+@dataclass(frozen=True)
+class LoseChanges(Action):
+    """The change stream is deleted."""
+
+    def perform(self, cluster: Cluster) -> None:
+        if changes_stream(FEED) not in cluster.world.nats.streams:
+            raise LookupError(f"there is no {changes_stream(FEED)}")
+        cluster.world.nats.delete(changes_stream(FEED))
+
+
+@dataclass(frozen=True)
 class LoseMembership(Action):
     """The membership bucket is deleted."""
 
@@ -133,25 +171,33 @@ class LoseFile(Action):
 
 
 @dataclass(frozen=True)
-class AcceptLoss(Action):
-    """An operator's `offline NODE --accept-loss`, asked once. A refusal is a finding: what comes
-    after it would prove nothing."""
+class Offline(Action):
+    """An operator's `offline NODE`, asked once. A refusal is a finding: what comes after it would
+    prove nothing."""
 
     node: str
+    accept_loss: bool = False
 
     def perform(self, cluster: Cluster) -> None:
         cluster.world.loop.create_task(self._ask(cluster), name="operator")
 
     async def _ask(self, cluster: Cluster) -> None:
-        body = encode(StateRequest(self.node, "offline", accept_loss=True))
+        body = encode(StateRequest(self.node, "offline", accept_loss=self.accept_loss))
         bus = cluster.world.ports("operator").bus
         try:
             answer = await bus.request(registry(CLUSTER, "state"), body, timeout_s=3.0)
             decode_reply(answer.data, StateReply)
         except TidelogError as error:
-            cluster.findings.other.append(f"{self.node} was not given up: {error}")
+            cluster.findings.other.append(f"{self.node} was not taken offline: {error}")
         else:
             cluster.given_up.add(self.node)
+
+
+@dataclass(frozen=True)
+class AcceptLoss(Offline):
+    """`offline NODE --accept-loss`."""
+
+    accept_loss: bool = True
 
 
 @dataclass(frozen=True)
@@ -177,6 +223,12 @@ class Director:
     def left(self) -> int:
         """Steps whose event did not come: the history proves nothing."""
         return len(self._left)
+
+    def broken_marks(self) -> list[str]:
+        """What the change stream holds now, if there is one."""
+        stream = self._cluster.world.nats.streams.get(changes_stream(FEED))
+        slots = stream.slots if stream is not None else []
+        return broken_marks((slot.message for slot in slots if slot is not None), FEED)
 
     def _watch(self, event: Event) -> None:
         if not self._left or not self._cluster.workload.counts.started:

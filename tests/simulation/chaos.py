@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from tests.simulation.hardware import Hardware
 from tidelog import subjects
 from tidelog.sim import Node, World
+from tidelog.sim.faults import Injected
+from tidelog.sim.nats import settle
 from tidelog_registry.members import COPY as MEMBERS_COPY
 from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
 
@@ -14,7 +17,15 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 
-LOOK_S = 0.0003
+BY_CHANCE = (
+    Injected.LOST,
+    Injected.DUPLICATED,
+    Injected.UNKNOWN,
+    Injected.LATE,
+    Injected.REFUSED,
+    Injected.BROKEN_COMMIT,
+)
+HALF_FILLED_S = 3.0
 MEMBERS_STREAM = "KV_" + subjects.members_bucket("default")
 STATUS_STREAM = "KV_" + subjects.status_bucket("default")
 
@@ -27,15 +38,16 @@ class Chaos:
         self._world: World = cluster.world
         self._plan = cluster.plan
         self._rng: random.Random = cluster.world.random("chaos")
+        self._hardware = Hardware(cluster, self._rng)
         self._partitioned: list[Node] = []
-        self._full: list[Node] = []
         self.counts: dict[str, int] = {}
 
     @property
     def faults(self) -> int:
-        """All that went wrong on purpose: actions, lost and doubled messages, unknown outcomes."""
-        database = self._cluster.database
-        return sum(self.counts.values()) + sum(self._world.nats.counts.values()) + database.faulted
+        """All that went wrong on purpose: actions, and what is drawn for each message or call. What
+        an action leads to is not counted again, and what is only slow is not counted."""
+        injected = self._world.trace.injected
+        return sum(self.counts.values()) + sum(injected[fault] for fault in BY_CHANCE)
 
     async def run(self) -> None:
         actions = [name for name, weight in self._plan.faults.items() for _ in range(weight)]
@@ -47,6 +59,7 @@ class Chaos:
         while True:
             await self._world.sleep(self._rng.random() * 2 * self._plan.pause_s)
             action = self._rng.choice(actions)
+            self._world.trace.note("chaos", action)
             if await self._do(action):
                 self.counts[action] = self.counts.get(action, 0) + 1
 
@@ -97,14 +110,10 @@ class Chaos:
                 await self._lose_membership()
             case ["status", "lost"]:
                 await self._lose_status()
-            case ["io", "error"]:
-                self._rng.choice(self._cluster.pumps).disk.fail_nth(self._rng.randrange(1, 20))
-            case ["slow", "index"]:
-                self._slow_down(self._rng.choice([*self._cluster.pumps, None]))
-            case ["disk", "full"]:
-                self._fill(self._rng.choice(self._cluster.pumps))
-            case other:
-                raise LookupError(f"no such fault: {other}")
+            case ["stream", "full"]:
+                self._fill_streams()
+            case _ if not self._hardware.wear(action):
+                raise LookupError(f"no such fault: {action}")
         return True
 
     def _victim(self, kind: str) -> Node | None:
@@ -121,18 +130,14 @@ class Chaos:
         self.cut(node)
         self._world.loop.call_later(seconds, node.partition, False)
 
-    def _fill(self, node: Node) -> None:
-        node.disk.full = True
-        self._full.append(node)
-        self._world.loop.call_later(self._rng.random() * 2, setattr, node.disk, "full", False)
-
-    def _slow_down(self, node: Node | None) -> None:
-        """Its index, or everybody's, doesn't keep up with its own work for a while."""
-        for pump in self._cluster.pumps if node is None else [node]:
-            for stored in pump.indexes.values():
-                stored.slow = True
-                after_s = self._rng.random() * self._rng.choice((1.0, 5.0))
-                self._world.loop.call_later(after_s, setattr, stored, "slow", False)
+    def _fill_streams(self) -> None:
+        """The server has no room for a while, for one feed's changes or for anything."""
+        streams, name = self._world.nats.streams, subjects.changes_stream(self._cluster.feed)
+        chosen = streams.values() if self._rng.random() < 0.5 else [streams.get(name)]
+        after_s = self._rng.random() * 3
+        for stream in filter(None, list(chosen)):
+            stream.full = True
+            self._world.loop.call_later(after_s, setattr, stream, "full", False)
 
     async def _server_down(self, seconds: float, *, delete: bool = False) -> None:
         nats = self._world.nats
@@ -183,29 +188,33 @@ class Chaos:
 
     async def _half_filled(self) -> None:
         """Until the registry has made the bucket anew and written its first entry."""
-        streams = self._world.nats.streams
-        for _ in range(int(3 / LOOK_S)):
-            await self._world.sleep(LOOK_S)
-            if MEMBERS_STREAM in streams and streams[MEMBERS_STREAM].messages:
+        nats, loop = self._world.nats, self._world.loop
+        deadline = loop.time() + HALF_FILLED_S
+        while loop.time() < deadline:
+            stream = nats.streams.get(MEMBERS_STREAM)
+            if stream is not None and stream.messages:
                 return
+            changed = nats.watch(MEMBERS_STREAM)
+            timer = loop.call_at(deadline, settle, changed)
+            await changed
+            timer.cancel()
 
     def heal(self) -> None:
         """Nothing goes wrong any more; everybody is up again."""
         world = self._world
+        world.trace.note("chaos", "heals everything")
         world.net.heal()
         self._cluster.database.faults.heal()
         if not world.nats.up:
             world.nats.start()
         for node in self._partitioned:
             node.partition(cut=False)
-        for node in self._full:
-            node.disk.full = False
+        for stream in world.nats.streams.values():
+            stream.full = False
+        self._hardware.heal()
         for node in self._cluster.services:
             if node in self._cluster.operator.gone:
                 continue
-            node.disk.clear_faults()
-            for stored in node.indexes.values():
-                stored.slow = False
             if node.starts:
                 node.restart()
             else:

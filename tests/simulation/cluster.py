@@ -8,6 +8,7 @@ Then the checker.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from tests.simulation import reach
 from tests.simulation.auditor import AuditorConfig, build_auditor
 from tests.simulation.chaos import Chaos
 from tests.simulation.contents import name_differences
@@ -22,14 +24,17 @@ from tests.simulation.copy_watch import CopyWatch
 from tests.simulation.created import created
 from tests.simulation.operator import Operator
 from tests.simulation.plan import TAKEOVER, Plan, draw
+from tests.simulation.second_feed import SECOND, URL, Second, started
 from tidelog import subjects
 from tidelog.ddl_history import open_history
+from tidelog.downstream import Downstream, DownstreamOptions
 from tidelog.errors import TidelogError
 from tidelog.node_statuses import STATUS_TTL_S, read_statuses
 from tidelog.ports import Ports
 from tidelog.sim import Node, SimulationError, World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
 from tidelog.sim.downstream import SimDatabase
+from tidelog.sim.life import Life
 from tidelog.sim.tables import Doubled
 from tidelog.workload import Workload, WorkloadConfig, compare
 from tidelog_applier.apply import pipeline
@@ -61,8 +66,8 @@ class History:
     findings: Findings = field(default_factory=Findings)
     transactions: int = 0
     faults: int = 0
-    events_done: dict[str, int] = field(default_factory=dict)
-    """What operators did, and what was frozen or wiped, by the plan's names."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How often what `reach.wanted` names came about."""
     restarts: int = 0
     virtual_s: float = 0.0
     steps: int = 0
@@ -79,11 +84,13 @@ class Cluster:
         self.plan = plan
         self.findings = Findings()
         self.ledger = Ledger()
-        self.checker = StreamChecker(self.findings)
+        self.feed = FEED
+        self.second = Second(world, plan.second, self._node, plan.database) if plan.second else None
+        self.checker = StreamChecker(self.findings, self.second.left_out if self.second else ())
         self.arrived = True
         """All that was committed has arrived, or the history is judged without what did not."""
         self.database = SimDatabase(world.random("database"), world.trace, plan.database)
-        world.open_downstream = self.database.open
+        world.open_downstream = self._open_downstream
         world.open_ddl_history = lambda url, bus: open_history(url, bus, CLUSTER)
         for name, value in vars(plan.net).items():
             setattr(world.net, name, value)
@@ -96,6 +103,8 @@ class Cluster:
         """Pumps whose loss an operator accepted: they have no place in the cluster any more."""
         self.drainer = self._node("drainer")
         self.drainers = [self.drainer, *([self._node("drainer-2")] if plan.standby else [])]
+        """Of the first feed."""
+        self.all_drainers = [*self.drainers, *([self.second.drainer] if self.second else [])]
         self.applier = self._node("applier")
         self.appliers = [
             self.applier,
@@ -103,6 +112,8 @@ class Cluster:
         ]
         self.auditor = self._node("auditor")
         self.services = [self.registry, *self.pumps, *self.drainers, *self.appliers, self.auditor]
+        if self.second is not None:
+            self.services += self.second.nodes
         self.workload = Workload(
             world.ports("workload"),
             WorkloadConfig(
@@ -136,17 +147,23 @@ class Cluster:
         self.registry.start(build_registry, config(RegistryConfig, "registry"))
         for pump in self.pumps[: self.plan.pumps]:
             self.start_pump(pump)
-        pull_bytes = self.plan.pull_bytes
         for node in self.drainers:
-            node.start(
-                build_drainer, config(DrainerConfig, node.name, feed=FEED, pull_bytes=pull_bytes)
-            )
+            self.start_drainer(node, FEED)
         for node in self.appliers:
             self.start_applier(node)
-        auditor: Callable[[Any, Ports], Any] = partial(build_auditor, checker=self.checker)
-        self.auditor.start(auditor, config(AuditorConfig, "auditor", feed=FEED))
+        self.start_auditor(self.auditor, FEED, self.checker)
+        if self.second is not None:
+            started(self, self.second)
 
-    def start_applier(self, node: Node) -> None:
+    def start_drainer(self, node: Node, feed: str, **filters: Any) -> None:
+        settings = filters | {"feed": feed, "pull_bytes": self.plan.pull_bytes}
+        node.start(build_drainer, _config(DrainerConfig, node.name, data_dir="", **settings))
+
+    def start_auditor(self, node: Node, feed: str, checker: StreamChecker) -> None:
+        auditor: Callable[[Any, Ports], Any] = partial(build_auditor, checker=checker)
+        node.start(auditor, _config(AuditorConfig, node.name, data_dir="", feed=feed))
+
+    def start_applier(self, node: Node, feed: str = FEED, url: str = "sim:") -> None:
         drawn = self.plan.appliers
         relay = RelayConfig(
             log_dir="relay" if drawn.relay_bytes else "", max_file_size=drawn.relay_bytes or 1
@@ -157,19 +174,24 @@ class Cluster:
             "txn_batch": drawn.txn_batch,
             "relay": relay,
             "checkpoint_s": 0.5,
-            "standby_of": "" if node is self.applier else self.applier.name,
+            "standby_of": self.applier.name if node in self.appliers[1:] else "",
+            "feed": feed,
+            "downstream": url,
         }
-        node.start(
-            build_applier,
-            _config(
-                ApplierConfig, node.name, data_dir="", feed=FEED, downstream="sim:", **settings
-            ),
-        )
+        node.start(build_applier, _config(ApplierConfig, node.name, data_dir="", **settings))
+
+    def _open_downstream(self, options: DownstreamOptions, life: Life) -> Downstream:
+        second = self.second is not None and options.url == URL
+        database = self.second.database if self.second and second else self.database
+        return database.open(options, life)
 
     async def create_feed(self, initial_commit_ts: int = 0) -> None:
         """Until its Drainer has begun: a store that is deleted before takes the record along."""
         bus = self.world.ports("creator").bus
         await created(bus, CLUSTER, FEED, initial_commit_ts, until=self._begun)
+
+    async def _create_second(self, second: Second) -> None:
+        await created(self.world.ports("creator").bus, CLUSTER, SECOND, until=second.begun)
 
     def _begun(self) -> bool:
         return any(node.disk.holds(FEED_FILE) for node in self.drainers)
@@ -199,7 +221,10 @@ class Cluster:
         chaos = world.loop.create_task(self.chaos.run(), name="chaos")
         joins = world.loop.create_task(self.chaos.join_late(), name="late joins")
         operating = world.loop.create_task(self.operator.run(), name="operator")
-        creating = world.loop.create_task(self.create_feed(), name="feed create")
+        creating = [world.loop.create_task(self.create_feed(), name="feed create")]
+        if self.second is not None:
+            work = self._create_second(self.second)
+            creating.append(world.loop.create_task(work, name="second feed create"))
         try:
             await self._safety(running)
             self.operator.no_more = True
@@ -210,7 +235,7 @@ class Cluster:
             workload.end()
             await self._liveness(running, operating)
         finally:
-            for task in (chaos, joins, operating, creating):
+            for task in (chaos, joins, operating, *creating):
                 task.cancel()
             stop.set()
         if not self.findings.other:
@@ -248,6 +273,15 @@ class Cluster:
         found = [parse_epoch(slot.message).node for slot in slots if slot is not None]
         return sum(one != other for one, other in pairwise(found))
 
+    def reached(self) -> Counter[str]:
+        """All that came about, by the names of `reach.wanted`."""
+        counts = Counter(reach.reached)
+        counts.update(self.operator.counts)
+        counts.update(self.chaos.counts)
+        counts.update({str(fault): times for fault, times in self.world.trace.injected.items()})
+        counts[TAKEOVER] += self.takeovers()
+        return counts
+
     async def _safety(self, running: asyncio.Task[None]) -> None:
         """Until the load is through, at most SAFETY_S."""
         deadline = self.world.loop.time() + SAFETY_S
@@ -275,7 +309,7 @@ class Cluster:
 
     async def _statuses(self) -> None:
         """The status bucket tells of every node, whatever became of it before."""
-        nodes = [*self.pumps, *self.drainers, *self.appliers]
+        nodes = [node for node in self.services if node not in (self.registry, self.auditor)]
         wanted = {node.name for node in nodes if node not in self.operator.gone} - self.given_up
         told: set[str] = set()
         bus, until_s = self.world.ports("reader").bus, self.world.loop.time() + STATUS_TTL_S
@@ -290,7 +324,8 @@ class Cluster:
         """Up to where every reader of the stream has it for good."""
         checkpoint = self.database.checkpoint
         applied = checkpoint.commit_ts if checkpoint is not None else 0
-        return min(self.checker.position, applied)
+        second = self.second.read_ts() if self.second is not None else applied
+        return min(self.checker.position, applied, second)
 
     def _all_arrived(self) -> bool:
         finished, last = self.workload.finished.is_set(), self.ledger.last_commit_ts
@@ -314,7 +349,13 @@ class Cluster:
         findings = self.findings
         # Where the stream stands still, only what it has passed is lost.
         self.checker.finish(self.ledger, whole=self.arrived)
-        for violation in self.database.violations:
+        source = self.workload.source.contents()
+        violations = list(self.database.violations)
+        if self.second is not None:
+            self.second.judge(self.checker, source, whole=self.arrived)
+            self.second.report(findings)
+            violations += self.second.database.violations
+        for violation in violations:
             kind = findings.duplicates if isinstance(violation, Doubled) else findings.other
             kind.append(str(violation))
         for node in self.services:
@@ -329,7 +370,6 @@ class Cluster:
                 raise LookupError(table)
             return self.database.rows(db, table)
 
-        source = self.workload.source.contents()
         verdict = await compare(source, fetch)
         if not self.arrived:
             findings.other.extend(verdict.differences)
@@ -353,6 +393,8 @@ def play(
 ) -> History:
     """Run the history of a seed. What goes wrong is in `findings`, never raised. `prepare` is
     given the cluster before anything runs in it."""
+    reach.wanted()
+    reach.reached.clear()
     history = History(seed)
     worlds: list[tuple[World, Cluster]] = []
 
@@ -373,7 +415,7 @@ def play(
     for world, cluster in worlds:
         history.transactions = len(cluster.ledger.committed)
         history.faults = cluster.chaos.faults
-        history.events_done = cluster.operator.counts | {TAKEOVER: cluster.takeovers()}
+        history.reached = cluster.reached()
         history.restarts = sum(node.starts for node in cluster.services)
         for node in cluster.services:
             for failure in node.failures:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import json
@@ -19,6 +21,7 @@ from tests.simulation.orders import Orders
 from tidelog.errors import TidelogError
 from tidelog.lease import TAKEOVER_S
 from tidelog.messages import OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
+from tidelog.sealed import unseal
 from tidelog.sim import Node
 from tidelog.sim.life import Life
 from tidelog_drainer.merge.sources import SOURCES_FILE, Kept
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 AGAIN_S = 2.0
 """An order that got no effect is given again: the registry may have been down, or lost it."""
+
+
+LEASES_S = {"drainer": READER_LEASE_S, "applier": TAKEOVER_S, "registry": LEASE_S}
 
 
 class Operator:
@@ -71,28 +77,41 @@ class Operator:
         await self._world.sleep(after_s)
         if self.no_more:
             return
-        match event:
-            case "pause pump":
+        self._world.trace.note("operator", event)
+        match event.split():
+            case ["pause", "pump"]:
                 done = await self._with_pump(event, self._pause, leaves=False)
-            case "pause drainer":
-                done = await self._pause(self._cluster.leader)
-            case "offline":
+            case ["pause", kind]:
+                done = await self._pause(self._leading(kind))
+            case ["second", "thoughts"]:
+                done = await self._with_pump(event, self._think_again, leaves=True)
+            case ["offline"]:
                 done = await self._with_pump(event, self._take_offline, leaves=True)
-            case "accept loss":
+            case ["offline", kind]:
+                done = await self._leave(self._leading(kind))
+            case ["accept", "loss"]:
                 done = await self._with_pump(event, self._give_up, leaves=True)
-            case "freeze drainer":
-                done = await self._freeze(self._cluster.leader, READER_LEASE_S)
-            case "freeze registry":
-                done = await self._freeze(self._cluster.registry, LEASE_S)
-            case "freeze applier":
-                done = await self._freeze(self._cluster.leading(self._cluster.appliers), TAKEOVER_S)
-            case "registry wiped":
+            case ["freeze", "pump"]:
+                freeze = partial(self._freeze, lease_s=NODE_LEASE_S)
+                done = await self._with_pump(event, freeze, leaves=False)
+            case ["freeze", kind]:
+                done = await self._freeze(self._leading(kind), LEASES_S[kind])
+            case ["registry", "wiped"]:
                 done = await self._wipe()
             case other:
                 raise LookupError(f"no such event: {other}")
         self._doing.pop(event, None)
         if done:
             self.counts[event] = self.counts.get(event, 0) + 1
+
+    def _leading(self, kind: str) -> Node:
+        cluster = self._cluster
+        match kind:
+            case "drainer":
+                return cluster.leader
+            case "applier":
+                return cluster.leading(cluster.appliers)
+        return cluster.registry
 
     # The events: each says whether it came to its end ---------------------------------------
 
@@ -130,6 +149,24 @@ class Operator:
             await self._stays_out(pump)
         return True
 
+    async def _think_again(self, pump: Node) -> bool:
+        """Another order while the first one may be under way."""
+        with suppress(TidelogError):
+            await self._orders.operate(pump.name, "pause")
+        await self._world.sleep(self._rng.random() * self._rng.choice((0.05, 1.0)))
+        if self._rng.random() < 0.5:
+            return await self._take_offline(pump)
+        await self._until(pump, "resume", ONLINE)
+        return True
+
+    async def _leave(self, reader: Node) -> bool:
+        """A Drainer or an Applier is taken out, and started again as a new one."""
+        await self._until(reader, "offline", OFFLINE)
+        await self._world.sleep(self._rng.random() * 3)
+        reader.kill()
+        reader.restart()
+        return True
+
     async def _give_up(self, pump: Node) -> bool:
         """It dies for good in a moment when nothing on it is unread, so nothing may be missed."""
         await self._until(pump, "pause", PAUSED)
@@ -146,6 +183,7 @@ class Operator:
         while not node.running:
             await self._world.sleep(LOOK_S)
         seconds, starts = lease_s + 0.5 + self._rng.random() * 3, node.starts
+        self._world.trace.note(node.name, "frozen", f"for {seconds:.1f} s")
         self._world.loop.freeze(node.name, seconds)
         self.frozen.add(node)
         await self._world.sleep(seconds)
@@ -209,7 +247,7 @@ class Operator:
 
     def _remembered(self, pump: Node, *, by: Callable[[Iterable[bool]], bool]) -> bool:
         """Do the Drainers know of that Pump, any or all, whatever becomes of their processes?"""
-        return by(pump.name in _kept(node) for node in self._cluster.drainers)
+        return by(pump.name in _kept(node) for node in self._cluster.all_drainers)
 
     def _all_read(self, pump: Node) -> bool:
         """Nothing is open there, it takes nothing new, and everybody has read what it has."""
@@ -242,7 +280,7 @@ def _said(node: Node) -> Mapping[str, Mapping[str, Any]]:
 def _kept(drainer: Node) -> Container[str]:
     disk = drainer.disk.mount(Life("operator"))
     kept = disk.read_file(SOURCES_FILE) if disk.exists(SOURCES_FILE) else b"{}"
-    return json.decode(kept, type=Kept).pumps
+    return json.decode(unseal(kept), type=Kept).pumps
 
 
 def _state(node: Node) -> str:

@@ -26,6 +26,13 @@ ACTIONS = (
     "membership lost",
     "slow index",
     "status lost",
+    "clock jump",
+    "slow disk",
+    "bad disk",
+    "index fails",
+    "stream full",
+    "stop drainer",
+    "stop applier",
 )
 EVENTS = (
     "pause pump",
@@ -38,10 +45,23 @@ EVENTS = (
 )
 """What `operator.py` does beside the faults."""
 FREEZE_APPLIER = "freeze applier"
-"""Drawn from a source of its own."""
+LEAVING = ("offline drainer", "offline applier")
+"""Nobody keeps for it what the server loses meanwhile."""
+MORE_EVENTS = ("freeze pump", "pause applier", "second thoughts")
+"""Drawn from sources of their own."""
+ALL_EVENTS = (*EVENTS, FREEZE_APPLIER, *MORE_EVENTS, *LEAVING)
 TAKEOVER = "takeover"
 """A standby went on where the leader was: what follows from the others."""
-OF_ITS_OWN = ("slow index", "status lost")
+WEAR = (
+    "clock jump",
+    "slow disk",
+    "bad disk",
+    "index fails",
+    "stream full",
+    "stop drainer",
+    "stop applier",
+)
+OF_ITS_OWN = ("slow index", "status lost", *WEAR)
 """Drawn from a source of its own each, so that the other faults' seeds stay what they were."""
 
 
@@ -55,6 +75,15 @@ class Appliers:
     txn_batch: int = 5000
     relay_bytes: int = 10 << 20
     standby: bool = False
+
+
+@dataclass(frozen=True)
+class SecondFeed:
+    """Of the same cluster, with a Drainer and a reader of its own. `ignores`: the kinds of row
+    events that it leaves out; `applied`: an Applier reads it, too."""
+
+    ignores: tuple[str, ...] = ()
+    applied: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +122,7 @@ class Plan:
     standby: bool = False
     """A second Drainer of the feed."""
     appliers: Appliers = Appliers()
+    second: SecondFeed | None = None
     settled: bool = False
     """The load begins when the Drainer trusts the new membership bucket and emits."""
     index_buffer: int = 16 << 20
@@ -102,7 +132,7 @@ class Plan:
     gc_interval_s: float = 0.0
     """The Pumps' retention and how often they collect; 0 = as by default, longer than any run."""
     events: tuple[tuple[str, float], ...] = ()
-    """Of EVENTS and FREEZE_APPLIER, and how long after the load's first transaction each begins."""
+    """Of ALL_EVENTS, and how long after the load's first transaction each begins."""
     liveness_s: float = 60.0
     """Within what all that was committed has to arrive once nothing goes wrong any more."""
 
@@ -115,7 +145,8 @@ class Plan:
             f" {self.clients} clients at {self.rate:.0f}/s, {self.net}, {self.disk},"
             f" {self.database}, {self.index_buffer} bytes for the index and {self.slow_write_s} s,"
             f" gc of {self.gc_s} s each {self.gc_interval_s} s, segments of {self.segment_bytes}"
-            f" bytes, {'a standby, ' * self.standby}{self.appliers}, {self.events},"
+            f" bytes, {'a standby, ' * self.standby}{self.appliers}, {self.second},"
+            f" {self.events},"
             f" a fault each {self.pause_s:.2f} s of {mix}"
         )
 
@@ -170,7 +201,10 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     if not calm and "status lost" in allowed:
         plan = _with_status_lost(plan)
     plan = _with_standby(_with_gc(plan))
-    return _with_appliers(plan if calm else _with_events(plan), calm=calm)
+    plan = _with_appliers(plan if calm else _with_events(plan), calm=calm)
+    if not calm:
+        plan = _with_more_events(_with_wear(plan, allowed))
+    return _with_second_feed(_with_fifth_pump(plan))
 
 
 def _with_events(plan: Plan) -> Plan:
@@ -208,6 +242,43 @@ def _with_appliers(plan: Plan, *, calm: bool) -> Plan:
         lasts_s = plan.transactions / plan.rate
         events = (*events, (FREEZE_APPLIER, rng.random() * 0.7 * lasts_s))
     return replace(plan, appliers=appliers, events=events)
+
+
+def _with_more_events(plan: Plan) -> Plan:
+    """In a quarter of the seeds, of a source of its own; that a reader leaves in half of those
+    where nothing may be lost meanwhile."""
+    rng = random.Random(f"plan/{plan.seed}/more events")
+    loses = plan.faults.get("store deleted") or plan.faults.get("store rolled back") or plan.gc_s
+    chosen: tuple[str, ...] = () if rng.random() > 0.25 else (rng.choice(MORE_EVENTS),)
+    if not loses and rng.random() < 0.5:
+        chosen += (rng.choice(LEAVING),)
+    lasts_s = plan.transactions / plan.rate
+    begin = tuple((event, rng.random() * 0.7 * lasts_s) for event in chosen)
+    return replace(plan, events=(*plan.events, *begin))
+
+
+def _with_wear(plan: Plan, allowed: tuple[str, ...]) -> Plan:
+    """In a third of the seeds, of a source of its own: one or two of these faults."""
+    rng = random.Random(f"plan/{plan.seed}/wear")
+    if rng.random() > 0.34:
+        return plan
+    drawn = [name for name in rng.sample(WEAR, rng.choice((1, 2))) if name in allowed]
+    return replace(plan, faults=plan.faults | {name: rng.choice((1, 3)) for name in drawn})
+
+
+def _with_fifth_pump(plan: Plan) -> Plan:
+    """In a third of the seeds with four, of a source of its own."""
+    fifth = random.Random(f"plan/{plan.seed}/pumps").random() < 0.33
+    return replace(plan, pumps=5) if plan.pumps == 4 and fifth else plan
+
+
+def _with_second_feed(plan: Plan) -> Plan:
+    """In a quarter of the seeds, of a source of its own."""
+    rng = random.Random(f"plan/{plan.seed}/second feed")
+    if rng.random() > 0.25:
+        return plan
+    ignores = rng.choice(((), (), ("delete",), ("update",), ("insert", "update")))
+    return replace(plan, second=SecondFeed(ignores, applied=not ignores and rng.random() < 0.5))
 
 
 def _with_gc(plan: Plan) -> Plan:

@@ -1,7 +1,8 @@
 """Many histories: `python -m tests.simulation.run --seeds 0:500 --jobs 2`.
 
-Prints the totals and exits 1 unless it is clean, and every event of the plans came about.
-`--trace` prints a seed's port events.
+Prints the totals and exits 1 unless it is clean, reached all that there is to reach (`reach.py`),
+and each 25th seed, played again by other processes, was the same history. `--trace` prints a seed's
+port events, `--reach` how often each thing came about.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import argparse
 import logging
 import multiprocessing
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
 
 import structlog
 
 from tests.simulation.cluster import History, play
-from tests.simulation.plan import EVENTS, FREEZE_APPLIER, TAKEOVER, draw
+from tests.simulation.plan import draw
+from tests.simulation.reach import missed, wanted
 
 KINDS = ("loss", "duplicate", "out-of-order", "gap", "rule")
-ENOUGH = 200
-"""Histories among which every event of the plans must have happened."""
+
+
+AGAIN = 25
 
 
 def quiet() -> None:
@@ -28,17 +33,23 @@ def quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
+def _quietly_until_ended() -> None:
+    """Ctrl-C is the parent's, which ends its pool."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    quiet()
+
+
 def _play(seed: int) -> History:
     return play(seed)
 
 
-def histories(seeds: range, jobs: int) -> Iterator[History]:
+def histories(seeds: Sequence[int], jobs: int) -> Generator[History, None, None]:
     if jobs <= 1:
         quiet()
         yield from map(_play, seeds)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, initializer=quiet) as pool:
+    with context.Pool(jobs, initializer=_quietly_until_ended) as pool:
         yield from pool.imap(_play, seeds, chunksize=2)
 
 
@@ -53,21 +64,33 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="print the port events")
     parser.add_argument("--logs", action="store_true", help="print the services' logs")
+    parser.add_argument("--reach", action="store_true", help="print what was reached, how often")
     options = parser.parse_args(argv)
     started = time.monotonic()
     if options.trace or options.logs:
         done = [_show(seed, options.trace, options.logs) for seed in options.seeds]
     else:
         done = list(_report(histories(options.seeds, options.jobs)))
-    return totals(done, time.monotonic() - started)
+        odd = differing(done[::AGAIN], options.jobs)
+        if odd:
+            print(f"NOT THE SAME when played again: {odd}")
+            return 1
+    return totals(done, time.monotonic() - started, asked=len(options.seeds), reach=options.reach)
 
 
-def _report(found: Iterator[History]) -> Iterator[History]:
+def _report(found: Iterable[History]) -> Generator[History, None, None]:
     for history in found:
         if not history.findings.clean:
             print(history.findings.text(history.seed), flush=True)
             print(f"  again: python -m tests.simulation.run --seeds {history.seed} --trace")
         yield history
+
+
+def differing(done: Sequence[History], jobs: int) -> list[int]:
+    """The seeds that are another history when they are played again: by other processes, of which
+    each has a PYTHONHASHSEED of its own."""
+    again = histories([history.seed for history in done], jobs)
+    return [one.seed for one, other in zip(done, again, strict=True) if one.digest != other.digest]
 
 
 def _show(seed: int, trace: bool, logs: bool) -> History:
@@ -84,26 +107,41 @@ def _show(seed: int, trace: bool, logs: bool) -> History:
     return history
 
 
-def totals(done: list[History], seconds: float) -> int:
-    """Print what came out. The exit code: 1 if something went wrong, or what should have happened
-    did not."""
-    kinds = [h.findings.kinds() for h in done]
-    counts = ", ".join(f"{sum(len(k[kind]) for k in kinds)} {kind}" for kind in KINDS)
-    transactions, faults = sum(h.transactions for h in done), sum(h.faults for h in done)
-    print(f"{len(done)} histories, {transactions} transactions, {faults} faults, {counts}")
-    wanted = (*EVENTS, FREEZE_APPLIER, TAKEOVER)
-    happened = {event: sum(h.events_done.get(event, 0) for h in done) for event in wanted}
-    print(", ".join(f"{times} {event}" for event, times in happened.items()))
-    never = [event for event, times in happened.items() if not times]
-    if never and len(done) >= ENOUGH:
-        print(f"NEVER HAPPENED: {', '.join(never)}: these histories prove nothing of it")
+def totals(done: list[History], seconds: float, *, asked: int, reach: bool = False) -> int:
+    """Print what came out. The exit code: 1 if something went wrong, or was not reached, or fewer
+    histories than `asked` were played."""
+    reached: Counter[str] = Counter()
+    for history in done:
+        reached.update(history.reached)
+    if reach:
+        for name in wanted():
+            print(f"{reached[name]:>10} {name}")
+    never = missed(reached, len(done))
+    if never:
+        print(f"NOT REACHED: {', '.join(never)}: these histories prove nothing of it")
     bad = sorted(h.seed for h in done if not h.findings.clean)
-    virtual = sum(h.virtual_s for h in done)
+    kinds = [h.findings.kinds() for h in done]
+    found = {kind: sum(len(k[kind]) for k in kinds) for kind in (*KINDS, "other")}
     print(
-        f"{len(done) / seconds:.2f} histories/s, {virtual:.0f} virtual s,"
-        f" {sum(h.restarts for h in done)} process starts, {len(bad)} seeds failed {bad[:20]}"
+        f"{len(done) / seconds:.2f} histories/s, {sum(h.virtual_s for h in done):.0f} virtual s,"
+        f" {sum(h.restarts for h in done)} process starts, {len(+reached)} things reached,"
+        f" {len(bad)} seeds failed {bad[:20]}"
     )
-    return 1 if bad or not transactions or (never and len(done) >= ENOUGH) else 0
+    transactions = sum(h.transactions for h in done)
+    print(closing_line(len(done), transactions, sum(h.faults for h in done), found))
+    fine = not bad and not never and transactions and len(done) >= asked
+    return 0 if fine else 1
+
+
+def closing_line(histories: int, transactions: int, faults: int, found: dict[str, int]) -> str:
+    """What every suite ends with. `found`: by kind of finding."""
+    rest = {kind: times for kind, times in found.items() if times and kind not in KINDS[:3]}
+    said = "".join(f", {times} {kind}" for kind, times in rest.items())
+    return (
+        f"simulation: {histories} histories, {transactions} transactions, {faults} faults,"
+        f" {found['loss']} lost, {found['duplicate']} duplicated,"
+        f" {found['out-of-order']} out of order{said}"
+    )
 
 
 if __name__ == "__main__":

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.planted.schedules import calm
 from tests.simulation.cluster import Cluster, History, play
-from tests.simulation.plan import ACTIONS, EVENTS, FREEZE_APPLIER, TAKEOVER, draw
-from tests.simulation.run import ENOUGH, quiet, totals
+from tests.simulation.plan import ACTIONS, ALL_EVENTS, draw
+from tests.simulation.reach import ENOUGH, EXCUSED, wanted
+from tests.simulation.run import differing, quiet, totals
 from tidelog.downstream import TableShare
 from tidelog.sim import World, run
 from tidelog.sim.checker import Findings, Ledger, StreamChecker, compare_contents
-from tidelog.sim.disk import SimFile
+from tidelog.sim.faults import Injected
+from tidelog.sim.file import SimFile
 from tidelog.sim.tables import SimTable
 from tidelog.workload import Committed
 from tidelog_drainer.merge.merger import Merger, Txn
@@ -61,36 +64,57 @@ def _digests(hash_seed: str, seeds: list[int]) -> list[str]:
 
 
 def test_a_seed_is_the_same_history_under_any_hash_seed_and_in_any_order() -> None:
-    seeds = [1, 2, 3]
+    second = next(seed for seed in range(4, 99) if draw(seed).second)
+    worn = next(seed for seed in range(4, 99) if draw(seed).faults.get("bad disk"))
+    seeds = [1, 2, 3, second, worn]
     forth, back = _digests("1", seeds), _digests("2", seeds[::-1])
     assert forth == back[::-1]
-    assert len(set(forth)) == 3
+    assert len(set(forth)) == 5
+
+
+def test_a_history_that_comes_out_differently_is_told() -> None:
+    same, other = play(6), play(6)
+    other.digest = "another"
+    assert differing([same, other], 1) == [6]
 
 
 def test_seeds_cover_every_kind_of_fault_and_topology() -> None:
     plans = [draw(seed) for seed in range(60)]
-    assert {plan.pumps for plan in plans} == {1, 2, 3, 4}
+    assert {plan.pumps for plan in plans} == {1, 2, 3, 4, 5}
+    second = [plan.second for plan in plans if plan.second is not None]
+    assert {bool(feed.ignores) for feed in second} == {feed.applied for feed in second}
+    assert {plan.standby for plan in plans} == {plan.appliers.standby for plan in plans}
     assert {action for p in plans for action, weight in p.faults.items() if weight} == set(ACTIONS)
     assert any(not plan.faults for plan in plans)
     assert {plan.follow for plan in plans} == {True, False}
     assert {plan.away for plan in plans if plan.late_s} == {"", "kill", "cut"}
     assert 10 < sum(bool(plan.late_s) for plan in plans) < 30
-    assert {event for plan in plans for event, _ in plan.events} == {*EVENTS, FREEZE_APPLIER}
+    assert {event for plan in plans for event, _ in plan.events} == set(ALL_EVENTS)
 
 
-def _many(happened: dict[str, int]) -> list[History]:
-    return [History(n, transactions=1, events_done=happened) for n in range(ENOUGH)]
+def _many(reached: Counter[str]) -> list[History]:
+    return [History(n, transactions=1, reached=reached) for n in range(ENOUGH)]
 
 
-def test_histories_in_which_an_event_never_happened_prove_nothing(
+def _total(done: list[History], asked: int = ENOUGH) -> int:
+    return totals(done, 1.0, asked=asked)
+
+
+def test_histories_that_never_reached_something_prove_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    every = dict.fromkeys((*EVENTS, FREEZE_APPLIER, TAKEOVER), 1)
-    assert totals(_many(every), 1.0) == 0
-    assert f"{ENOUGH} freeze registry" in capsys.readouterr().out
-    assert totals(_many(every | {"accept loss": 0}), 1.0) == 1
-    assert "NEVER HAPPENED: accept loss" in capsys.readouterr().out
-    assert totals(_many({})[1:], 1.0) == 0, "too few to tell"
+    every = Counter(name for name in wanted() if name not in EXCUSED)
+    assert _total(_many(every)) == 0
+    assert "0 lost, 0 duplicated, 0 out of order\n" in capsys.readouterr().out
+    for name in ("accept loss", "message lost", "pump Writer takes Append", "pump online: stops"):
+        assert _total(_many(every - Counter({name: 1}))) == 1
+        assert f"NOT REACHED: {name}:" in capsys.readouterr().out
+    assert _total(_many(Counter())[1:], ENOUGH - 1) == 0, "too few to tell"
+    assert _total(_many(every), ENOUGH + 1) == 1, "fewer than were asked for"
+    assert set(EXCUSED) <= set(wanted())
+    excused = next(iter(EXCUSED))
+    assert _total(_many(every + Counter([excused]))) == 1
+    assert f"{excused} (excused)" in capsys.readouterr().out
 
 
 def test_pumps_purge_what_was_read_in_a_part_of_the_histories() -> None:
@@ -196,4 +220,6 @@ def test_the_load_reaches_the_downstream_without_faults() -> None:
     cluster = run(main, 3)
     assert cluster.findings.clean, cluster.findings.text(3)
     assert cluster.database.commits > 5
-    assert cluster.chaos.faults - cluster.database.faulted == 0
+    injected = cluster.world.trace.injected
+    of_the_database = injected[Injected.REFUSED] + injected[Injected.BROKEN_COMMIT]
+    assert cluster.chaos.faults == of_the_database

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +12,10 @@ from tests.planted.schedules import calm
 from tests.simulation.chaos import MEMBERS_STREAM
 from tests.simulation.cluster import CLUSTER, FEED, MAX_STEPS, Cluster
 from tests.simulation.orders import Orders
+from tests.simulation.plan import Appliers
 from tests.simulation.run import quiet
 from tidelog import subjects
+from tidelog.lease import TAKEOVER_S
 from tidelog.messages import (
     CLOSING,
     JOINING,
@@ -32,13 +35,16 @@ def _quiet() -> None:
     quiet()
 
 
+ALONE = Appliers(lanes=2)
+
+
 class Rig:
     """A calm cluster of two Pumps, a third that may come late, and its load."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, appliers: Appliers) -> None:
         self.world = world
         plan = calm(1, pumps=2, late=1, transactions=400, rate=40.0, clients=8)
-        self.cluster = Cluster(world, plan)
+        self.cluster = Cluster(world, replace(plan, appliers=appliers))
         orders = Orders(world, CLUSTER)
         self.operate, self.nodes = orders.operate, orders.nodes
 
@@ -77,9 +83,9 @@ class Rig:
         return checkpoint.commit_ts if checkpoint is not None else 0
 
 
-def play(act: Act) -> None:
+def play(act: Act, appliers: Appliers = ALONE) -> None:
     async def main(world: World) -> None:
-        await Rig(world).live(act)
+        await Rig(world, appliers).live(act)
 
     run(main, 1, max_steps=MAX_STEPS)
 
@@ -236,3 +242,23 @@ def test_a_pump_that_only_the_drainer_remembers_can_be_let_go() -> None:
         await rig.world.until(lambda: rig.applied_ts() > before, 10, "the merge goes on")
 
     play(act)
+
+
+def test_an_applier_that_led_before_holds_up_nobody_with_what_it_knew() -> None:
+    """Seed 88: it stood by again, and its word of long ago went with each heartbeat over that of
+    the one who leads. Pumps kept what was read, and one could not leave."""
+
+    async def act(rig: Rig) -> None:
+        cluster = rig.cluster
+        first = cluster.leading(cluster.appliers)
+        rig.world.loop.freeze(first.name, TAKEOVER_S + 2)
+        await rig.world.sleep(TAKEOVER_S + 6)
+        assert cluster.leading(cluster.appliers) is not first
+        stood = rig.applied_ts()
+        await rig.world.sleep(6)
+        for _ in range(60):
+            read = {consumer.name: consumer.commit_ts for consumer in (await rig.nodes()).consumers}
+            assert read["applier"] > stood
+            await rig.world.sleep(0.1)
+
+    play(act, Appliers(standby=True))

@@ -1,0 +1,196 @@
+"""Schedules that show what the Drainer must not do (schedule.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from tests.planted.director import (
+    Cut,
+    LoseChanges,
+    LoseFile,
+    LoseMembership,
+    Offline,
+    PowerLoss,
+    Reconnect,
+    Stall,
+    Start,
+    Step,
+)
+from tests.planted.schedule import Schedule, acked, calm, lease_expired
+from tests.simulation.plan import Plan
+from tidelog.sim.faults import NetFaults
+from tidelog_registry.members import COPY as MEMBERS_COPY
+
+_WITHOUT_A_LEASE = (
+    Step(acked("pump-1"), (Stall("drainer", "drainer.lease/live", 8.0),), nth=5),
+    Step(acked("pump-1"), (), nth=40),
+)
+_TAKEN_OFFLINE = (
+    Step(
+        acked("pump-2"),
+        (Stall("drainer", "drainer.collector/cursor-pump-2/pull", 3.0), Offline("pump-2")),
+        nth=5,
+    ),
+)
+
+
+def _with_standby(seed: int) -> Plan:
+    """Slowly, so that there is time between two appends, and longer than the lease is lost."""
+    return replace(calm(seed, transactions=60, rate=4.0), standby=True)
+
+
+SCHEDULES = (
+    Schedule(
+        "merge-takes-equal-for-later",
+        "nobody asks an oracle, so that each resolved_ts is a commit_ts: nothing has to go wrong",
+        "loss",
+        partial(calm, follow=True, clients=1, rate=20.0),
+        (),
+    ),
+    Schedule(
+        "source-0-not-asked",
+        "the Drainer's heartbeats stop, so that a Pump joins without asking it, while it emits",
+        "loss",
+        partial(calm, late=1, transactions=90, rate=12.0),
+        (
+            Step(acked("pump-1"), (Stall("drainer", "drainer.membership/live", 8.0),), nth=5),
+            Step(lease_expired("drainer", "drainer"), (Start("pump-2"),)),
+            Step(acked("pump-2"), (), nth=5),
+        ),
+    ),
+    Schedule(
+        "begins-without-the-bucket",
+        "a Pump joins and is written to while the Drainer is down beyond its lease",
+        "loss",
+        partial(calm, late=1, transactions=90, rate=12.0),
+        (
+            Step(acked("pump-1"), (PowerLoss("drainer"),), nth=5),
+            Step(lease_expired("drainer", "drainer"), (Start("pump-2"),)),
+            Step(acked("pump-2"), (Start("drainer"),), nth=5),
+        ),
+    ),
+    Schedule(
+        "sources-forgotten",
+        "a Pump is off with what nobody has read; the membership bucket and the registry's copy of"
+        " it are lost, and the Drainer begins anew",
+        "loss",
+        partial(calm, pumps=2, transactions=120, rate=8.0),
+        (
+            Step(acked("pump-2"), (Cut("drainer"),), nth=5),
+            Step(
+                acked("pump-2"),
+                (
+                    PowerLoss("pump-2"),
+                    LoseMembership(),
+                    LoseFile("registry", MEMBERS_COPY),
+                    PowerLoss("registry", back_s=0.1),
+                    PowerLoss("drainer", back_s=0.1),
+                ),
+                nth=5,
+            ),
+        ),
+    ),
+    Schedule(
+        "slow-pump-left-out",
+        "a Pump is cut off with what nobody has read, while another goes on",
+        "loss",
+        partial(calm, pumps=2, transactions=90, rate=20.0),
+        (
+            Step(acked("pump-2"), (Cut("pump-2"),), nth=5),
+            Step(acked("pump-1"), (Reconnect("pump-2"),), nth=40),
+        ),
+    ),
+    Schedule(
+        "batch-without-its-fence",
+        "the Drainer that leads loses its lease without knowing it, and goes on beside the other",
+        "rule",
+        _with_standby,
+        _WITHOUT_A_LEASE,
+        says="stands behind a mark|says that",
+    ),
+    Schedule(
+        "epoch-not-compared",
+        "the Drainer that leads loses its lease without knowing it, and goes on beside the other",
+        "rule",
+        _with_standby,
+        _WITHOUT_A_LEASE,
+        says="stands behind a mark|says that",
+    ),
+    Schedule(
+        "answer-lost-taken-for-refused",
+        "each fifth answer of the server is lost",
+        "rule",
+        lambda seed: replace(
+            calm(seed, transactions=100, rate=5.0), net=NetFaults(tail_chance=0.0, unknown=0.2)
+        ),
+        (),
+        says="stands behind a mark",
+    ),
+    Schedule(
+        "marker-before-rows",
+        "nothing has to go wrong",
+        "gap",
+        calm,
+        (),
+    ),
+    Schedule(
+        "position-of-the-first-transaction",
+        "the Drainer's power fails behind a marker of several transactions",
+        "rule",
+        partial(calm, clients=8),
+        (Step(acked("pump-1"), (PowerLoss("drainer", back_s=0.1),), nth=20, times=2),),
+        says="stands behind a mark",
+    ),
+    Schedule(
+        "chain-begun-anew",
+        "the Drainer's power fails",
+        "rule",
+        calm,
+        (Step(acked("pump-1"), (PowerLoss("drainer", back_s=0.1),), nth=20),),
+        says="says that 0 is before it",
+    ),
+    Schedule(
+        "closing-pump-let-go",
+        "a Pump is to go offline with what the Drainer, which is slow to pull, has not read",
+        "loss",
+        partial(calm, pumps=2, transactions=90, rate=20.0),
+        _TAKEN_OFFLINE,
+    ),
+    Schedule(
+        "offline-before-it-is-read",
+        "a Pump is to go offline with what the Drainer, which is slow to pull, has not read",
+        "loss",
+        partial(calm, pumps=2, transactions=90, rate=20.0),
+        _TAKEN_OFFLINE,
+    ),
+    Schedule(
+        "read-again-taken-for-new",
+        "the change stream is lost, and filled again for whoever has read less",
+        "duplicate",
+        calm,
+        (Step(acked("pump-1"), (LoseChanges(),), nth=20),),
+    ),
+    Schedule(
+        "newest-structure-for-all-rows",
+        "the Drainer is cut off while tables are altered",
+        "other",
+        lambda seed: replace(calm(seed, transactions=120), ddl_share=0.2),
+        (
+            Step(acked("pump-1"), (Cut("drainer"),), nth=5),
+            Step(acked("pump-1"), (Reconnect("drainer"),), nth=60),
+        ),
+        says="has other rows than upstream",
+    ),
+    Schedule(
+        "source-0-not-asked-once-trusted",
+        "the Drainer's heartbeats stop, so that a Pump joins without asking it, while it emits",
+        "loss",
+        partial(calm, late=1, transactions=90, rate=12.0),
+        (
+            Step(acked("pump-1"), (Stall("drainer", "drainer.membership/live", 8.0),), nth=5),
+            Step(lease_expired("drainer", "drainer"), (Start("pump-2"),)),
+            Step(acked("pump-2"), (), nth=5),
+        ),
+    ),
+)

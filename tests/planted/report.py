@@ -1,0 +1,96 @@
+"""The record as a table: `python -m tests.planted.run --report`, and docs/planted-bugs.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.crash.mutation import NTH
+from tests.crash.mutations import MUTATIONS
+from tests.planted.bugs import BUGS
+from tests.planted.copy import ROOT
+from tests.planted.killed import KILLS
+from tests.planted.noticed import Noticed
+from tests.planted.plays import CATCHES
+from tests.planted.record import Record, load_all
+
+PAGE = ROOT / "docs/planted-bugs.md"
+COLUMNS = ("bug", "breaks", "caught by", "seed or test", "as", "random histories")
+HEAD = """# Planted bugs
+
+Each of these takes one safety step out of the sources; what catches it is played in CI, with the
+bug and without it. Written by `python -m tests.planted.run --write`.
+
+"""
+CRASH = """
+The crash states have mistakes of their own, in how services store
+([tests/crash](../tests/crash/mutations.py)): `make crash` makes each of them and looks for a state
+that shows it. `python -m tests.planted.run --report` counts them in.
+"""
+
+
+class Row(NamedTuple):
+    bug: str
+    breaks: str
+    by: str
+    where: str
+    what: str
+    histories: str
+
+
+def rows() -> Iterator[Row]:
+    records = load_all()
+    rigs = {kill.bug: kill.rig for kill in KILLS}
+    for bug in BUGS:
+        record, catch = records.get(bug.name, Record()), CATCHES[bug.name]
+        if isinstance(catch, Noticed):
+            by, where, what = "a test", catch.node, "it fails"
+        else:
+            by = f"a schedule, {record.shown} of {record.plays} seeds"
+            where, what = f"seed {record.seed}", catch.finds
+        if not record.caught:
+            by = "NOTHING YET"
+        if bug.name in rigs:
+            by += f"; kills of the {rigs[bug.name]} rig"
+        yield Row(bug.name, bug.breaks, by, where, what, _histories(record))
+
+
+def _histories(record: Record) -> str:
+    hunt = record.hunt
+    if hunt is None or hunt.seed is None:
+        return ""
+    return f"{hunt.histories}, seed {hunt.seed} ({', '.join(hunt.found)})"
+
+
+def mistakes() -> Iterator[tuple[str, str]]:
+    """Of the crash states: what is done wrong, and where it shows."""
+    for one in MUTATIONS:
+        yield one.name, "each call failing in turn" if one.scenario == NTH else one.scenario
+
+
+def table() -> str:
+    """For a terminal."""
+    found = [COLUMNS, *rows()]
+    wide = [max(len(row[at]) for row in found) for at in range(len(COLUMNS))]
+    lines = ["  ".join(map(str.ljust, row, wide)).rstrip() for row in found]
+    return "\n".join([*lines, *(f"{name}: {where}" for name, where in mistakes()), counts()])
+
+
+def counts() -> str:
+    return f"{_caught()} planted bugs caught, and {len(MUTATIONS)} of the crash states"
+
+
+def _caught() -> str:
+    records = load_all()
+    caught = sum(records.get(bug.name, Record()).caught for bug in BUGS)
+    return f"{caught} of {len(BUGS)}"
+
+
+def page() -> str:
+    """As markdown. (Without the crash states' own: who adds one need not know of this page.)"""
+    return "".join([HEAD, *_markdown(), f"\n{_caught()} planted bugs caught.\n", CRASH])
+
+
+def _markdown() -> Iterator[str]:
+    for row in (COLUMNS, ("---",) * len(COLUMNS), *rows()):
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n"

@@ -1,0 +1,196 @@
+"""Goes on with the running total: `python -m tests.simulation.full --jobs 2`, or `make sim-full`.
+
+Plays again what found something, then blocks of seeds that `played.json` doesn't have yet, up to
+--to histories in all. Each whole block is noted as it ends; Ctrl-C ends it at any time. Exits 1 if
+a seed finds something now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from tests.simulation.cluster import History, play
+from tests.simulation.reach import missed
+from tests.simulation.run import KINDS, closing_line, differing, histories, quiet
+from tidelog.sim.checker import Findings
+
+RECORD = Path(__file__).with_name("played.json")
+ROOT = Path(__file__).parents[2]
+BLOCK = 100
+ALL = 100_000
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True, rename={"first": "from"}):
+    """Seeds `from`..`to`, without the last. `commit`: of the code that played them. `found`: by
+    seed, how many findings of each kind; `mended`: by such a seed, the code that it is clean on."""
+
+    first: int
+    to: int
+    commit: str
+    date: str
+    transactions: int
+    faults: int
+    virtual_s: int
+    found: dict[int, dict[str, int]] = {}
+    mended: dict[int, str] = {}
+
+    @property
+    def histories(self) -> int:
+        return self.to - self.first
+
+
+class Played(msgspec.Struct):
+    """`reached`: how often all blocks together came to each thing of `reach.py`."""
+
+    blocks: list[Block] = []
+    reached: dict[str, int] = {}
+
+    @property
+    def histories(self) -> int:
+        return sum(block.histories for block in self.blocks)
+
+    def line(self) -> str:
+        found: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+        for block in self.blocks:
+            for seed, kinds in block.found.items():
+                found.update({} if seed in block.mended else kinds)
+        transactions = sum(block.transactions for block in self.blocks)
+        return closing_line(
+            self.histories, transactions, sum(block.faults for block in self.blocks), found
+        )
+
+    def gaps(self, upto: int) -> Iterator[range]:
+        """Seeds from 0 on that no block has, a block each, as many as lack to `upto` histories."""
+        left, seed = upto - self.histories, 0
+        blocks = sorted((block.first, block.to) for block in self.blocks)
+        while left > 0:
+            first, to = next((block for block in blocks if block[1] > seed), (seed + left, 0))
+            if first <= seed:
+                seed = to
+                continue
+            end = min(seed + BLOCK, seed + left, first)
+            yield range(seed, end)
+            left, seed = left - (end - seed), end
+
+
+def read(path: Path | None = None) -> Played:
+    path = path or RECORD
+    return msgspec.json.decode(path.read_bytes(), type=Played) if path.exists() else Played()
+
+
+def write(played: Played) -> None:
+    """Whole, or not at all; a line each block."""
+    lines = b",\n".join(map(msgspec.json.encode, played.blocks))
+    reached = msgspec.json.encode(played.reached, order="sorted").replace(b',"', b',\n"')
+    fresh = RECORD.with_suffix(".new")
+    fresh.write_bytes(b'{"blocks":[\n' + lines + b'\n],"reached":' + reached + b"}\n")
+    fresh.replace(RECORD)
+
+
+def play_block(seeds: range, jobs: int, commit: str) -> tuple[Block, Counter[str]]:
+    """The block, and what it reached. Its first seed is played twice."""
+    reached: Counter[str] = Counter()
+    found: dict[int, dict[str, int]] = {}
+    transactions = faults = 0
+    virtual_s = 0.0
+    first: list[History] = []
+    with closing(histories(seeds, jobs)) as playing:
+        for done, history in enumerate(playing, 1):
+            first = first or [history]
+            reached.update(history.reached)
+            transactions += history.transactions
+            faults += history.faults
+            virtual_s += history.virtual_s
+            if not history.findings.clean:
+                found[history.seed] = _found(history.findings)
+                print(history.findings.text(history.seed), flush=True)
+            if sys.stdout.isatty():
+                print(f"\rseeds {seeds.start}..{seeds.stop}: {done}", end="", flush=True)
+    for seed in differing(first, 1):
+        found.setdefault(seed, {})["other"] = 1
+        print(f"seed {seed} is another history when it is played again", flush=True)
+    block = Block(
+        first=seeds.start,
+        to=seeds.stop,
+        commit=commit,
+        date=datetime.now(UTC).date().isoformat(),
+        transactions=transactions,
+        faults=faults,
+        virtual_s=round(virtual_s),
+        found=found,
+    )
+    return block, reached
+
+
+def _found(findings: Findings) -> dict[str, int]:
+    return {kind: len(lines) for kind, lines in findings.kinds().items() if lines}
+
+
+def play_again(played: Played, commit: str) -> int:
+    """The seeds that found something and are not mended. Returns how many still do."""
+    quiet()
+    left = 0
+    for block in played.blocks:
+        for seed in sorted(block.found.keys() - block.mended.keys()):
+            history = play(seed)
+            if history.findings.clean:
+                block.mended[seed] = commit
+            else:
+                left += 1
+                print(history.findings.text(seed), flush=True)
+    return left
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=int, default=ALL, help="histories in all")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin none after so")
+    options = parser.parse_args(argv)
+    commit = _commit()
+    began, played = time.monotonic(), read()
+    bad = play_again(played, commit)
+    write(played)
+    try:
+        for seeds in played.gaps(options.to):
+            if time.monotonic() - began > options.seconds:
+                break
+            block, reached = play_block(seeds, options.jobs, commit)
+            played.blocks.append(block)
+            played.reached = dict(Counter(played.reached) + reached)
+            write(played)
+            bad += len(block.found)
+            end = "\r" if sys.stdout.isatty() else ""
+            print(f"{end}seeds {seeds.start}..{seeds.stop}, {time.monotonic() - began:.0f} s")
+    except KeyboardInterrupt:
+        print("\nended: whole blocks are kept")
+    never = missed(Counter(played.reached), played.histories)
+    if never:
+        print(f"NOT REACHED: {', '.join(never)}")
+    print(played.line())
+    return 1 if bad or never else 0
+
+
+def _commit() -> str:
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

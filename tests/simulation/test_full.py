@@ -1,0 +1,88 @@
+"""The running total: what is played next, and what of it is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import full
+from tests.simulation.cluster import History
+from tests.simulation.full import Block, Played
+from tidelog.sim.checker import Findings
+
+
+def _block(first: int, to: int, found: dict[int, dict[str, int]] | None = None) -> Block:
+    return Block(
+        first=first,
+        to=to,
+        commit="c",
+        date="2026-11-23",
+        transactions=7 * (to - first),
+        faults=0,
+        virtual_s=0,
+        found=found or {},
+    )
+
+
+def test_blocks_fill_what_nobody_played() -> None:
+    played = Played([_block(250, 300), _block(0, 100)])
+    assert played.histories == 150
+    assert list(played.gaps(320)) == [range(100, 200), range(200, 250), range(300, 320)]
+    assert list(played.gaps(150)) == []
+    assert list(Played().gaps(150)) == [range(100), range(100, 150)]
+
+
+class Histories:
+    """Played in no time; seed 42 finds a loss, and somebody ends it all at a seed."""
+
+    def __init__(self, ends_at: int) -> None:
+        self.ends_at = ends_at
+        self.seed_42_is_mended = False
+
+    def play(self, seed: int) -> History:
+        history = History(seed, transactions=2, faults=3, reached=Counter(["kill pump"]))
+        if seed == 42 and not self.seed_42_is_mended:
+            history.findings = Findings(loss=["a", "b"])
+        return history
+
+    def many(self, seeds: range, jobs: int) -> Iterator[History]:
+        for seed in seeds:
+            if seed == self.ends_at:
+                raise KeyboardInterrupt
+            yield self.play(seed)
+
+
+def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake, path = Histories(250), tmp_path / "played.json"
+    monkeypatch.setattr(full, "RECORD", path)
+    monkeypatch.setattr(full, "histories", fake.many)
+    monkeypatch.setattr(full, "play", fake.play)
+    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    line = "simulation: {0} histories, {1} transactions, {2} faults, {3} lost"
+    assert full.main(["--to", "350"]) == 1
+    assert line.format(200, 400, 600, 2) in capsys.readouterr().out
+    assert full.read(path).blocks[0].found == {42: {"loss": 2}}
+
+    fake.ends_at, fake.seed_42_is_mended = 1000, True
+    assert full.main(["--to", "350"]) == 0
+    assert line.format(350, 700, 1050, 0) in capsys.readouterr().out
+    kept = full.read(path)
+    assert [(block.first, block.to) for block in kept.blocks] == [
+        (0, 100),
+        (100, 200),
+        (200, 300),
+        (300, 350),
+    ]
+    assert 42 in kept.blocks[0].mended
+    assert kept.reached == {"kill pump": 350}
+
+
+def test_the_record_can_be_read_and_no_seed_is_in_it_twice() -> None:
+    played = full.read()
+    seeds = [seed for block in played.blocks for seed in range(block.first, block.to)]
+    assert len(seeds) == len(set(seeds)) == played.histories
