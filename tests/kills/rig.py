@@ -1,0 +1,329 @@
+"""kill -9 of every process (reliability R4): `python -m tests.kills.rig --kills 200 --seed 1`.
+
+registry, three Pumps, two Drainers, Applier, nats-server, mariadbd and the writer, under a load of
+at least LEAST_RATE transactions a second, whose ledger is fsynced before an ack counts. A victim,
+now and then two, dies at a random moment: under load, at a failpoint, or again while it recovers.
+A cycle ends when everybody is up, and what was acked by then is in the stream and below the
+Applier's checkpoint. All the while an application reads the stream: each transaction once, in
+order, as it was written. At the end MariaDB holds exactly what the stream says.
+
+`--points ACTIONS` fires those failpoints in this town that no simulated history passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.integration.victim import Wrong
+from tests.kills.judge import Judge
+from tests.kills.points import ELSEWHERE, discovered, needs_a_process
+from tests.kills.simulated import ACTIONS
+from tests.kills.town import FEED, Town, Victim
+from tests.servers import mariadb_server, nats_server
+from tests.simulation.created import created
+from tidelog import failpoints
+from tidelog.actor import first_error
+from tidelog.logs import configure
+from tidelog.real.bus import NatsBus
+
+RATE = 400
+LEAST_RATE = 200
+"""Transactions a second while all are up, at least: a quiet run proves nothing. (What an outage
+holds up is made up for.)"""
+FEWEST = 100
+"""Transactions between two cycles, at least."""
+STUCK_S = 90.0
+FIRES_S = 30.0
+RETRIES = "client.finisher."
+"""Begins the names of points that are passed only where a Pump didn't answer."""
+TWO, AGAIN, AT_A_POINT = 0.15, 0.3, 0.3
+"""How often two die at once, one dies again while it recovers, or dies at a failpoint."""
+PASSAGES = 8
+"""A kill at a failpoint comes at one of so many passages, and within POINT_S."""
+POINT_S = 8.0
+WEIGHTS = {"drainer-1": 2, "drainer-2": 2, "applier": 3, "nats-server": 2, "mariadbd": 2}
+HOW = {"load": "under load", "again": "while it recovered", "point": "at a failpoint"}
+
+
+class Rig:
+    def __init__(self, town: Town, *, seed: int, on_cycle: Callable[[str], None]) -> None:
+        self.judge = Judge(town.ledger, FEED)
+        self.kills: Counter[str] = Counter()
+        self.hows: Counter[str] = Counter()
+        self.recovered_s: list[float] = []
+        self.done = self.fired = 0
+        """Cycles, and points that fired."""
+        self.seconds = 0.0
+        self._up = [0, 0.0]
+        """Transactions that were acked while all were up, and how long that was."""
+        self.rows = self.transactions = 0
+        self._town = town
+        self._rng = random.Random(f"kills/{seed}")
+        self._on_cycle = on_cycle
+        self._points = sorted(discovered().keys() - ELSEWHERE.keys())
+        town.writer.acked, town.writer.known = self._acked, lambda: self.judge.acked
+
+    def _acked(self) -> int:
+        self.judge.look()
+        return self.judge.acked
+
+    # The whole ------------------------------------------------------------------------------
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """`work` is done between the beginning and the end. Raises Wrong."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(self.judge.run(self._town.nats.url))
+                await self._acks(FEWEST)
+                began, before = time.monotonic(), self.judge.acked
+                await work()
+                self.seconds = time.monotonic() - began
+                self.transactions = self.judge.acked - before
+                await self._to_the_end()
+                reading.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from errors
+
+    async def _to_the_end(self) -> None:
+        """All that was ever acked is there, and nothing else."""
+        self._town.stop_writer()
+        process = self._town.writer.process
+        assert process is not None
+        await self._until(lambda: process.poll() is not None, mend=False)
+        if process.returncode != 0:
+            raise Wrong(f"the writer ended with {process.returncode}: {self._town.writer.log()}")
+        self._town.writer.process = None
+        await self._passed(self._newest())
+        self.judge.settle()
+        self.rows = self.judge.compare(self._town.database)
+
+    def _newest(self) -> int:
+        self.judge.look()
+        return self.judge.last_acked
+
+    async def _passed(self, commit_ts: int) -> None:
+        """In the stream, and applied."""
+        await self._until(lambda: self.judge.position >= commit_ts)
+
+        def applied() -> bool:
+            self._town.look()
+            return self._town.checkpoint >= commit_ts
+
+        await self._until(applied)
+
+    async def _acks(self, more: int) -> None:
+        enough = self._acked() + more
+        await self._until(lambda: self._acked() >= enough)
+
+    async def _until(self, condition: Callable[[], bool], *, mend: bool = True) -> None:
+        deadline = time.monotonic() + STUCK_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Wrong(f"nothing comes for {STUCK_S} s: {self._town.told()}")
+            if mend:
+                await self._town.mend()
+            await asyncio.sleep(0.05)  # between two looks at other processes
+
+    @property
+    def ended(self) -> list[str]:
+        return self._town.ended
+
+    # Cycles ---------------------------------------------------------------------------------
+
+    async def cycles(self, count: int) -> None:
+        for _ in range(count):
+            began, before = time.monotonic(), self._acked()
+            await self._acks(FEWEST)
+            await asyncio.sleep(self._rng.random())
+            self._up[0] += self._acked() - before
+            self._up[1] += time.monotonic() - began
+            await self._cycle()
+            self.judge.settle()
+            self.done += 1
+
+    @property
+    def rate(self) -> float:
+        """Transactions a second while all were up."""
+        return self._up[0] / max(0.1, self._up[1])
+
+    async def _cycle(self) -> None:
+        names = [name for name in self._town.by_name for _ in range(WEIGHTS.get(name, 1))]
+        count = 2 if self._rng.random() < TWO else 1
+        chosen: dict[str, Victim] = {}
+        while len(chosen) < count:
+            name = self._rng.choice(names)
+            chosen[name] = self._town.by_name[name]
+        how = dict.fromkeys(chosen, "load")
+        for name, victim in chosen.items():
+            if victim.points and self._rng.random() < AT_A_POINT and await self._at_a_point(victim):
+                how[name] = "point"
+            await asyncio.to_thread(victim.kill)
+        await asyncio.sleep(self._rng.random() * 0.5)
+        began = time.monotonic()
+        for name, victim in chosen.items():
+            await asyncio.to_thread(victim.start)
+            if victim.service is not None and self._rng.random() < AGAIN:
+                await asyncio.sleep(self._rng.random() * 1.5)
+                await asyncio.to_thread(victim.kill)
+                self._count(name, "again")
+                await asyncio.to_thread(victim.start)
+        target = self._newest()
+        for victim in chosen.values():
+            await self._until(victim.ready)
+        await self._passed(max(target, self._newest()))
+        took = time.monotonic() - began
+        self.recovered_s.append(took)
+        for name in chosen:
+            self._count(name, how[name])
+        what = ", ".join(f"{name} {HOW[how[name]]}" for name in chosen)
+        self._on_cycle(f"{self.done + 1:4} {took:6.1f} s  {what}")
+
+    def _count(self, name: str, how: str) -> None:
+        self.kills[name] += 1
+        self.hows[how] += 1
+
+    async def _at_a_point(self, victim: Victim) -> bool:
+        """It is started again to die at a failpoint. False: that is not passed within POINT_S,
+        and it lives."""
+        point = self._rng.choice([p for p in self._points if p.startswith(victim.points)])
+        return await self._arm(victim, point, "kill", POINT_S)
+
+    async def _arm(self, victim: Victim, point: str, action: str, within_s: float) -> bool:
+        """Start it anew with `action` armed; does that come about?"""
+        service = victim.service
+        assert service is not None
+        at = self._rng.randint(1, PASSAGES if within_s < FIRES_S else 3)
+        service.env["TIDELOG_FAILPOINTS"] = f"{point}={action}@{at}"
+        await asyncio.to_thread(victim.kill)
+        log = service.directory / "log"
+        before = log.stat().st_size
+        await asyncio.to_thread(victim.start)
+        service.env.pop("TIDELOG_FAILPOINTS")
+        process, deadline = service.process, time.monotonic() + within_s
+        assert process is not None
+        while time.monotonic() < deadline:
+            if action == "kill" and process.poll() is not None:
+                return process.returncode == -signal.SIGKILL
+            if failpoints.told(point, action).encode() in log.read_bytes()[before:]:
+                return True
+            if point.startswith(RETRIES):
+                await self._lose_a_pump()
+            await asyncio.sleep(0.05)  # between two looks at another process
+        return False
+
+    async def _lose_a_pump(self) -> None:
+        """For a moment: what was on its way there is tried again."""
+        pump = self._town.by_name["pump-1"]
+        await self._until(pump.ready, mend=False)  # the victim may be dead by now, as it shall
+        await asyncio.to_thread(pump.kill)
+        await asyncio.to_thread(pump.start)
+
+    # Points ---------------------------------------------------------------------------------
+
+    def cases(self, actions: int, seed: int) -> list[tuple[str, str]]:
+        """What the simulation can't fire."""
+        made: list[tuple[str, str]] = []
+        for number, point in enumerate(self._points):
+            turned = [ACTIONS[(number + seed + turn) % 3] for turn in range(3)][:actions]
+            made += [(point, action) for action in turned if needs_a_process(point, action)]
+        return made
+
+    async def points(self, cases: list[tuple[str, str]]) -> None:
+        for point, action in cases:
+            victim = self._town.by_name["writer" if point.startswith("client.") else "applier"]
+            if not await self._arm(victim, point, action, FIRES_S):
+                raise Wrong(f"NOT FIRED: {point} {action}")
+            self.fired += 1
+            began = time.monotonic()
+            await asyncio.to_thread(victim.kill)
+            await asyncio.to_thread(victim.start)
+            await self._until(victim.ready)
+            await self._passed(self._newest())
+            self.judge.settle()
+            took = time.monotonic() - began
+            self._on_cycle(f"{self.fired:4} {took:6.1f} s  {point} {action}")
+
+
+def _judged(rig: Rig) -> str:
+    counts = rig.judge.counts
+    return (
+        f"{counts['lost']} lost, {counts['duplicated']} duplicated,"
+        f" {counts['out of order']} out of order"
+    )
+
+
+async def play(options: argparse.Namespace, directory: Path) -> int:
+    console = Console(stderr=True)
+    with nats_server(directory) as nats, mariadb_server(directory) as database:
+        town = Town(nats, database, directory, options.seed)
+        rig = Rig(town, seed=options.seed, on_cycle=console.print)
+        bus = await NatsBus.connect(nats.url, timeout_s=10)
+        await created(bus, "default", FEED)
+        town.start(RATE)
+        cases = rig.cases(options.points, options.seed)
+        problem = ""
+        try:
+            if options.points:
+                await rig.run(lambda: rig.points(cases))
+            else:
+                await rig.run(lambda: rig.cycles(options.kills))
+        except Wrong as error:
+            problem = str(error)
+        finally:
+            town.end()
+            await bus.close()
+    if problem:
+        print(f"cycle {rig.done + 1} of seed {options.seed}: {problem}")
+        return 1
+    return _told(rig, options, len(cases), console)
+
+
+def _told(rig: Rig, options: argparse.Namespace, cases: int, console: Console) -> int:
+    took = sorted(rig.recovered_s)
+    table = Table("killed", "times")
+    for name, times in sorted(rig.kills.items()):
+        table.add_row(name, str(times))
+    if rig.kills:
+        console.print(table)
+        middle = took[len(took) // 2]
+        print(
+            f"{', '.join(f'{times} {HOW[how]}' for how, times in rig.hows.items())};"
+            f" all up and all acked applied after {middle:.1f} s (p50), {took[-1]:.1f} s at most;"
+            f" {rig.rate:.0f} transactions/s while all were up, {rig.judge.ddls} DDLs, {rig.rows}"
+            f" rows equal, {len(rig.ended)} starts that services asked for; {rig.seconds:.0f} s"
+        )
+    said = f"{rig.transactions} transactions, {_judged(rig)} (seed {options.seed})"
+    if options.points:
+        print(f"failpoints on processes: {cases} cases, {rig.fired} fired, {said}")
+        return 0 if rig.fired == cases and rig.transactions else 1
+    print(f"kills: {rig.done} cycles, {said}")
+    if rig.rate < LEAST_RATE:
+        print(f"{rig.rate:.0f} transactions/s, less than {LEAST_RATE}: this proves too little")
+    return 0 if rig.done >= options.kills and rig.rate >= LEAST_RATE else 1
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--points", type=int, default=0, metavar="ACTIONS")
+    options = parser.parse_args(argv)
+    configure("auto", "error")
+    with tempfile.TemporaryDirectory(prefix="kills-") as directory:
+        return asyncio.run(play(options, Path(directory)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

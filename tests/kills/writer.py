@@ -1,0 +1,181 @@
+"""The load of the kill rig, a process that may be killed itself: `python -m tests.kills.writer`.
+
+It writes by `tidelog.connect`, as an application does. What it begins and what was acked to it
+stands in its ledger: a line of each is on the disk before it counts. Killed, the next life goes on
+with names of its own; what was under way is in the stream or isn't, and never twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.kills.ledger import Acked, Begun, Event, Failed, LedgerFile, digest
+from tidelog import connect, failpoints
+from tidelog.errors import TidelogError, Unavailable
+from tidelog.pump_client.ddl.errors import DdlRefused
+from tidelog.pump_client.errors import CommitUnknown
+from tidelog.pump_client.writer import Writer
+
+DATABASE = "shop"
+LOG, ITEM = f"{DATABASE}.log", f"{DATABASE}.item"
+TABLES = (
+    f"CREATE DATABASE {DATABASE}",
+    f"CREATE TABLE {LOG} (id BIGINT PRIMARY KEY, client INT)",
+    f"CREATE TABLE {ITEM} (id BIGINT PRIMARY KEY, txn BIGINT, body VARCHAR(200))",
+)
+CLIENTS = 128
+ROWS = 60
+"""A client's items at most; beyond that it deletes."""
+DDL_S = 3.0
+"""Between two changes of the schema."""
+RETRY_S = 0.2
+LIFE_BITS = 40
+"""A transaction's id: the life's number above these, then its own."""
+
+
+class Load:
+    def __init__(self, writer: Writer, ledger: LedgerFile, life: int, rate: int, seed: int) -> None:
+        self._writer = writer
+        self._ledger = ledger
+        self._life = life
+        self._next = life << LIFE_BITS
+        self._pace_s = CLIENTS / rate
+        self._seed = seed
+        self.stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until `stop`, with all that was begun ended."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(CLIENTS):
+                group.create_task(self._client(number))
+            ddls = group.create_task(self._change_schema())
+            await self.stop.wait()
+            ddls.cancel()
+
+    async def _client(self, number: int) -> None:
+        """What an outage holds up is made up for, a second of it at most at once."""
+        rng = random.Random(f"{self._seed}/{self._life}/{number}")
+        loop = asyncio.get_running_loop()
+        items: list[dict[str, Any]] = []
+        due = loop.time() + rng.random() * self._pace_s
+        while not self.stop.is_set():
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            due = max(due + self._pace_s * (0.5 + rng.random()), loop.time() - 5.0)
+            await self._transaction(rng, number, items)
+
+    async def _transaction(
+        self, rng: random.Random, client: int, items: list[dict[str, Any]]
+    ) -> None:
+        self._next += 1
+        txn_id = self._next
+        events = _drawn(rng, txn_id, client, items)
+        try:
+            async with self._writer.transaction() as txn:
+                self._ledger.write(Begun(txn_id, digest(events)))
+                for table, before, after in events:
+                    if before is None and after is not None:
+                        txn.insert(table, after)
+                    elif before is not None and after is not None:
+                        txn.update(table, before, after)
+                    elif before is not None:
+                        txn.delete(table, before)
+        except CommitUnknown:
+            items.clear()  # what became of them nobody here knows
+            return
+        except TidelogError as error:
+            self._ledger.write(Failed(txn_id, type(error).__name__))  # rolled back, for certain
+            await asyncio.sleep(RETRY_S * rng.random())
+            return
+        for _, before, after in events[1:]:
+            if before is not None:
+                items.remove(before)
+            if after is not None:
+                items.append(after)
+        await self._ledger.durable(Acked(txn_id, txn.commit_ts))
+
+    async def _change_schema(self) -> None:
+        """Tables that come, change and go, beside those that are compared."""
+        number = 0
+        while True:
+            await asyncio.sleep(DDL_S)
+            number += 1
+            table = f"{DATABASE}.d{self._life}_{number}"
+            for query in (
+                f"CREATE TABLE {table} (id BIGINT PRIMARY KEY)",
+                f"ALTER TABLE {table} ADD COLUMN n INT",
+                f"DROP TABLE {table}",
+            ):
+                try:
+                    await self._writer.ddl(query)
+                except TidelogError:
+                    break  # the next table's turn: this one's is told by the next life
+
+
+def _drawn(
+    rng: random.Random, txn_id: int, client: int, items: list[dict[str, Any]]
+) -> list[Event]:
+    """The row that names the transaction, and changes of one to three items."""
+    events: list[Event] = [(LOG, None, {"id": txn_id, "client": client})]
+    chosen = rng.sample(items, min(len(items), rng.randint(0, 2)))
+    for before in chosen:
+        gone = len(items) > ROWS or rng.random() < 0.2
+        after = {**before, "txn": txn_id, "body": _body(rng)}
+        events.append((ITEM, before, None if gone else after))
+    if len(chosen) < 2:
+        row = {"id": txn_id, "txn": txn_id, "body": _body(rng)}
+        events.append((ITEM, None, row))
+    return events
+
+
+def _body(rng: random.Random) -> str:
+    return rng.choice("abcdeö汉") * rng.randint(0, 200)
+
+
+async def _prepare(writer: Writer) -> None:
+    """The tables, in the first life that comes so far; a later one finds them."""
+    for query in TABLES:
+        while True:
+            try:
+                await writer.ddl(query)
+                break
+            except DdlRefused:
+                break  # it is there
+            except Unavailable:
+                await asyncio.sleep(RETRY_S)
+
+
+async def _live(options: argparse.Namespace) -> None:
+    directory = Path(options.data_dir)
+    ledger = LedgerFile(directory / "ledger")
+    state = directory / "state"
+    async with connect(options.nats_url, state_dir=state, timeout_s=None) as writer:
+        await _prepare(writer)
+        load = Load(writer, ledger, ledger.begin_life(), options.rate, options.seed)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, load.stop.set)
+        syncing = asyncio.ensure_future(ledger.keep())
+        await load.run()
+        syncing.cancel()
+        ledger.close()
+        await writer.flush(60.0)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--nats-url", required=True)
+    parser.add_argument("--rate", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    failpoints.arm_from_text(os.environ.get("TIDELOG_FAILPOINTS", ""))
+    asyncio.run(_live(parser.parse_args(argv)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

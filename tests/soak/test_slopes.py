@@ -1,0 +1,69 @@
+"""A slope that is there is seen, noise is none."""
+
+from __future__ import annotations
+
+import random
+
+from tests.soak.run import LIMIT, SLACK, Soak, judged
+from tests.soak.slopes import Sample, is_flat, slope, warm
+from tests.soak.watch import Watch
+
+HOURS_3 = 3 * 3600
+
+
+def samples(
+    per_hour: float, *, noise: float = 2.0, life_s: int = 180, seed: int = 1
+) -> list[Sample]:
+    """Of a process of 100 MiB that is killed now and then, and is smaller while it is young."""
+    rng = random.Random(seed)
+    found = []
+    for at in range(0, HOURS_3, 10):
+        age = at % life_s
+        young = 20.0 if age < 20 else 0.0
+        value = 100 * (1 + per_hour * at / 3600) + rng.gauss(0, noise) - young
+        found.append(Sample(float(at), at // life_s, float(age), value))
+    return found
+
+
+def test_growth_is_seen_through_kills_and_noise() -> None:
+    for per_hour in (0.05, 0.1, -0.1):
+        line = slope(warm(samples(per_hour), 20))
+        assert abs(line.per_hour * line.mean - 100 * per_hour) < 0.5  # MiB
+        assert line.above(LIMIT) == (per_hour > 0)
+
+
+def test_noise_is_no_growth() -> None:
+    assert not any(slope(warm(samples(0.0, seed=n), 20)).above(LIMIT) for n in range(50))
+
+
+def test_one_life_and_two_samples() -> None:
+    line = slope(warm(samples(0.05, life_s=HOURS_3), 20))
+    assert line.above(LIMIT)
+    assert not slope([Sample(0, 0, 30, 5.0)]).above(LIMIT)
+    assert slope([Sample(0, 0, 30, 0.0), Sample(1, 0, 31, 0.0)]).per_hour == 0
+
+
+def test_descriptors_that_pile_up_are_seen() -> None:
+    held = [Sample(float(at), 0, float(at), 20.0 + at % 7) for at in range(90)]
+    piled = [one._replace(value=one.value + one.at_s / 2) for one in held]
+    assert is_flat(held, SLACK)
+    assert not is_flat([one._replace(value=one.value * 3) for one in piled], SLACK)
+    assert is_flat(held[:1], SLACK)
+
+
+class Seen(Watch):
+    def __init__(self, rss: list[Sample], descriptors: list[Sample]) -> None:
+        self.rss, self.descriptors = {"pump-1": rss}, {"pump-1": descriptors}
+
+
+def test_what_a_long_run_and_a_short_one_are_judged_by() -> None:
+    fine, grows = samples(0.0), samples(0.1)
+    few = [one._replace(value=20.0) for one in fine]
+    long, short = Soak(HOURS_3, 500, 30, 1), Soak(60, 500, 30, 1)
+    assert judged(long, Seen(fine, few), 20) == []
+    assert any("grows by" in line for line in judged(long, Seen(grows, few), 20))
+    assert judged(short, Seen(grows, few), 20) == []
+    huge = [one._replace(value=one.value * 9) for one in fine]
+    assert any("MiB" in line for line in judged(short, Seen(huge, few), 20))
+    more = [one._replace(value=one.at_s / 100) for one in few]
+    assert any("descriptors" in line for line in judged(long, Seen(fine, more), 20))
