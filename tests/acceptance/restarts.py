@@ -1,8 +1,8 @@
 """The captures through a whole topology whose Drainer is restarted after random transactions (issue
-6, Done when 1): `python -m tests.acceptance.restarts --restarts 50`.
+6, Done when 1): `python -m tests.acceptance.restarts --restarts 20`.
 
-One restart is a kill -9, the next one orderly. Whatever the Drainer had in hand, what the readers
-have at the end is what the source held, and each transaction is in the stream once.
+Orderly: it publishes what it has in hand (kill -9 is `tests.kills.rig`'s). What the readers have at
+the end is what the source held, and each transaction is in the stream once.
 """
 
 from __future__ import annotations
@@ -80,13 +80,11 @@ class Restarts:
         self.positions: list[int] = []
 
     def plan(self, running: Running, subscriber: Follower) -> dict[int, Callable[[], None]]:
-        ways = (partial(running.kill, "drainer"), partial(restart_orderly, running))
         return {
-            n + 1: partial(self._restart, ways[number % 2], subscriber, self._due[n])
-            for number, n in enumerate(self._chosen)
+            n + 1: partial(self._restart, running, subscriber, self._due[n]) for n in self._chosen
         }
 
-    def _restart(self, way: Callable[[], None], subscriber: Follower, position: int) -> None:
+    def _restart(self, running: Running, subscriber: Follower, position: int) -> None:
         """What comes before that Commit is published first: a Drainer that is ended while it still
         starts proves little. The Commit's own transaction is what it has in hand."""
 
@@ -96,7 +94,7 @@ class Restarts:
 
         until(reached, f"{position} to be published")
         self.positions.append(subscriber.position)
-        way()
+        restart_orderly(running)
 
     @property
     def lives(self) -> int:
@@ -154,7 +152,7 @@ def tracked(which: Set) -> Counter[str]:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--restarts", type=int, default=50)
+    parser.add_argument("--restarts", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(argv)
     for which in SETS:
@@ -163,7 +161,7 @@ def main(argv: list[str]) -> int:
             restarts = Restarts(which, chosen.restarts, chosen.seed)
             changes = run(which, restarts, Path(directory))
         print(
-            f"{which}: {chosen.restarts} restarts of the Drainer, every other one a kill -9,"
+            f"{which}: {chosen.restarts} orderly restarts of the Drainer,"
             f" {restarts.lives} of them after it had published something;"
             f" {len(commit_timestamps(changes))} transactions once, in order;"
             f" {sum(tracked(which).values())} DDLs tracked, of {len(tracked(which))} kinds;"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import golden_stream
+from tests.acceptance.described import check_stream as check_stream_is_described
 from tests.acceptance.replaying import replay
 from tests.acceptance.status_api import status_api
 from tests.acceptance.stream import commit_timestamps, read_stream
@@ -69,6 +70,9 @@ def test_sqlite_holds_what_the_source_held(which: Set, tmp_path: Path) -> None:
         if which == "set-a":
             golden_stream.check(check_stream(running, done.max_commit_ts))
             assert dropped(running) == DROPPED
+            seen = check_stream_is_described(running.nats, "main")
+            assert seen["changes-ddl"] > 50
+            assert seen["changes-row"] > 100
     assert sqlite_differences(which, database) == []
 
 

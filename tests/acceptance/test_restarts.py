@@ -1,4 +1,4 @@
-"""Five of the fifty restarts of `python -m tests.acceptance.restarts`, for each capture."""
+"""Three of the twenty restarts of `python -m tests.acceptance.restarts`, for each capture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.restarts import Restarts, run
 from tests.fixtures.capture import SETS, Set
 
-RESTARTS = 5
+RESTARTS = 3
 
 
 @pytest.mark.parametrize("which", SETS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.conformance.places import Place
@@ -159,6 +161,22 @@ def test_write_file_replaces(place: Place) -> None:
         assert disk.listdir(".") == ["state"]
         with pytest.raises(IoFailed):
             await disk.write_file("no/directory", b"x")
+
+    place.run(scenario)
+
+
+def test_a_write_that_outlives_its_caller_is_not_in_the_way_of_the_next(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        disk, loop = place.disk(), asyncio.get_running_loop()
+        for number in range(100):
+            outlived = loop.create_task(disk.write_file("state", b"x" * (1 << 16)))
+            await asyncio.sleep(0)
+            outlived.cancel()
+            wanted = f"state {number}".encode()
+            await disk.write_file("state", wanted)
+            assert disk.read_file("state") == wanted
+        await disk.write_file("other", b"")  # by now none of them is under way
+        assert disk.read_file("state") == wanted
 
     place.run(scenario)
 

@@ -9,7 +9,21 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ("unit", "models", "crash", "simulation", "fixtures", "integration", "spark")
+TARGETS = (
+    "unit",
+    "models",
+    "crash",
+    "fuzz",
+    "simulation",
+    "kills",
+    "fixtures",
+    "integration",
+    "faults",
+    "spark",
+    "console",
+    "compose",
+    "soak",
+)
 """Of `make test`, but for those that run some tests again in another way: check, compiled."""
 
 

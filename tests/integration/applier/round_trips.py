@@ -5,13 +5,13 @@ of the nearest one. `python -m tests.integration.applier.round_trips`
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
+from tests.faults.proxy import proxied
+from tests.faults.toxics import Kind, Toxic
 from tests.integration.applier.lanes_rig import LanesRig
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, table
@@ -45,34 +45,6 @@ class Far(MariaDb):
         self.port = port
 
 
-@contextlib.asynccontextmanager
-async def proxy(server: MariaDb, round_trip_ms: float) -> AsyncIterator[int]:
-    """A port that leads to the server, half a round trip later each way. Bytes don't wait for the
-    ones before them."""
-    loop = asyncio.get_running_loop()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            loop.call_later(round_trip_ms / 2000, writer.write, data)
-        loop.call_later(round_trip_ms / 2000, writer.close)
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(server.host, server.port)
-        for one in (pump(reader, back), pump(there, writer)):
-            task = asyncio.create_task(one)
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-    listening = await asyncio.start_server(accept, server.host, 0)
-    try:
-        yield int(listening.sockets[0].getsockname()[1])
-    finally:
-        listening.close()
-        for task in tasks:
-            task.cancel()
-
-
 def rows(start: int) -> list[Image]:
     return [
         Image(
@@ -91,8 +63,9 @@ def rows(start: int) -> list[Image]:
 
 async def rate(server: MariaDb, round_trip_ms: float) -> float:
     """Rows a second, each lane writing its next share as soon as it has written one."""
-    async with proxy(server, round_trip_ms) as port:
-        rig = LanesRig(Far(port), lanes=LANES)
+    async with proxied(server.port) as proxy:
+        proxy.poison(Toxic(Kind.LATENCY, round_trip_ms / 2000))
+        rig = LanesRig(Far(proxy.port), lanes=LANES)
         await rig.open()
         lanes = [await rig.lane(number) for number in range(LANES)]
         works = [

@@ -13,7 +13,7 @@ from tests.integration.applier.kill_rig import DATABASE, Rig
 from tests.integration.victim import Wrong
 from tests.servers import nats_server
 
-KILLS, DATABASE_KILLS, OUTAGES = 10, 2, 3
+KILLS, DATABASE_KILLS, OUTAGES = 6, 1, 2
 
 
 @pytest.mark.timeout(400)

@@ -64,6 +64,34 @@ def test_answers_and_typed_errors(server: NatsServer) -> None:
     asyncio.run(run())
 
 
+def test_an_answer_goes_to_an_inbox_and_nowhere_else(server: NatsServer) -> None:
+    """Else who may ask anything could have us say it to whom only we may speak."""
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        heard: list[tuple[str, bytes]] = []
+
+        async def echo(request: Request) -> None:
+            request.respond(request.data)
+
+        async def hear(message: Request) -> None:
+            heard.append((message.subject, message.data))
+
+        await bus.serve("echo", echo)
+        for subject in ("changes.main.txn", "_INBOX.x", "_INBOX_UKEY.x"):
+            await bus.serve(subject, hear)
+        before = bus_metrics.dropped_answers._value.get()
+        for reply in ("changes.main.txn", "_INBOX.x", "_INBOX_UKEY.x", "_INBOXES"):
+            bus.connection.queue("echo", b"hi", reply=reply)
+        await until(lambda: len(heard) == 2)
+        assert (await bus.request("echo", b"still here", timeout_s=5)).data == b"still here"
+        assert heard == [(to, b"hi") for to in ("_INBOX.x", "_INBOX_UKEY.x")]
+        assert bus_metrics.dropped_answers._value.get() - before == 2
+        await bus.close()
+
+    asyncio.run(run())
+
+
 def test_no_server_is_unavailable() -> None:
     async def run() -> None:
         with pytest.raises(Unavailable):

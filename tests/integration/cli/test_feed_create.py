@@ -21,6 +21,8 @@ def test_a_feed_is_created_once_and_shown(tmp_path: Path) -> None:
         again = running.command("feed", "create", "second")
         assert again.returncode == EXIT_FAILED
         assert "feed 'second' exists" in again.stderr
+        missing = running.command("feed", "create", "second", "--if-missing")
+        assert (missing.returncode, missing.stderr.strip()) == (0, "feed second is there")
         listed = running.command("feed", "list", "--json").stdout.splitlines()
         assert [json.loads(line) for line in listed] == [main, second]
         assert "waits for its Drainer" in running.command("feed", "show", "second").stdout

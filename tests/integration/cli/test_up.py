@@ -51,7 +51,7 @@ def test_up_says_ready_once_in_its_documented_form_and_stops_in_order(tmp_path: 
     try:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
-        assert set(ready) == {"event", "nats", "pumps", "http"}
+        assert set(ready) == {"event", "nats", "pumps", "http", "console"}
         assert ready["event"] == "ready"
         assert ready["nats"].startswith("nats://127.0.0.1:")
         assert [p["node"] for p in ready["pumps"]] == ["pump-1", "pump-2", "pump-3"]
@@ -65,6 +65,8 @@ def test_up_says_ready_once_in_its_documented_form_and_stops_in_order(tmp_path: 
             "applier",
         }
         state = json.loads((tmp_path / "top" / "tidelog.json").read_text())
+        assert ready["console"] == state["console"]
+        assert ready["console"].startswith("http://127.0.0.1:")
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=15)
     finally:

@@ -7,6 +7,7 @@ hides a gap must not hide it from the rig.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from tests.integration.victim import Wrong
 from tidelog import subjects
 from tidelog.change_reader import Change, ChangeAssembler, Gap
-from tidelog.changes import Marker, Watermark
+from tidelog.changes import DdlMessage, Marker, RowMessage, Watermark
 from tidelog.ports import Message
 from tidelog.rows.values import Value
 
@@ -111,7 +112,7 @@ class Reading:
                 raise Wrong(f"({txn.commit_ts}, {txn.start_ts}) was never committed")
             self._next += 1
             self.position = txn.commit_ts
-            self._compare(change, txn.commit_ts, written)
+            check_rows(txn.commit_ts, written, change.rows, change.ddls)
             self.checked += 1
         self._passed(change.commit_ts)
         self.position = max(self.position, change.commit_ts)
@@ -121,19 +122,24 @@ class Reading:
         if self._next < len(order) and order[self._next] <= upto:
             raise Wrong(f"loss: {order[self._next]} is not in the stream, which is at {upto}")
 
-    def _compare(self, change: Change, commit_ts: int, written: Written) -> None:
-        if written.query:
-            if [ddl.query for ddl in change.ddls] != [written.query]:
-                raise Wrong(f"{commit_ts}: {change.ddls} instead of {written.query}")
-            return
-        found: dict[str, list[RowChange]] = {}
-        for rows in change.rows:
-            for event in rows.events:
-                if event.commit_ts == commit_ts:
-                    one = (event.op, event.before, event.after)
-                    found.setdefault(rows.table, []).append(one)
-        if found != written.rows:
-            raise Wrong(f"{commit_ts}: {_shown(found)} instead of {_shown(written.rows)}")
+
+def check_rows(
+    commit_ts: int, written: Written, rows: Iterable[RowMessage], ddls: Iterable[DdlMessage]
+) -> None:
+    """Raises Wrong unless it is as it was written. `rows` may have other transactions, too."""
+    if written.query:
+        queries = [ddl.query for ddl in ddls]
+        if queries != [written.query]:
+            raise Wrong(f"{commit_ts}: {queries} instead of {written.query}")
+        return
+    found: dict[str, list[RowChange]] = {}
+    for message in rows:
+        for event in message.events:
+            if event.commit_ts == commit_ts:
+                one = (event.op, event.before, event.after)
+                found.setdefault(message.table, []).append(one)
+    if found != written.rows:
+        raise Wrong(f"{commit_ts}: {_shown(found)} instead of {_shown(written.rows)}")
 
 
 def _shown(rows: dict[str, list[RowChange]]) -> str:

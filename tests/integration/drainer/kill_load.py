@@ -11,14 +11,16 @@ import msgspec
 
 from tests.integration.drainer.kill_ledger import Ledger, Row, RowChange, Written
 from tests.unit.rows.tables import column, int_key_table
-from tidelog.messages import DdlAppend, Empty, decode_reply, encode
+from tidelog.ddl_history import EmbeddedHistory
+from tidelog.errors import DiskFull, Unavailable
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus
 from tidelog.pump_client import PumpClient
+from tidelog.real.clock import RealClock
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema import jobs
 from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name, TableInfo
-from tidelog.subjects import registry
+from tidelog.workload.timestamps import fresh
 from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, PrewriteValue, TableMutation
 
 CLUSTER, DATABASE, SCHEMA_ID = "default", "shop", 90
@@ -30,6 +32,7 @@ CLIENTS = 6
 MOST_BEHIND = 400
 KINDS = {"small": 70, "several": 20, "fragments": 4, "large": 1, "ddl": 5}
 INSERT, UPDATE, DELETE = 0, 1, 4
+AGAIN_S = 0.2
 LATER = 10_000 << 18
 """A job's FinishedTS is never below the commit_ts of its binlog."""
 
@@ -85,14 +88,15 @@ class Load:
         kinds: Mapping[str, int] = KINDS,
     ) -> None:
         self._kinds = kinds
-        self._bus, self._client, self._ledger = bus, client, ledger
+        self._client, self._ledger = client, ledger
         self._oracle = RegistryOracle(bus, CLUSTER)
+        self._history = EmbeddedHistory(bus, CLUSTER)
         self._rng = random.Random(seed)
         self._pace_s = CLIENTS / rate
         self._stop = asyncio.Event()
         self._version = self._job = 0
         self._tables = [Table(100 + n, f"t{n}") for n in range(TABLES)]
-        self._wide = [Table(1000 + n, f"w{n}") for n in range(WIDE)]
+        self._wide = [Table(1000 + n, f"w{n}") for n in range(WIDE if kinds.get("large") else 0)]
         self._own = Table(99, "own")
         self._altering = asyncio.Lock()
         self._rows: dict[tuple[int, str], list[Row]] = {}
@@ -126,10 +130,13 @@ class Load:
             query=query,
             binlog=msgspec.structs.replace(info, schema_version=self._version),
         )
-        body = encode(DdlAppend(msgspec.Raw(msgspec.json.encode(job))))
-        answer = await self._bus.request(registry(CLUSTER, "ddl-append"), body, timeout_s=30)
-        decode_reply(answer.data, Empty)
-        return job.id
+        while True:  # the same job again is fine
+            try:
+                await self._history.append(msgspec.json.encode(job))
+            except (Unavailable, DiskFull):
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return job.id
 
     async def run(self) -> None:
         self._stop.clear()
@@ -153,7 +160,15 @@ class Load:
                 self.large += kind == "large"
             self.progress.set()
 
+    async def write_fragments(self) -> None:
+        """One with rows larger than a message, now."""
+        await self._write(self._draw("fragments", CLIENTS))
+
     # Transactions
+
+    async def _timestamp(self) -> int:
+        """However long the oracle is away."""
+        return await fresh(self._oracle, RealClock(), 0)
 
     def _draw(self, kind: str, client: int) -> dict[Table, list[RowChange]]:
         rng = self._rng
@@ -184,7 +199,7 @@ class Load:
         return "u", before, after
 
     async def _write(self, changes: dict[Table, list[RowChange]]) -> None:
-        start_ts = await self._oracle.take(1)
+        start_ts = await self._timestamp()
         mutations = [changed(table, rows) for table, rows in changes.items()]
         value = PrewriteValue(schema_version=self._version, mutations=mutations)
         written = Written(start_ts, {t.name: rows for t, rows in changes.items()})
@@ -198,7 +213,7 @@ class Load:
 
     async def _two_phases(self, binlog: Binlog, written: Written) -> None:
         await self._client.write(binlog)
-        commit_ts = await self._oracle.take(1)
+        commit_ts = await self._timestamp()
         self._ledger.commit(commit_ts, written)
         end = Binlog(tp=Commit, start_ts=written.start_ts, commit_ts=commit_ts)
         end.ddl_query, end.ddl_job_id = binlog.ddl_query, binlog.ddl_job_id
@@ -213,7 +228,7 @@ class Load:
             table.columns += 1
             table.shape()
             query = f"ALTER TABLE own ADD COLUMN {name} BIGINT"
-            start_ts = await self._oracle.take(1)
+            start_ts = await self._timestamp()
             info = HistoryInfo(table_info=table.info, finished_ts=start_ts + LATER)
             job = await self._append(jobs.ADD_COLUMN, query, info)
             binlog = Binlog(

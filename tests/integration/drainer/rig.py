@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from tests.integration.drainer.fakes import CLUSTER, FEED, FakeRegistry
 from tidelog.change_reader import Change, ChangeReader
+from tidelog.ddl_history import with_ddl_history
 from tidelog.ports import Bus, DdlHistory, Ports
 from tidelog.real.bus import NatsBus
 from tidelog.real.disk import RealDisk
@@ -43,14 +43,7 @@ class Rig:
 
     def ports(self, node: str) -> Ports:
         ports = real_ports(self.config, RealDisk(self.directory / node), self.bus)
-        return self._with_history(ports)
-
-    def _with_history(self, ports: Ports) -> Ports:
-        return replace(
-            ports,
-            open_ddl_history=lambda _: self.history,
-            within=lambda path: self._with_history(ports.within(path)),
-        )
+        return with_ddl_history(ports, self.history)
 
     @contextlib.asynccontextmanager
     async def drainer(self, **changed: object) -> AsyncIterator[Callable[[], dict[str, object]]]:

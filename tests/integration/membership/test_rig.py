@@ -12,11 +12,11 @@ import pytest
 from tests.integration.membership.rig import FEWEST, Rig
 from tests.integration.membership.script import Change, Outage, Step, script
 from tests.integration.victim import Wrong
-from tests.planted.bugs import DRAINER, Bug, Edit
+from tests.planted.bugs import BY_NAME
 from tests.planted.copy import PATHS, copied, plant
+from tests.planted.killed import MEMBERSHIP, Kill, of
 from tests.servers import nats_server
 
-REGISTRY = "services/registry/tidelog_registry"
 SEEDS = 200
 
 
@@ -40,64 +40,20 @@ def test_nothing_is_lost_from_one_pump_to_four_to_two(tmp_path: Path) -> None:
     assert rig.stream.checked == rig.committed >= FEWEST * len(steps), "a quiet run proves nothing"
 
 
-BROKEN = (
-    (
-        Bug(
-            "a Drainer that does not ask source 0 and was not told",
-            "is not in the stream",
-            (
-                Edit(
-                    f"{DRAINER}/merge/collector.py",
-                    "        self._consulted = clock.monotonic()\n        state =",
-                    "        self._consulted = clock.monotonic()\n"
-                    "        if self._view.trusted:\n"
-                    "            return True\n"
-                    "        state =",
-                ),
-            ),
-        ),
-        [Step(Change.JOIN_FROZEN, 2)],
-    ),
-    (
-        Bug(
-            "a Pump that is offline before all have read it",
-            "offline before the Drainer had read it",
-            (
-                Edit(
-                    f"{REGISTRY}/cluster.py",
-                    "        if node.behind:\n            return closing\n",
-                    "        node.behind = ()\n",
-                ),
-            ),
-        ),
-        [Step(Change.JOIN, 2), Step(Change.OFFLINE_FROZEN, 2)],
-    ),
-    (
-        Bug(
-            "a Drainer that lets a closing Pump go with what is unread",
-            "is not in the stream",
-            (
-                Edit(
-                    f"{DRAINER}/merge/membership.py",
-                    "= member.state != OFFLINE\n",
-                    '= member.state not in (OFFLINE, "closing")\n',
-                ),
-            ),
-        ),
-        [Step(Change.JOIN, 2), Step(Change.OFFLINE_FROZEN, 2)],
-    ),
-)
+STEPS = {
+    "source-0-not-asked-once-trusted": [Step(Change.JOIN_FROZEN, 2)],
+    "offline-before-it-is-read": [Step(Change.JOIN, 2), Step(Change.OFFLINE_FROZEN, 2)],
+    "closing-pump-let-go": [Step(Change.JOIN, 2), Step(Change.OFFLINE_FROZEN, 2)],
+}
 
 
-@pytest.mark.parametrize(("bug", "steps"), BROKEN, ids=lambda given: getattr(given, "name", ""))
-def test_a_service_that_breaks_its_word_is_caught(
-    bug: Bug, steps: list[Step], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kill", of(MEMBERSHIP), ids=lambda kill: kill.bug)
+def test_a_service_that_breaks_its_word_is_caught(kill: Kill, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     with nats_server(tmp_path) as nats, copied() as whole:
-        plant(bug, whole, copy)
+        plant(BY_NAME[kill.bug], whole, copy)
         rig = Rig(nats, tmp_path, seed=3)
         for service in rig.processes.all:
             service.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
-        with pytest.raises(Wrong, match=bug.breaks):
-            asyncio.run(rig.run(steps))
+        with pytest.raises(Wrong, match=kill.says):
+            asyncio.run(rig.run(STEPS[kill.bug]))

@@ -1,4 +1,4 @@
-"""kill -9 of a Pump under load: `python -m tests.integration.pump.kill_rig --kills 100`.
+"""kill -9 of a Pump under load: `python -m tests.integration.pump.kill_rig --kills 30`.
 
 A real process on the real disk, a real nats-server and registry, the PumpClient; clients that leave
 their transactions, whom the rig answers for. It is killed at random: under load, while it starts,
@@ -51,7 +51,7 @@ POINTS = {
     "gc": ("pump.gc.before_removal", 2),
 }
 """The failpoint, and at which of its first passages it kills, at the latest."""
-MOMENTS = ("load", "load", "load", "start", "start", *POINTS)
+MOMENTS = ("load", "start", *POINTS)
 
 
 class Rig:

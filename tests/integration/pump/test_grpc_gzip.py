@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
 import msgspec
 import pytest
 
+from tests.faults.proxy import proxied
 from tests.integration.pump.rig import registry_and_client, running
 from tests.integration.pump.test_pump_http import CONFIG
 from tests.servers import nats_server
@@ -22,43 +21,6 @@ from tidelog_pump.edges.grpc_edge import OPTIONS
 
 IDENTITY_ONLY = ("grpc.compression_enabled_algorithms_bitset", 1)
 ROWS = b"".join(b"row %06d of the table of the customers;" % n for n in range(60_000))
-
-
-class Counted:
-    """A proxy that counts what the server sends."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.sent = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: str
-    ) -> None:
-        there, back = await asyncio.open_connection(*to.split(":"))
-        upward = asyncio.create_task(self._pump(reader, back, counts=False))
-        self._tasks.add(upward)
-        await self._pump(there, writer, counts=True)
-
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool
-    ) -> None:
-        while data := await reader.read(1 << 16):
-            self.sent += len(data) if counts else 0
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-
-
-@asynccontextmanager
-async def counted(to: str) -> AsyncIterator[Counted]:
-    proxy = Counted()
-    server = await asyncio.start_server(lambda r, w: proxy.serve(r, w, to), "127.0.0.1", 0)
-    proxy.port = server.sockets[0].getsockname()[1]
-    try:
-        yield proxy
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("setting", ["gzip", "none"])
@@ -95,14 +57,15 @@ def test_pulls_are_compressed_for_those_who_accept_it(tmp_path: Path, setting: s
                     body = WriteBinlogReq(clusterID=CLUSTER_ID, payload=payload)
                     answer = WriteBinlogResp.FromString(await write(body.SerializeToString()))
                     assert answer.errmsg == ""
-            async with counted(address) as accepting, counted(address) as plain:
+            port = int(address.rpartition(":")[2])
+            async with proxied(port) as accepting, proxied(port) as plain:
                 first = await pulled(accepting.port, base + 1)
                 second = await pulled(plain.port, base + 1, IDENTITY_ONLY)
                 assert first == second
                 assert len(first) == 1
                 assert len(first[0]) > len(ROWS)
-                assert plain.sent > len(ROWS)
-                assert (accepting.sent < len(ROWS) // 4) == (setting == "gzip")
+                assert plain.sent_down > len(ROWS)
+                assert (accepting.sent_down < len(ROWS) // 4) == (setting == "gzip")
 
     with nats_server(tmp_path) as server:
         asyncio.run(main(server.url))

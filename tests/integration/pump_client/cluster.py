@@ -22,18 +22,24 @@ READY_S = 30.0
 
 @dataclass
 class Service:
-    """One process; `start` again after `kill` uses the same data directory."""
+    """One process; `start` again after `kill` uses the same data directory: `directory`, or `data`
+    where that is to be another place than its log's."""
 
     module: str
     directory: Path
     flags: list[str]
     process: subprocess.Popen[bytes] | None = None
     env: dict[str, str] = field(default_factory=dict)
+    data: Path | None = None
+
+    @property
+    def data_dir(self) -> Path:
+        return self.data or self.directory
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "http").unlink(missing_ok=True)
-        argv = [sys.executable, "-m", self.module, "--data-dir", str(self.directory), *self.flags]
+        (self.data_dir / "http").unlink(missing_ok=True)
+        argv = [sys.executable, "-m", self.module, "--data-dir", str(self.data_dir), *self.flags]
         with (self.directory / "log").open("ab") as log:
             env = os.environ | self.env
             self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=env)
@@ -49,7 +55,7 @@ class Service:
         assert self.process is not None
         assert self.process.poll() is None, self.log()
         try:
-            address = (self.directory / "http").read_text().strip()
+            address = (self.data_dir / "http").read_text().strip()
             with urllib.request.urlopen(f"http://{address}/readyz", timeout=5) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):

@@ -100,7 +100,8 @@ def check(made: Cluster, directory: Path) -> None:
 
 def test_what_pumps_give_back_is_the_source_large_rows_too(tmp_path: Path) -> None:
     with cluster(tmp_path) as made:
-        flags = ["--seconds", "4", "--rate", "150", "--seed", "5", "--ddl-share", "0.04"]
+        flags = ["--transactions", "500", "--seconds", "60", "--rate", "150"]
+        flags += ["--seed", "5", "--ddl-share", "0.04"]
         large = ["--large-row-bytes", str(LARGE), "--large-share", "0.05"]
         told = summary(made.workload(tmp_path, *flags, *large), 90)
         assert told["committed"] > 200

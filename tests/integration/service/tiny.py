@@ -8,6 +8,7 @@ from tidelog.actor import Actor
 from tidelog.config import Secret, ServiceConfig
 from tidelog.errors import IoFailed
 from tidelog.failpoints import hit
+from tidelog.health import is_answered
 from tidelog.ports import Ports, Request
 from tidelog.service import main
 from tidelog.supervisor import Supervisor
@@ -59,4 +60,5 @@ def build(config: TinyConfig, ports: Ports) -> Supervisor:
 
 
 if __name__ == "__main__":
-    main("tiny", TinyConfig, build)
+    if not is_answered("tiny", TinyConfig):
+        main("tiny", TinyConfig, build)

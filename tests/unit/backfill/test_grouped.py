@@ -23,3 +23,10 @@ def test_each_chunk_is_read_once_in_order_and_no_group_is_large(sizes: list[int]
         assert len(group) == 1 or sum(one.chunk.end for one in group) <= most
     for group, following in itertools.pairwise(groups):
         assert sum(one.chunk.end for one in (*group, following[0])) > most
+
+
+def test_partitions_are_no_larger_than_was_asked_for() -> None:
+    tasks = [Task(Chunk("relay", "file", at << 20, at + 1 << 20)) for at in range(320)]
+    assert {len(group) for group in grouped(tasks)} == {10}
+    assert {len(group) for group in grouped(tasks, 4 << 20)} == {4}
+    assert {len(group) for group in grouped(tasks, 1 << 20)} == {1}

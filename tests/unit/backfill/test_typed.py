@@ -127,3 +127,9 @@ def test_a_deletion_is_the_row_as_it_was_and_a_lacking_column_is_null() -> None:
 def test_a_table_with_a_column_like_ours_is_refused() -> None:
     with pytest.raises(BadInput, match="column op"):
         schema(table("t", column("OP", "int(11)")))
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
+def test_a_table_with_a_column_that_no_struct_can_have_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="in its name"):
+        schema(table("t", column("id", "int(11)"), column(name, "int(11)")))

@@ -1,20 +1,20 @@
 """The bench's pure parts: what is printed must follow from what was measured."""
 
 import asyncio
-import json
 import math
-import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
-from bench import chart, report
-from bench.figure import Figure, Limit, Spread, Usage, median, quantile, spread
+from bench import report
+from bench.figure import Figure, Limit, Range, Spread, Usage, median, quantile, spread
 from bench.load import closed_loop
+from bench.outlook import Outlook
 from bench.profile import parse
 from bench.progress import Sample, follow, speed
+from bench.result import Section
+from bench.runs import merged, merged_limits
 
 LIMIT = Limit("echo", 4000.0, "calls/s")
 
@@ -78,32 +78,43 @@ def test_the_table_names_everything_beside_the_figure() -> None:
     assert report.costs(found.usage, found.value) == "pump-1 200"
 
 
-def test_json_holds_ratio_and_verdict(tmp_path: Path) -> None:
-    path = tmp_path / "out" / "bench.json"
-    report.write_json(path, [LIMIT], [figure(3000.0, aim_of_limit=0.75)])
-    body = json.loads(path.read_text())
-    assert body["limits"][0]["value"] == 4000
-    assert (body["figures"][0]["ratio"], body["figures"][0]["reached"]) == (0.75, True)
+def test_several_runs_show_the_one_in_the_middle() -> None:
+    values = ((100.0, 1000.0), (300.0, 2000.0), (200.0, 4000.0))
+    runs = [[figure(value, limit=Limit("echo", limit, "calls/s"))] for value, limit in values]
+    (one,) = merged(runs)
+    assert (one.value, one.runs) == (200.0, Range(3, 100.0, 200.0, 300.0))
+    assert one.limit is not None
+    assert (one.limit.value, one.limit.runs) == (2000.0, Range(3, 1000.0, 2000.0, 4000.0))
+    # Each beside its own limit: 0.1, 0.15, 0.05; the middle figure over the middle limit is none.
+    assert one.ratios == Range(3, 0.05, 0.1, 0.15)
+    assert one.ratio == 0.1
 
 
-def test_the_chart_is_svg_with_a_bar_and_a_tick_each() -> None:
-    figures = [
-        figure(3000.0, aim_of_limit=0.75, name="a < b"),
-        figure(40_000.0, aim=60_000.0),
-        figure(1.0, limit=None),
-        figure(20.0, lower_is_better=True),
+def test_figures_of_several_runs_are_kept_apart_by_section_and_name() -> None:
+    found = merged([[figure(1), figure(2, name="other")], [figure(3), figure(4, section="drain")]])
+    assert [(f.section, f.name, f.runs and f.runs.n) for f in found] == [
+        ("pump", "gRPC", 2),
+        ("pump", "other", 1),
+        ("drain", "gRPC", 1),
     ]
-    root = ET.fromstring(chart.svg(figures))
-    bars = [
-        float(r.attrib["width"])
-        for r in root.iter("{http://www.w3.org/2000/svg}rect")
-        if r.attrib["fill"] == chart.BAR
+    limits = merged_limits([[LIMIT], [LIMIT, Limit("disk", 1.0, "MB/s")]])
+    assert [(limit.name, limit.runs and limit.runs.n) for limit in limits] == [
+        ("echo", 2),
+        ("disk", 1),
     ]
-    assert len(bars) == 2
-    assert bars[0] == pytest.approx(0.75 * chart.WIDTH / 4, abs=0.1)
-    assert bars[1] == chart.WIDTH  # ten times its limit: cut at the edge
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}line"))) == 1
-    assert "a < b" in "".join(root.itertext())
+
+
+def test_an_outlook_knows_what_was_measured_before_and_what_was_measured_now() -> None:
+    outlook = Outlook(2, {"drain": 0.5, "pump": 1.0}, [Section("drain", 1.0, 600.0)])
+    assert outlook.at_start() == "2 measurements, 2 times: about 14 min, and pump"
+    assert outlook.begins("drain").startswith("run 1 of 2, 1 of 2: drain (0 min so far")
+    outlook.took("drain", 120.0)
+    outlook.begins("pump")
+    outlook.took("pump", 60.0)
+    assert outlook.begins("drain") == (
+        "run 2 of 2, 1 of 2: drain (0 min so far, about 3 min to go)"
+    )
+    assert outlook.sections() == [Section("drain", 0.5, 120.0), Section("pump", 1.0, 60.0)]
 
 
 def test_a_closed_loop_counts_what_comes_after_the_warm_up() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.messages import APPLIER, OFFLINE, ONLINE, Nodes, NodeStatus, Order
-from tidelog_cli.connect import applied_ts
+from tidelog.positions import applied_ts
 
 
 def applier(name: str, at: int, *, of: str = "", state: str = ONLINE) -> NodeStatus:

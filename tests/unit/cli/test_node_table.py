@@ -19,9 +19,10 @@ from tidelog.messages import (
     NodeStatus,
 )
 from tidelog.node_form import node_forms
-from tidelog.timestamps import compose
-from tidelog_cli.node_notes import notes
-from tidelog_cli.node_table import NodeTable, duration, moment, printable
+from tidelog.node_notes import notes
+from tidelog.printable import printable
+from tidelog.timestamps import compose, moment
+from tidelog_cli.node_table import NodeTable, duration
 
 NOW = compose(1_795_000_000_000, 7)
 
@@ -196,3 +197,17 @@ def test_notes_say_what_to_do() -> None:
     (reader,) = of(NodeStatus("d", kind=DRAINER, state=ONLINE))
     assert "merge" not in reader
     assert of(NodeStatus("p4", state=OFFLINE, kind=PUMP)) == []
+
+
+def test_a_pump_that_holds_the_merge_back_is_named() -> None:
+    def told(behind_ms: int, open_prewrites: int, *, alive: bool = True) -> list[str]:
+        held = NOW - (behind_ms << 18)
+        late = NodeStatus("p1", state=ONLINE, isAlive=alive, resolvedTS=held, open=open_prewrites)
+        other = NodeStatus("p2", state=ONLINE, isAlive=True, resolvedTS=NOW)
+        return notes(node_forms(Nodes([late, other])))
+
+    (line,) = told(180_000, 1)
+    assert line.startswith("p1 holds the merge back, by 180 s now: a Prewrite is open there")
+    assert told(29_000, 1) == []
+    assert told(180_000, 0) == []
+    assert [line for line in told(180_000, 1, alive=False) if "holds" in line] == []

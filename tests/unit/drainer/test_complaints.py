@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog_drainer.service import complaints
+from tidelog_drainer.service import complaints, counts
 
 
 def test_nothing_to_complain_of() -> None:
@@ -34,3 +34,10 @@ def test_each_is_named() -> None:
     }
     both = complaints({"publisher": {"error": "a stop"}, "collector": {"error": "another"}})
     assert both == {"error": "a stop"}
+
+
+def test_what_was_left_out_is_told_by_reason_whoever_left_it_out() -> None:
+    publisher = {"txns": 7, "rows": 9, "dropped": {"filtered": 3, "system": 0}}
+    found = counts({"publisher": publisher, "collector": {"duplicates": 2, "left_out_at_pumps": 4}})
+    left_out = {"dropped.filtered": 3, "dropped.at_pump": 4}
+    assert found == {"txns": 7, "rows": 9, "duplicates": 2} | left_out

@@ -12,7 +12,7 @@ from tidelog.decode.transactions import RowTxn, TableRows
 from tidelog.rows.payload import MutationRows
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import Name, TableInfo
-from tidelog_drainer.publish.batcher import Batcher
+from tidelog_drainer.publish.batcher import Batcher, Contents
 
 ROWS = [b"c-one", b"u-two", b"d-three", b"c-four"]
 OPS = ["c=1,u=0,d=0", "c=0,u=1,d=0", "c=0,u=0,d=1", "c=1,u=0,d=0"]
@@ -56,8 +56,10 @@ def test_each_event_is_a_message_with_its_own_header_and_count() -> None:
     batcher = Batcher("main", "1:d", max_messages=1000, max_bytes=1 << 20, envelope=Each())
     batcher.add(txn(10, ROWS))
     batcher.add(txn(20, ROWS))
-    (chunk,) = batcher.finish(0, 20).chunks
+    batch = batcher.finish(0, 20)
+    (chunk,) = batch.chunks
     rows, marker = chunk[:-1], chunk[-1]
+    assert batch.ops == Contents(created=4, updated=2, deleted=2)
     assert [message.data for message in rows] == [b"<%b>" % event for event in ROWS * 2]
     assert [message.headers[changes.H_OPS] for message in rows] == OPS * 2
     assert [message.headers["Own-Length"] for message in rows] == ["5", "5", "7", "6"] * 2

@@ -12,7 +12,7 @@ from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, everything, remembered, said
 from tidelog import subjects
 from tidelog.errors import Corrupt
-from tidelog.messages import OFFLINE
+from tidelog.messages import OFFLINE, Consumer
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.merge.merger import Merger, Overtaken
@@ -255,31 +255,61 @@ def test_a_pump_that_was_taken_out_left_nothing_behind_whoever_forgets_that() ->
     run(main, 1)
 
 
-def test_what_another_drainer_published_was_not_passed_by_this_one() -> None:
-    """p2 was a source of the other one's, and the bucket forgot it."""
+async def another_published(world: World) -> tuple[FakeRegistry, FakePump, FakePump]:
+    """Another Drainer passed up to 100 with p2, which nobody knows of any more, and has ended."""
+    world.open_ddl_history = lambda url, bus: OneTable()
+    registry, pump = await begin(world)
+    node, other = world.node("drainer"), world.node("other")
+    pump.commit([*DDLS, txn(10)], 20)
+    await published(world, node, 20)
+    node.kill()
+    late = await registry.pump("p2")
+    late.commit([txn(50)], 100)
+    other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
+    pump.commit([], 100)
+    await published(world, other, 100)
+    other.kill()
+    await late.close()
+    registry.pumps.remove(late)
+    world.nats.delete(registry.bucket.stream)
+    await registry.again()
+    return registry, pump, late
 
+
+def test_what_another_drainer_published_was_not_passed_by_this_one() -> None:
     async def main(world: World) -> None:
-        world.open_ddl_history = lambda url, bus: OneTable()
-        registry, pump = await begin(world)
-        node, other = world.node("drainer"), world.node("other")
-        pump.commit([*DDLS, txn(10)], 20)
-        await published(world, node, 20)
-        node.kill()
-        late = await registry.pump("p2")
-        late.commit([txn(50)], 100)
-        other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
-        pump.commit([], 100)
-        await published(world, other, 100)
-        other.kill()
-        await late.close()
-        registry.pumps.remove(late)
-        world.nats.delete(registry.bucket.stream)
-        await registry.again()
+        registry, pump, late = await another_published(world)
         pump.commit([], 200)
-        node.restart()
-        await published(world, node, 200)
+        world.node("drainer").restart()
+        await published(world, world.node("drainer"), 200)
         await late.start()
         await goes_on_with(world, registry, pump, late)
+
+    run(main, 1)
+
+
+def test_nor_by_a_life_that_only_began_a_lost_stream_anew() -> None:
+    """Its first mark in the stream says nothing of who had published before (seed 368)."""
+
+    async def main(world: World) -> None:
+        registry, pump, late = await another_published(world)
+        registry.consumers = [Consumer("reader", FEED, 100)]
+        stream = subjects.changes_stream(FEED)
+        world.nats.delete(stream)
+        node, bus = world.node("drainer"), world.ports().bus
+        node.restart()
+        while (state := await bus.stream_state(stream)) is None or not state.last_seq:
+            await world.sleep(0.001)
+        node.kill()
+        node.restart()
+        pump.commit([], 200)
+        await published(world, node, 200)
+        await late.start()
+        await registry.record("p2")
+        late.commit([txn(250)], 300)
+        pump.commit([], 300)
+        await published(world, node, 300)
+        assert await everything(world, 100) == [250]
 
     run(main, 1)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, build, drainer, nodes, pump
-from tidelog import subjects
+from tidelog import changes, subjects
+from tidelog.changes import MarkedTxn, Marker
 from tidelog.errors import PositionUnknown, Refused, Unavailable
 from tidelog.feeds import NOW, Feed, Feeds, beginning
-from tidelog.messages import Consumer
+from tidelog.messages import Consumer, encode
 from tidelog.oracle import RegistryOracle
+from tidelog.ports import Outgoing, StreamConfig
 from tidelog.sim import World, run
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.publish.position import Epoch, Start, find_start
+from tidelog_drainer.publish.batcher import H_EARLY
+from tidelog_drainer.publish.position import Epoch, NotOurs, Start, find_start
 from tidelog_registry import service
 from tidelog_registry.config import RegistryConfig
 
@@ -68,6 +73,77 @@ def test_the_lowest_reader_says_from_where_it_is_filled() -> None:
         assert (start.commit_ts, start.prev_commit_ts, start.fresh) == (300, 300, True)
 
     run(main, 1)
+
+
+@pytest.mark.parametrize(
+    ("mark", "body"),
+    [
+        (subjects.changes_txn, b'{"type":"io.nats.jetstream.api.v1.account_info_response"}'),
+        (subjects.changes_txn, b'{"attempt":"a","messages":0,"prev_commit_ts":1,"txns":[]}'),
+        (subjects.changes_txn, b"\xff"),
+        (subjects.changes_watermark, b""),
+    ],
+)
+def test_a_mark_that_no_drainer_wrote_stops_the_feed_and_says_what_to_do(
+    mark: Callable[[str], str], body: bytes
+) -> None:
+    async def main(world: World) -> None:
+        bus, stream = world.ports().bus, subjects.changes_stream(FEED)
+        await bus.stream_create(StreamConfig(stream, (f"changes.{FEED}.>",)))
+        await bus.append(stream, [Outgoing(mark(FEED), body)])
+        with pytest.raises(NotOurs, match="no Drainer wrote message 1") as stopped:
+            await start_of(world)
+        assert stream in stopped.value.hint
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "headers"),
+    [
+        (f"changes.{FEED}.txn", b"{}", {changes.H_EPOCH: "first:drainer"}),
+        (f"changes.{FEED}.row.d.t", b"", {changes.H_EPOCH: "9" * 30}),
+        (f"changes.{FEED}.watermark", b'{"resolved_ts":-5,"prev_commit_ts":0}', {}),
+        (
+            f"changes.{FEED}.watermark",
+            b'{"resolved_ts":9223372036854775808,"prev_commit_ts":0}',
+            {},
+        ),
+        (f"changes.{FEED}.ddl.d.t", b"{}", {}),
+        (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "new"}),
+        (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "5", H_EARLY: "4,x"}),
+    ],
+)
+def test_numbers_that_no_drainer_wrote_stop_it_too(
+    subject: str, body: bytes, headers: dict[str, str]
+) -> None:
+    async def main(world: World) -> None:
+        bus, stream = world.ports().bus, subjects.changes_stream(FEED)
+        await bus.stream_create(StreamConfig(stream, (f"changes.{FEED}.>",)))
+        await bus.append(stream, [Outgoing(subject, body, headers)])
+        with pytest.raises(NotOurs, match="no Drainer wrote message 1"):
+            await start_of(world)
+
+    run(main, 1)
+
+
+def test_rows_without_their_marker_are_no_position() -> None:
+    """What a batch of several parts left when its Drainer died in the middle of it."""
+
+    async def main(world: World) -> None:
+        bus, stream = world.ports().bus, subjects.changes_stream(FEED)
+        await bus.stream_create(StreamConfig(stream, (f"changes.{FEED}.>",)))
+        marker = Marker("a", 0, 100, [MarkedTxn(200, 150, 0)])
+        await bus.append(stream, [Outgoing(subjects.changes_txn(FEED), encode(marker), last(200))])
+        await bus.append(stream, [Outgoing(f"changes.{FEED}.row.d.t", b"{}", last(300))])
+        start = await start_of(world)
+        assert (start.commit_ts, start.prev_commit_ts, start.fresh) == (200, 200, False)
+
+    run(main, 1)
+
+
+def last(commit_ts: int) -> dict[str, str]:
+    return {changes.H_LAST_TS: str(commit_ts)}
 
 
 async def create(world: World, initial: int) -> None:

@@ -21,6 +21,7 @@ from tidelog.errors import ConfigError, Corrupt, TidelogError, Unavailable
 from tidelog.messages import ONLINE, Consumer, Empty, PumpOnline
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.model import DdlJob
+from tidelog.sealed import unseal
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
@@ -184,7 +185,7 @@ async def joins(world: World, node: str, timeout_s: float = 2.0) -> None:
 
 
 def remembered(node: Node) -> dict[str, int | None]:
-    return msgspec.json.decode(node.ports().disk.read_file(SOURCES_FILE), type=Kept).pumps
+    return msgspec.json.decode(unseal(node.ports().disk.read_file(SOURCES_FILE)), type=Kept).pumps
 
 
 async def unplaced(world: World) -> tuple[FakeRegistry, FakePump]:

@@ -16,6 +16,7 @@ from tidelog.errors import (
 )
 from tidelog.ports import Bus, Outgoing, Ports, Request, StreamConfig
 from tidelog.sim import World, run
+from tidelog.sim.faults import Injected
 from tidelog.sim.streams import matches
 
 
@@ -62,8 +63,8 @@ def test_lost_and_doubled_messages_are_counted_and_seen() -> None:
                 await a.request("echo", b"x", timeout_s=0.5)
             except DeadlineExceeded:
                 lost += 1
-        assert lost == world.nats.counts["lost"] > 10
-        assert len(heard) == 200 - lost + world.nats.counts["duplicated"]
+        assert lost == world.trace.injected[Injected.LOST] > 10
+        assert len(heard) == 200 - lost + world.trace.injected[Injected.DUPLICATED]
 
     run(main)
 

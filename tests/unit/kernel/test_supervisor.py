@@ -27,9 +27,11 @@ class Recorder(Actor[Do]):
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name
         self.log = log
+        self.lives = 0
 
     async def on_start(self) -> None:
-        self.log.append(f"+{self.name}")
+        self.lives += 1
+        self.log.append(f"+{self.name}" if self.lives == 1 else f"{self.name} is not fresh")
 
     async def on_batch(self, batch: list[Do]) -> None:
         for message in batch:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import pytest
 from crc32c import crc32c
 
-from tidelog.sim.disk import DiskFaults, MountedDisk, SimDisk, SimFile
+from tidelog.sim.disk import DiskFaults, MountedDisk, SimDisk
+from tidelog.sim.file import SimFile
 from tidelog.sim.life import Life
 from tidelog.sim.trace import Trace
 from tidelog_pump.log.place import Pointer

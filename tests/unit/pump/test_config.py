@@ -10,6 +10,7 @@ import pytest
 
 from tidelog.config import HelpRequested, load
 from tidelog.errors import ConfigError
+from tidelog.security.tls import TlsFiles
 from tidelog_pump.config import (
     PumpConfig,
     StorageConfig,
@@ -195,9 +196,12 @@ def test_the_readme_has_every_key_and_no_other() -> None:
     named = [key for row in rows for key in re.findall(r"`([a-z.-]+)`", row)]
     own = [field.encode_name for field in msgspec.structs.fields(PumpConfig)]
     storage = [f"storage.{f.encode_name}" for f in msgspec.structs.fields(StorageConfig)]
-    assert sorted(named) == sorted([*(key for key in own if key != "storage"), *storage])
+    tls = [f"security.{f.encode_name}" for f in msgspec.structs.fields(TlsFiles)]
+    tidb = ["upstream.pd-urls", *(f"upstream.{key}" for key in tls)]
+    plain = [key for key in own if key not in {"storage", "security", "upstream"}]
+    assert sorted(named) == sorted([*plain, *storage, *tls, *tidb])
 
 
 def test_help_names_the_choices() -> None:
-    with pytest.raises(HelpRequested, match=r"--oracle +embedded\|follow \['embedded'\]"):
+    with pytest.raises(HelpRequested, match=r"--oracle +embedded\|pd\|follow \['embedded'\]"):
         load(PumpConfig, "pump", ["--help"], {})

@@ -219,6 +219,32 @@ def test_it_makes_room_for_prewrites_again() -> None:
     run(main, 5)
 
 
+def test_a_full_disk_keeps_the_index_from_being_swept_and_nothing_else() -> None:
+    """RocksDB would have to log it, and ends the process when that finds no room."""
+
+    async def main(world: World) -> None:
+        storage = StorageConfig(stop_write_at_available_space=1 << 10)
+        config = msgspec.structs.replace(ON_DEMAND, storage=storage)
+        world.node(NODE, disk=DiskFaults(capacity=1 << 20))  # and a reserve of 1 KiB
+        registry, client = await start(world, config)
+        registry.safe_point = TS_MAX
+        load = Load(world, client)
+        await load.run(20)
+        await asyncio.sleep(25)
+        (index,) = world.node(NODE).indexes.values()
+        before, disk = len(index.entries), world.node(NODE).disk
+        disk.faults.capacity = disk.used() + (100 << 10)
+        assert (await client.control("gc"))["segments"] > 5
+        await asyncio.sleep(5)
+        assert len(index.entries) >= before
+        disk.faults.capacity = 1 << 20
+        await load.one()
+        await client.control("gc")
+        await world.until(lambda: len(index.entries) < before // 2, 10)
+
+    run(main, 6)
+
+
 def test_a_purge_point_outlives_an_empty_log() -> None:
     """All that is left is the segment being written: W begins at the purge point."""
 

@@ -126,6 +126,22 @@ def test_one_that_fails_while_it_is_used_ends_the_process_and_is_built_again(see
     run(main, seed)
 
 
+def test_the_status_of_a_pump_whose_index_fails_can_be_read() -> None:
+    """Simulated seed 103: it raised, in the moment when somebody wants to know."""
+
+    async def main(world: World) -> None:
+        _, client = await start(world, CONFIG)
+        await some(client, ts_now(world))
+        pump: Node = world.node(NODE)
+        pump.indexes[INDEX].failing = True
+        status = pump.service.status()
+        assert "the index fails" in status["indexer"]["not_ready"]
+        assert "open" in status["sorter"]
+        await world.until(lambda: bool(pump.failures), 5, "the process to end")
+
+    run(main, 41)
+
+
 async def _write(client: Client, *payloads: bytes) -> None:
     """Acked or not: the indexer comes after."""
     with contextlib.suppress(TidelogError):

@@ -26,7 +26,7 @@ from tidelog import record
 from tidelog.errors import Corrupt, DiskFull, InvariantBroken, IoFailed, Purged
 from tidelog.real.disk import RealDisk
 from tidelog.sim import World, run
-from tidelog.sim.disk import SimFile
+from tidelog.sim.file import SimFile
 from tidelog.sim.life import Life
 from tidelog_pump.log import catalog, files, opening, segments
 from tidelog_pump.log.files import CLOSED, GONE, SYNCED, name

@@ -40,7 +40,7 @@ def test_the_name_is_the_originals(name: str) -> None:
     pump.ERRORS.labels("Corrupt")
     pump.CHASER.labels("turned_on")
     pump.EARLY_ALERTS.labels("x")
-    assert re.search(f"^{re.escape(name)} ", metrics.exposition().decode(), re.MULTILINE)
+    assert re.search(f"^{re.escape(name)} ", metrics.exposition({}).decode(), re.MULTILINE)
 
 
 def test_every_documented_note_is_counted_somewhere_and_no_other() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from tidelog.actor import Actor, Cell, Ref
-from tidelog.errors import Overloaded
+from tidelog.errors import ActorStopped, Overloaded
 from tidelog.pump_client import CommitUnknown, NoPump
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.coordinator import CoordinatorMessage, Decide, Question
@@ -97,6 +98,30 @@ def test_a_cancellation_stays_one() -> None:
         with pytest.raises(asyncio.CancelledError):
             await work
         assert pumps.forgotten == [1]
+
+    asyncio.run(main())
+
+
+def test_its_commit_ts_is_asked_for_after_the_ack() -> None:
+    """A Pump promises its readers that what it has not yet acked commits above what it resolved."""
+
+    class Watched(Ten):
+        asked = False
+
+        async def fresh(self, at_least: int = 0) -> int:
+            self.asked = True
+            return await super().fresh(at_least)
+
+    async def main() -> None:
+        pumps, oracle = Pumps(), Watched()
+        between = replace(upstream(pumps, Ref("coordinator")), oracle=cast(Any, oracle))
+        work = asyncio.ensure_future(between.commit(Binlog(start_ts=1)))
+        await pumps.asked.wait()
+        assert not oracle.asked
+        pumps.reachable.set()
+        with pytest.raises(ActorStopped):  # there is no coordinator
+            await work
+        assert oracle.asked
 
     asyncio.run(main())
 

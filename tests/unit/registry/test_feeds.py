@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tidelog.messages import PUMP, Consumer, Heartbeat, NodeStatus
+import pytest
+
+from tidelog.errors import BadInput
+from tidelog.messages import (
+    APPLIER,
+    DRAINER,
+    DRAINER_CONSUMER,
+    PUMP,
+    Consumer,
+    Heartbeat,
+    NodeStatus,
+)
 from tidelog.timestamps import TS_MAX
 from tidelog_registry.consumers import Consumers, Kept
 
@@ -41,3 +52,26 @@ def test_a_feed_that_is_kept_is_removed_by_hand_and_its_consumers_are_not() -> N
     assert known.safe_point() == 50
     assert known.remove("main", "a1")
     assert known.safe_point() == TS_MAX
+
+
+def test_who_may_register_a_consumer_removes_no_node() -> None:
+    """Not even until it announces itself again: the safe point would pass it by meanwhile."""
+    known = Consumers(Kept())
+    applier = NodeStatus("a1", kind=APPLIER, feed="main")
+    known.announced(Heartbeat(applier, consumers=[Consumer("a1", "main", 50)]))
+    known.announced(Heartbeat(NodeStatus("d1", kind=DRAINER, feed="main", resolvedTS=60)))
+    known.put(Consumer("app", "main", 70))
+    for name in ("a1", DRAINER_CONSUMER):
+        for change in (
+            lambda name=name: known.remove("main", name),
+            lambda name=name: known.put(Consumer(name, "main", 99)),
+        ):
+            with pytest.raises(BadInput):
+                change()
+    assert known.safe_point() == 50
+    assert known.remove("main", "app")
+    assert not known.remove("main", "app")
+    known.forget_reader(applier, last=True)
+    assert known.safe_point() == 60
+    known.put(Consumer("a1", "main", 55))
+    assert known.remove("main", "a1")

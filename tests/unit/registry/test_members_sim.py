@@ -16,6 +16,7 @@ from tidelog.kv import Bucket
 from tidelog.membership import Member
 from tidelog.messages import JOINING, OFFLINE, ONLINE
 from tidelog.ports import Ports
+from tidelog.sealed import unseal
 from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
 from tidelog_registry.config import RegistryConfig
@@ -98,7 +99,7 @@ def test_a_lost_tail_is_noticed_although_the_next_write_makes_up_for_its_length(
 def test_a_late_write_of_an_earlier_life_is_taken_over() -> None:
     async def steps(world: World, ports: Ports, writer: Writer) -> None:
         await writer.write("pump-1", ONLINE)
-        copy = msgspec.json.decode(ports.disk.read_file(COPY), type=Copy)
+        copy = msgspec.json.decode(unseal(ports.disk.read_file(COPY)), type=Copy)
         await _put(ports, Member("pump-1", OFFLINE, 1), copy.writer)
         await world.sleep(5)
         assert _states(await writer.look()) == {"pump-1": OFFLINE}
@@ -120,7 +121,7 @@ def test_a_second_registry_is_a_typed_stop() -> None:
 def test_one_that_leads_later_on_a_copy_of_the_directory_is_a_second_registry() -> None:
     async def steps(world: World, ports: Ports, writer: Writer) -> None:
         await writer.write("pump-1", ONLINE)
-        copy = msgspec.json.decode(ports.disk.read_file(COPY), type=Copy)
+        copy = msgspec.json.decode(unseal(ports.disk.read_file(COPY)), type=Copy)
         await _put(ports, Member("pump-1", OFFLINE, 1), copy.writer, epoch=2)
         await writer.write("pump-1", JOINING)
 

@@ -45,14 +45,16 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "log", MagicMock())
 
 
-def made(which: str) -> Case:
+def made(which: str, more: int = 0) -> Case:
+    """`more`: bytes that each file has more, about."""
     machine = Machine()
-    log = opened(machine, max_file_bytes=1000)
-    drive(log.append([whole(5, 0, rows(5, 30))], STRUCTURES))
-    large: list[Incoming] = [piece(0, rows(6, 40, 1)), piece(1, rows(6, 50)), whole(6, 5, pieces=2)]
+    log = opened(machine, max_file_bytes=1000 + more)
+    drive(log.append([whole(5, 0, rows(5, 30 + more // 2))], STRUCTURES))
+    pieces = [piece(0, rows(6, 40 + more // 2, 1)), piece(1, rows(6, 50))]
+    large: list[Incoming] = [*pieces, whole(6, 5, pieces=2)]
     drive(log.append(large, STRUCTURES))
-    drive(log.append([whole(7, 6, rows(7, 30), rows(7, 40, 2))], STRUCTURES))
-    drive(log.append([whole(8, 7, rows(8, 30))], STRUCTURES))
+    drive(log.append([whole(7, 6, rows(7, 30 + more // 2), rows(7, 40, 2))], STRUCTURES))
+    drive(log.append([whole(8, 7, rows(8, 30 + more // 2))], STRUCTURES))
     held = drive(read(log))
     disk = machine.mount()
     assert disk.listdir("relay") == ["relay-000000", "relay-000001", "synced"]

@@ -38,6 +38,14 @@ def test_transactions_of_an_earlier_run_stay_undecided() -> None:
     assert outcomes.verdict(100, force=True).state == "rolled_back"
 
 
+def test_transactions_of_runs_that_are_over_are_rolled_back() -> None:
+    outcomes = Outcomes()
+    outcomes.inherited_ts, outcomes.first_ts = 50, 100
+    assert outcomes.verdict(49, force=True).state == "undecided", "another directory's"
+    assert outcomes.verdict(50, force=False).state == "rolled_back"
+    assert outcomes.verdict(100, force=False).state == "undecided", "our own: its client lives"
+
+
 def test_the_dead_are_unasked_until_a_pump_was_told() -> None:
     outcomes = Outcomes()
     outcomes.begin(5)

@@ -1,4 +1,5 @@
-"""The same with every process killed on the way, and with JetStream's store deleted (Done 4)."""
+"""The same with JetStream's store deleted on the way (Done 4). Each process is killed by
+`tests.kills.rig`."""
 
 from __future__ import annotations
 
@@ -12,35 +13,11 @@ from tests.acceptance import golden_stream
 from tests.acceptance.replaying import replay
 from tests.acceptance.status_api import status_api
 from tests.acceptance.stream import commit_timestamps, following, read_stream
-from tests.acceptance.test_capture import check_stream, options
+from tests.acceptance.test_capture import options
 from tests.fixtures.capture import ddl_history_json, published, records
-from tests.fixtures.downstream_rows import mariadb_differences, sqlite_differences
+from tests.fixtures.downstream_rows import sqlite_differences
 from tests.processes import until
-from tests.servers import mariadb_server
 from tests.topology import Running, up
-
-VICTIMS = ("applier", "drainer", "pump-1", "pump-2", "registry", "nats")
-
-
-def test_sigkill_of_every_process_loses_nothing(tmp_path: Path) -> None:
-    """One after the other while binlogs keep coming, into MariaDB, whose DDL commits by itself."""
-    count = len(records("set-a"))
-    with (
-        mariadb_server(tmp_path) as db,
-        status_api(ddl_history_json("set-a")) as api,
-        up(
-            tmp_path / "top", f"mysql://{db.user}@{db.host}:{db.port}/", *options("set-a", api)
-        ) as running,
-    ):
-        rounds = VICTIMS * 2
-        plan = {
-            count * (n + 1) // (len(rounds) + 1): partial(running.kill, victim)
-            for n, victim in enumerate(rounds)
-        }
-        done = replay(running, "set-a", plan)
-        running.wait(done.max_commit_ts)
-        check_stream(running, done.max_commit_ts)
-        assert mariadb_differences("set-a", db) == []
 
 
 def delete_jetstream(running: Running) -> None:

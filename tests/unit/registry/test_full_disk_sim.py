@@ -1,0 +1,83 @@
+"""The registry on a full disk: what would have to be durable is refused, the rest goes on, and with
+the room it comes back by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.registry.nodes import CLUSTER, build, nodes, pump
+from tests.unit.registry.rig import CONFIG, entries, given_within, until_state
+from tests.unit.registry.test_ddl_store import Bench, job
+from tidelog.ask_registry import ask
+from tidelog.errors import DiskFull, Unavailable
+from tidelog.messages import ONLINE, Consumer, SafePoint, SafePointRequest
+from tidelog.oracle import RegistryOracle
+from tidelog.ports import Bus
+from tidelog.sim import World, run
+from tidelog_registry import service
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ddl_jobs_are_refused_until_there_is_room(seed: int) -> None:
+    async def main(world: World) -> None:
+        bench, node = Bench(), world.node("n")
+        node.start(bench.build, None)
+        await world.until(lambda: bench.ref.alive, 5)
+        await bench.append(job(1))
+        for round_ in (2, 4):
+            node.disk.full = True
+            for job_id in (round_, round_ + 1, round_):
+                with pytest.raises(DiskFull):
+                    await bench.append(job(job_id, "x" * 500))
+            await bench.append(job(1))  # it is kept already
+            assert await bench.ids() == [1, *range(2, round_)]
+            node.disk.full = False
+            await bench.append(job(round_))
+            await bench.append(job(round_ + 1))
+        node.kill()
+        await world.until(lambda: not bench.ref.alive, 5)
+        node.restart()
+        await world.until(lambda: bench.ref.alive, 5)
+        assert await bench.ids() == [1, 2, 3, 4, 5]
+        assert node.starts == 2
+
+    run(main, seed)
+
+
+def test_a_full_disk_ends_no_registry() -> None:
+    async def main(world: World) -> None:
+        bus, registry = world.ports().bus, world.node("r")
+        registry.start(service.build, CONFIG)
+        await _joined(world, bus, "p1")
+        oracle = RegistryOracle(bus, CLUSTER, timeout_s=1.0)
+        before = await given_within(world, bus, 10)
+        registry.disk.full = True
+        await world.sleep(5)
+        with pytest.raises(Unavailable, match="no space"):
+            await oracle.take(1)
+        with pytest.raises(Unavailable, match="no space"):
+            await _register(bus, "a")
+        await _joined(world, bus, "p2")
+        assert len((await nodes(bus)).nodes) == 2
+        registry.disk.full = False
+        assert await given_within(world, bus, 5) > before
+        await _register(bus, "a")
+        assert (registry.starts, registry.stopped) == (1, [])
+        await world.sleep(2)
+        registry.kill()
+        world.nats.delete_store()
+        registry.restart()
+        await until_state(world, bus, "p2", ONLINE, 20)
+        assert {member.node for member in (await entries(bus)).values()} == {"p1", "p2"}
+
+    run(main)
+
+
+async def _joined(world: World, bus: Bus, name: str) -> None:
+    world.node(name).start(build, pump(name))
+    await until_state(world, bus, name, ONLINE, 20)
+
+
+async def _register(bus: Bus, name: str) -> None:
+    wanted = SafePointRequest(Consumer(name, "f", 5))
+    await ask(bus, CLUSTER, "safepoint", wanted, SafePoint, timeout_s=5)

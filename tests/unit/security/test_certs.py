@@ -1,0 +1,81 @@
+"""Certificates as `tidelog certs` makes and keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from tidelog.errors import ConfigError
+from tidelog.real.nats_access import tls_context
+from tidelog.real.pem import read_pem
+from tidelog.security.access import NatsAccess
+from tidelog.security.identities import IDENTITIES
+from tidelog.security.tls import TlsFiles
+from tidelog_cli import certs
+from tidelog_cli.cert_files import grpc_files, nats_access
+
+
+def made(directory: Path, *hosts: str) -> dict[str, certs.Certificate]:
+    return {one.name: one for one in asyncio.run(certs.make(directory, hosts))}
+
+
+def test_each_identity_has_one_by_its_name(tmp_path: Path) -> None:
+    found = made(tmp_path, "pumps.example", "10.0.0.7")
+    assert set(found) == {*IDENTITIES, "nats"}
+    assert found["writer"].names == ["writer"]
+    assert {"pumps.example", "10.0.0.7", "localhost", "127.0.0.1"} <= set(found["pump"].names)
+    for name in found:
+        assert os.stat(tmp_path / name / "key.pem").st_mode & 0o777 == 0o600
+        assert read_pem(grpc_files(tmp_path, name)).cert
+        assert tls_context(nats_access(tmp_path, name)).minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_what_is_good_stays_and_another_host_makes_only_servers_anew(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert not any(one.made for one in made(tmp_path).values())
+    anew = {name for name, one in made(tmp_path, "more.example").items() if one.made}
+    assert anew == {"pump", "nats"}
+
+
+def test_without_its_authority_all_is_made_anew(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "ca.pem").unlink()
+    assert all(one.made for one in made(tmp_path).values())
+
+
+def test_only_servers_may_be_servers(tmp_path: Path) -> None:
+    found = made(tmp_path)
+    server = x509.oid.ExtendedKeyUsageOID.SERVER_AUTH
+    may = set()
+    for name, one in found.items():
+        read = x509.load_pem_x509_certificate(Path(one.file).read_bytes())
+        if server in read.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value:
+            may.add(name)
+    assert may == {"nats", "pump"}
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "names"), [("c", "", ()), ("", "k", ()), ("", "", ("a",)), ("c", "k", ("a",))]
+)
+def test_halves_are_refused(cert: str, key: str, names: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        TlsFiles(ssl_cert=cert, ssl_key=key, cert_allowed_cn=names)
+
+
+def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    made(tmp_path)
+    cert, key = str(tmp_path / "pump/cert.pem"), str(tmp_path / "drainer/key.pem")
+    with pytest.raises(ConfigError, match="key values mismatch") as raised:
+        read_pem(TlsFiles(ssl_cert=cert, ssl_key=key))
+    assert key in str(raised.value)
+    with pytest.raises(ConfigError, match="key values mismatch"):
+        tls_context(NatsAccess(nats_cert=cert, nats_key=key))
+    with pytest.raises(ConfigError, match="can't be"):
+        read_pem(TlsFiles(ssl_ca=str(tmp_path / "nothing")))
+    with pytest.raises(ConfigError, match="can't be"):
+        tls_context(NatsAccess(nats_ca=key))

@@ -1,0 +1,81 @@
+"""Keys as `tidelog keys` makes and keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import BadInput, ConfigError, Corrupt
+from tidelog.real.nats_access import inbox_prefix
+from tidelog.real.nkey import public_key_of
+from tidelog.security.access import NatsAccess, inbox_of
+from tidelog.security.identities import IDENTITIES
+from tidelog_cli import keys
+
+
+def made(directory: Path, **more: list[str]) -> dict[str, keys.Key]:
+    return {key.name: key for key in asyncio.run(keys.make(directory, "default", **more))}
+
+
+def test_each_identity_has_a_key_that_only_its_owner_reads(tmp_path: Path) -> None:
+    found = made(tmp_path / "keys")
+    assert list(found) == list(IDENTITIES)
+    assert len({key.public for key in found.values()}) == len(IDENTITIES)
+    for key in found.values():
+        assert os.stat(key.file).st_mode & 0o777 == 0o600
+        assert os.stat(Path(key.file).parent).st_mode & 0o777 == 0o700
+        assert public_key_of(key.file) == key.public
+        assert inbox_prefix(NatsAccess(nats_nkey_file=key.file)) == key.inbox
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    auth = keys.auth_file(tmp_path)
+    before = auth.read_text(), auth.stat().st_mtime_ns
+    second = made(tmp_path)
+    assert [key.public for key in second.values()] == [key.public for key in first.values()]
+    assert not any(key.made for key in second.values())
+    assert (auth.read_text(), auth.stat().st_mtime_ns) == before
+
+
+def test_a_rotated_one_is_another_one_and_the_others_stay(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    second = made(tmp_path, rotate=["pump"])
+    changed = {name for name in first if first[name].public != second[name].public}
+    assert changed == {"pump"}
+    text = keys.auth_file(tmp_path).read_text()
+    assert second["pump"].public in text
+    assert first["pump"].public not in text
+
+
+def test_one_more_of_an_identity_is_kept_and_goes_with_its_directory(tmp_path: Path) -> None:
+    made(tmp_path, more=["subscriber-billing"])
+    again = made(tmp_path)["subscriber-billing"]
+    assert inbox_of(again.public) in keys.auth_file(tmp_path).read_text()
+    Path(again.file).unlink()
+    assert "subscriber-billing" not in made(tmp_path)
+    assert again.public not in keys.auth_file(tmp_path).read_text()
+
+
+@pytest.mark.parametrize("name", ["nobody", "subscriber-../x", "subscriber-a.b", "subscriber-*"])
+def test_what_is_no_identity_gets_no_key(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInput):
+        made(tmp_path, more=[name])
+    with pytest.raises(BadInput):
+        made(tmp_path, rotate=[name])
+
+
+def test_a_broken_seed_is_named_and_not_shown(tmp_path: Path) -> None:
+    made(tmp_path)
+    path = Path(keys.seed_file(tmp_path, "pump"))
+    path.write_text("SUCANARY")
+    with pytest.raises(Corrupt) as raised:
+        made(tmp_path)
+    assert str(path) in str(raised.value)
+    assert "CANARY" not in str(raised.value)
+    with pytest.raises(ConfigError) as refused:
+        public_key_of(str(path))
+    assert "CANARY" not in str(refused.value)
