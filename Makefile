@@ -2,16 +2,16 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
-SOURCES := shared services cli examples tests bench
+SOURCES := shared services cli examples tests bench docs/generate
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
 SEEDS ?= 0:500
-STATES ?= 10000
+STATES ?= 15000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled wheel bench proto planted sim full mariadb compiler nodejs unit models crash simulation fixtures integration spark java
+.PHONY: help demo test check compiled wheel bench proto docs planted sim sim-full full mariadb compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -33,11 +33,14 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb compiler nodejs java check unit compiled models crash simulation fixtures integration spark ## everything CI runs
+test: $(VENV)/.dev mariadb compiler nodejs java check unit compiled models crash fuzz simulation kills fixtures integration faults spark console compose soak ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
 	@tests/need.sh openssl openssl
+
+prometheus: ## Prometheus and promtool for its rules (the same)
+	@tests/need.sh promtool prometheus
 
 java: ## a JDK 17 for Spark (the same)
 	@tests/need.sh java openjdk-17-jre-headless
@@ -45,10 +48,11 @@ java: ## a JDK 17 for Spark (the same)
 compiler: ## a C compiler for the compiled codecs (the same)
 	@tests/need.sh cc gcc libc6-dev python3-dev
 
-nodejs: $(VENV)/.nodejs ## Node.js for the example in JavaScript (the same), and what it imports
-$(VENV)/.nodejs: examples/nodejs/package.json | $(PY)
+nodejs: $(VENV)/.nodejs ## Node.js for what is in JavaScript (the same), what that imports, and AsyncAPI's schema
+$(VENV)/.nodejs: examples/nodejs/package.json tests/integration/asyncapi/package.json | $(PY)
 	@tests/need.sh npm nodejs npm
 	@cd examples/nodejs && npm install --no-package-lock --no-audit --no-fund --silent
+	@cd tests/integration/asyncapi && npm install --no-package-lock --no-audit --no-fund --silent
 	@touch $@
 
 check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
@@ -63,6 +67,7 @@ unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
 
 models: $(VENV)/.dev ## state machines against their models, damage bit by bit
 	@$(PYTEST) -n 2 $(MODELS)
+	@$(PY) -m tests.crash.damage --share 8 --seed $(SEED) --jobs 2
 
 wheel: $(VENV)/.dev compiler
 	@rm -rf build/compiled
@@ -73,26 +78,63 @@ wheel: $(VENV)/.dev compiler
 compiled: wheel ## what a wheel has compiled by mypyc, under the same tests
 	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/unit/plan tests/fixtures/test_decode_golden.py tests/unit/downstreams/test_statements.py
 
-crash: $(VENV)/.dev ## what a power loss or a failing disk may leave a Pump, 10,000 states
+crash: $(VENV)/.dev ## what a power loss or a failing disk may leave, 15,000 states
 	@$(PY) -m tests.crash.run --states $(STATES) --jobs 2
+	@$(PY) -m tests.crash.nth_run --jobs 2
 	@$(PYTEST) tests/crash
+
+INPUTS ?= 50000
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## bad input to all that takes any, 50,000; in processes and at real servers
+	@$(PY) -m tests.fuzz.run --inputs $(INPUTS)
+	@$(PYTEST) tests/fuzz
+
+# A minute in CI; for long: make soak HOURS=3
+SOAK := $(if $(HOURS),--minutes $(shell expr $(HOURS) '*' 60) --rate 500 --least 450,--minutes 1 --rate 200 --least 100)
+.PHONY: soak
+soak: $(VENV)/.dev ## load and kills, for a minute or HOURS=3: does anything grow?
+	@$(PY) -m tests.soak.run $(SOAK)
+	@$(PYTEST) tests/soak
 
 simulation: $(VENV)/.dev ## seeded histories of whole clusters, and the planted bugs replayed
 	@$(PY) -m tests.simulation.run --seeds $(SEEDS) --jobs 2
-	@$(PYTEST) tests/simulation
+	@$(PYTEST) -n 2 tests/simulation
 	@$(PY) -m tests.planted.run --replay
+
+kills: $(VENV)/.dev mariadb ## every failpoint fires, in one way each; every process is killed under load
+	@$(PY) -m tests.kills.failpoints --actions 1 --seed $(SEED) --jobs 2
+	@$(PY) -m tests.kills.rig --points 1 --seed $(SEED)
+	@$(PY) -m tests.kills.rig --kills 40 --seed $(SEED)
+	@$(PYTEST) tests/kills
 
 fixtures: $(VENV)/.dev mariadb ## what a real TiDB wrote, codec to downstream
 	@$(PYTEST) tests/fixtures
 
 spark: $(VENV)/.dev mariadb java ## the bulk pipeline, on a local Spark
-	@$(PYTEST) tests/spark
+	@$(PYTEST) -n 2 --dist loadfile tests/spark
 
-integration: $(VENV)/.dev mariadb nodejs ## real servers, real processes, kills
+console: $(VENV)/.dev browser ## the registry's page in a real browser
+	@$(PYTEST) tests/console
+
+browser: ## Chromium and tmux for the tests (the same)
+	@tests/need.sh chromium chromium
+	@tests/need.sh chromedriver chromium-driver
+	@tests/need.sh tmux tmux
+
+compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under load, equal at the end
+	@./tests/compose/with-engine $(PYTEST) -s tests/compose
+
+integration: $(VENV)/.dev mariadb nodejs prometheus ## real servers, real processes, kills
 	@$(PYTEST) -n 2 --dist loadfile tests/integration tests/acceptance
+
+faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes
+	@$(PYTEST) -s tests/faults
 
 sim: $(VENV)/.dev ## replay one history with its trace: make sim SEED=7
 	@$(PY) -m tests.simulation.run --seeds $(SEED):$$(($(SEED) + 1)) --trace
+
+sim-full: $(VENV)/.dev ## go on with the running total of histories, up to 100,000
+	@$(PY) -m tests.simulation.full --jobs 2
 
 planted: $(VENV)/.dev ## every planted bug against the harness
 	@$(PY) -m tests.planted.run
@@ -100,17 +142,28 @@ planted: $(VENV)/.dev ## every planted bug against the harness
 bench: $(VENV)/.dev mariadb wheel ## figures beside the limits of this machine
 	@$(PY) -m bench
 
+.PHONY: bench-report
+bench-report: $(VENV)/.dev mariadb wheel ## docs/figures.md measured anew, on an idle machine (half an hour)
+	@$(PY) -m bench --report --runs 3 --json bench/figures.json
+	@$(PY) -m bench.page --from bench/figures.json
+
 full: $(VENV)/.dev mariadb java planted ## what is run once before a release
-	@$(PY) -m tests.simulation.run --seeds 0:3000 --jobs 2
+	@$(PY) -m tests.simulation.full --jobs 2 --seconds 1800
 	@$(PY) -m tests.crash.run --states 100000 --jobs 2
-	@$(PY) -m tests.integration.pump.kill_rig --kills 100
-	@$(PY) -m tests.integration.drainer.kill_rig --kills 100
+	@$(PY) -m tests.fuzz.run --inputs 200000
+	@$(PY) -m tests.crash.nth_run --calls 1500 --jobs 2
+	@$(PY) -m tests.crash.damage --jobs 2
+	@$(PY) -m tests.kills.failpoints --jobs 2
+	@$(PY) -m tests.kills.rig --points 3
+	@$(PY) -m tests.kills.rig --kills 200
 	@$(PY) -m tests.acceptance.recovery_drill --kills 50
-	@$(PY) -m tests.integration.applier.kill_rig --kills 100 --database-kills 20
-	@$(PY) -m tests.integration.drainer.broken
-	@$(PY) -m tests.acceptance.restarts --restarts 50
+	@$(PY) -m tests.integration.applier.kill_rig --kills 30 --outages 10
+	@$(PY) -m tests.planted.kills
+	@$(PY) -m tests.acceptance.restarts --restarts 20
 	@$(PY) -m tests.integration.membership.rig
-	@$(PY) -m tests.integration.membership.outage_rig --outages 50
+	@$(PY) -m tests.faults.network --repeats 20 --swizzles 200
+	@$(PY) -m tests.faults.disk_full --fills 200
+	@$(PY) -m tests.faults.nats_loss --cases 200
 	@$(PY) -m tests.integration.drainer.takeover_rig --takeovers 20
 	@$(PY) -m tests.acceptance.filtered
 	@$(PY) -m tests.acceptance.bidirectional --minutes 10
@@ -125,8 +178,20 @@ full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@$(PY) -m tests.spark.hand_over_rig --changes 1000000
 	@TIDELOG_TEST_PLACES=20 $(PYTEST) tests/spark/test_replay_set_a.py
 	@TIDELOG_TEST_RELAY_MIB=2048 $(PYTEST) -s tests/spark/test_replay_large.py
-	@$(PY) -m bench memory replay
+	@$(PY) -m bench memory apply-memory replay
+
+# What each image installs: its extras of pyproject.toml, in the versions of runtime.txt and dev.txt.
+COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version 3.11
+OF_EXTRAS := $(COMPILE) -c requirements/runtime.txt pyproject.toml
+requirements: ## renew the pins of the images (needs uv)
+	@for service in registry pump drainer applier backfill; do \
+		$(OF_EXTRAS) --extra $$service -o requirements/$$service.txt || exit 1; done
+	@$(OF_EXTRAS) --extra cli --extra writer -o requirements/cli.txt
+	@for tool in nats wheel; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done
 
 proto: $(VENV)/.dev ## regenerate shared/tidelog_proto from proto/
 	@cd proto && ../$(PY) -m grpc_tools.protoc -I. --python_out=../shared --mypy_out=quiet:../shared \
 		--plugin=protoc-gen-mypy=../$(VENV)/bin/protoc-gen-mypy tidelog_proto/*.proto
+
+docs: $(VENV)/.dev ## write docs/reference and docs/asyncapi.yaml anew
+	@$(PY) -m docs.generate
