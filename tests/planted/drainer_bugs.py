@@ -274,4 +274,17 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "structures-after-their-rows",
+        "section 6: a structure is in its bucket before the stream names it",
+        (
+            Edit(
+                f"{DRAINER}/publish/appender.py",
+                "        await self._keep_beside(batch.structures)\n"
+                "        for chunk in batch.chunks:\n            await self._tail.append(chunk)\n",
+                "        for chunk in batch.chunks:\n            await self._tail.append(chunk)\n"
+                "        await self._keep_beside(batch.structures)\n",
+            ),
+        ),
+    ),
 )

@@ -16,6 +16,7 @@ from tests.planted.director import (
     Stall,
     Start,
     Step,
+    When,
 )
 from tests.planted.schedule import Schedule, acked, calm, lease_expired
 from tests.simulation.plan import Plan
@@ -192,5 +193,20 @@ SCHEDULES = (
             Step(lease_expired("drainer", "drainer"), (Start("pump-2"),)),
             Step(acked("pump-2"), (), nth=5),
         ),
+    ),
+    Schedule(
+        "structures-after-their-rows",
+        "tables are altered, and each life of the Drainer ends when it has appended a batch",
+        "other",
+        lambda seed: replace(calm(seed, transactions=200, rate=8.0), ddl_share=0.6),
+        (
+            Step(
+                When("drainer", "append", "CHANGES_MAIN"),
+                (PowerLoss("drainer", back_s=0.1),),
+                nth=2,
+                times=40,
+            ),
+        ),
+        says="no liveness",
     ),
 )
