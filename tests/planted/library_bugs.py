@@ -192,4 +192,15 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "let-in-again-sent-away",
+        "section 5: an operator's order that is done holds nobody",
+        (
+            Edit(
+                f"{REGISTRY}/cluster.py",
+                "        if key[0] != PUMP and node.came_back(status) and not _has_left(status):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
 )

@@ -97,13 +97,14 @@ class Cluster:
             self.trust.doubt(now)
         if node is None:
             node = self.nodes[key] = Node(status, OFFLINE, now)
-        if key[0] != PUMP and node.left_before(status):
-            # It was told so by an earlier life of the registry, which could not keep it.
+        if key[0] != PUMP and (node.left_before(status) or node.came_back(status)):
             node.state = OFFLINE
         if node.state == OFFLINE and node.order.action == "offline":
-            # That order is done. This is a new node, whatever its directory says of it.
+            # That order is done. This is a new node, whatever its directory says of it: but for an
+            # order that it was given as one.
             number = max(node.order.number, status.order.number) + 1
-            node.order, node.lost = Order("", number), ()
+            node.order = status.order if node.came_back(status) else Order("", number)
+            node.lost = ()
         ordered_anew = node.learn_order(status)
         self._hear(key, node, status, now, effects)
         state = follows(key[0], node.state, ordered("returns", node.order.action))
@@ -133,6 +134,9 @@ class Cluster:
             if not self._adoptable(status, now):
                 return None, effects
             node = self._adopt(key, status, effects)
+        if key[0] != PUMP and node.came_back(status) and not _has_left(status):
+            # Nobody tells it to leave again, or forgets it: it is asked to register.
+            node.state = OFFLINE
         ordered_anew = node.learn_order(status)
         if not status.isAlive:
             self._part(key, node, status, now, effects, ordered_anew=ordered_anew)

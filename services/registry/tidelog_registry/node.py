@@ -75,9 +75,15 @@ class Node(msgspec.Struct):
         return Member(status.nodeId, state, status.epoch, high, status.mark, read_ts, self.order)
 
     def left_before(self, status: NodeStatus) -> bool:
-        """Is the order that stands here for leaving done, by the node's own word?"""
+        """Is the order that stands here for leaving done, by the word of a reader that registers?
+        It was told so by an earlier life of the registry, which could not keep it."""
         done = Order("", self.order.number)
         return self.order.action == "offline" and status.order == done
+
+    def came_back(self, status: NodeStatus) -> bool:
+        """Was a reader let in again since that order? It then knows of a newer one."""
+        newer = status.order.number > self.order.number and status.order.action != "offline"
+        return self.order.action == "offline" and newer
 
     def learn_order(self, status: NodeStatus) -> bool:
         """Take over a newer order from the node, which keeps it where we lost it. Was there one?"""

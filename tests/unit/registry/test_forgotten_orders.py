@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.messages import APPLIER, CLOSING, DRAINER, ONLINE, NodeStatus, Order
+from tidelog.messages import APPLIER, CLOSING, DRAINER, OFFLINE, ONLINE, PAUSING, NodeStatus, Order
 from tidelog_registry.cluster import Cluster
+from tidelog_registry.effects import Forget
 from tidelog_registry.node import ReaderOrder
 
 
@@ -21,3 +22,49 @@ def test_a_reader_that_left_and_is_started_again_is_not_sent_away_twice(kind: st
     assert comes_back(Order("", 5)) == ONLINE
     assert comes_back(Order("offline", 5)) == CLOSING, "it had not left yet"
     assert comes_back(Order("resume", 4)) == CLOSING, "it has not heard of it"
+
+
+@pytest.mark.parametrize("kind", [APPLIER, DRAINER])
+@pytest.mark.parametrize(
+    ("order", "state"),
+    [(Order("", 6), ONLINE), (Order("resume", 7), ONLINE), (Order("pause", 7), PAUSING)],
+)
+def test_one_that_was_let_in_again_is_not_sent_away_by_the_next_registry(
+    kind: str, order: Order, state: str
+) -> None:
+    """Seed 2333: the registry ended a moment after it had let the Applier in again."""
+    given = ReaderOrder(kind, "r", "main", CLOSING, Order("offline", 5))
+    status = NodeStatus("r", kind=kind, feed="main", state=ONLINE, isAlive=True, order=order)
+
+    cluster = Cluster({}, 0.0, fresh=False, lost=False, orders=[given])
+    told, effects = cluster.heartbeat(status, 1.0)
+    assert told is None, "it shall register"
+    assert not [effect for effect in effects if isinstance(effect, Forget)]
+    assert cluster.register(status, 2.0)[0] == state
+    assert cluster.order(kind, "r") == order
+    assert cluster.heartbeat(status, 3.0)[0] == state
+
+    cluster = Cluster({}, 0.0, fresh=False, lost=False, orders=[given])
+    assert cluster.register(status, 1.0)[0] == state, "started again, too"
+    assert cluster.order(kind, "r") == order
+
+
+@pytest.mark.parametrize("kind", [APPLIER, DRAINER])
+def test_one_that_was_let_in_again_and_stops_is_not_forgotten(kind: str) -> None:
+    """Its position must hold what it has yet to read."""
+    given = ReaderOrder(kind, "r", "main", CLOSING, Order("offline", 5))
+    cluster = Cluster({}, 0.0, fresh=False, lost=False, orders=[given])
+    last = NodeStatus("r", kind=kind, feed="main", state=OFFLINE, isAlive=False, order=Order("", 6))
+    state, effects = cluster.heartbeat(last, 1.0)
+    assert state == OFFLINE
+    assert not [effect for effect in effects if isinstance(effect, Forget)]
+
+
+@pytest.mark.parametrize("kind", [APPLIER, DRAINER])
+def test_one_that_left_by_an_order_that_the_registry_forgot_is_forgotten(kind: str) -> None:
+    given = ReaderOrder(kind, "r", "main", CLOSING, Order("offline", 5))
+    cluster = Cluster({}, 0.0, fresh=False, lost=False, orders=[given])
+    left = NodeStatus("r", kind=kind, feed="main", state=OFFLINE, isAlive=True, order=Order("", 8))
+    state, effects = cluster.heartbeat(left, 1.0)
+    assert state == OFFLINE
+    assert [effect for effect in effects if isinstance(effect, Forget)]
