@@ -69,6 +69,10 @@ models: $(VENV)/.dev ## state machines against their models, damage bit by bit
 	@$(PYTEST) -n 2 $(MODELS)
 	@$(PY) -m tests.crash.damage --share 8 --seed $(SEED) --jobs 2
 
+.PHONY: coverage
+coverage: $(VENV)/.dev ## what unit tests and 50 histories run of the product, against its bars
+	@$(PY) -m tests.coverage.run
+
 wheel: $(VENV)/.dev compiler
 	@rm -rf build/compiled
 	@TIDELOG_COMPILE=1 $(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \

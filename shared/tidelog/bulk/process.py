@@ -76,11 +76,12 @@ class JobProcesses:
                 return last
             case Failed():
                 raise last.error()
-        how = f"by signal {-code}" if code < 0 else f"with {code}"
-        raise JobProcessEnded(
-            f"the process of job {job_id} ended {how} and told no result",
-            hint=f"{self._home / job_id}.log has its last words",
-        )
+            case Progress() | None:
+                how = f"by signal {-code}" if code < 0 else f"with {code}"
+                raise JobProcessEnded(
+                    f"the process of job {job_id} ended {how} and told no result",
+                    hint=f"{self._home / job_id}.log has its last words",
+                )
 
     async def _end(self, process: Process) -> None:
         if process.returncode is not None:

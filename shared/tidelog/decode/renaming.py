@@ -189,6 +189,8 @@ class _Names:
                     return False
                 case ["NEXTVAL" | "LASTVAL", "(", *_] if not self._one(here + 2):
                     return False
+                case _:
+                    continue
         return True
 
     def _altered(self, at: int) -> bool:
@@ -206,6 +208,8 @@ class _Names:
                         return False
                 case ["WITH", "TABLE"] if not self._one(here + 2):
                     return False
+                case _:
+                    continue
         return self._inner(at)
 
     def _view(self) -> bool:

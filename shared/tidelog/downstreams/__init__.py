@@ -33,4 +33,5 @@ def open_downstream(options: DownstreamOptions) -> Downstream:
             from tidelog.downstreams.blackhole import Blackhole
 
             return Blackhole(options)
-    raise ConfigError(f"no downstream speaks {target.scheme}", hint=HINT)
+        case _:
+            raise ConfigError(f"no downstream speaks {target.scheme}", hint=HINT)

@@ -39,7 +39,7 @@ async def begin(bus: Bus, feed: str, start: Start, timeout_s: float | None) -> i
 
 
 def _said(feed: str, start: Start) -> int | str:
-    said: object = start
+    said: object
     match start:
         case Position():
             if start.feed != feed:
@@ -49,14 +49,16 @@ def _said(feed: str, start: Start) -> int | str:
             if start.tzinfo is None:
                 raise BadInput("start is a time without a zone", hint="datetime(…, tzinfo=UTC)")
             said = max(0, compose(int(start.timestamp() * 1000)) - 1)
+        case _:
+            said = start
     match said:
         case int() if 0 <= said <= TS_MAX:
             return said
         case "now" | "beginning":
             return said
-    raise BadInput(
-        f"start {start!r}", hint='a Position, a commit_ts, a datetime, "now" or "beginning"'
-    )
+        case _:
+            hint = 'a Position, a commit_ts, a datetime, "now" or "beginning"'
+            raise BadInput(f"start {start!r}", hint=hint)
 
 
 async def _newest(bus: Bus, feed: str) -> int:

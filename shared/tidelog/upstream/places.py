@@ -47,7 +47,8 @@ def place_after(error: Error, place: Place, key: bytes) -> Place | None:
             return None
         case "server_is_busy":
             return place
-    return None
+        case _:
+            return None
 
 
 def holds(region: Region, key: bytes) -> bool:

@@ -144,7 +144,8 @@ def _sql(token: str) -> Token:
             return _raw(bytes.fromhex(text))
         case "b":
             return _raw(int(text or "0", 2).to_bytes((len(text) + 7) // 8, "big"))
-    return _quoted(unescaped(text, "'"))
+        case _:
+            return _quoted(unescaped(text, "'"))
 
 
 def _raw(data: bytes) -> str:

@@ -279,4 +279,5 @@ def _literal(column: ColumnStructure, value: Any) -> str:
             return number_literal(value)
         case Kind.BINARY:
             return f"x'{value.hex()}'"
-    return text_literal(value)
+        case _:
+            return text_literal(value)
