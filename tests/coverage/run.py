@@ -3,8 +3,8 @@
 Unit tests (but for the models, which try much of the same), conformance tests and fifty simulated
 histories are measured and held against the bars of `rule.py`; what falls short is printed, and the
 exit code is 1. `--with PATH` measures one more suite, of those that need real servers: what it runs
-is kept beside until `--forget`, and counts for the `except` bodies only. `--report` measures nothing
-and tells again.
+is kept beside until `--forget`, and counts for the `except` bodies only. `--report` measures
+nothing and tells again.
 """
 
 from __future__ import annotations

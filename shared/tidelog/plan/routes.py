@@ -124,8 +124,8 @@ class TableRoute:
             if lane == CONFLICT:
                 return None
             spread.events[lane] += chain.events
-        net = fold(loose, columns, safe=safe)
-        return spread if self._by_first(net, keys, window, spread) else None
+        self._by_first(fold(loose, columns, safe=safe), keys, window, spread)
+        return spread
 
     def _by_keys(self, net: Folded, keys: TableKeys, window: int, spread: _Spread) -> bool:
         place = self._causality.place
@@ -136,24 +136,26 @@ class TableRoute:
                     return False
                 lists[lane].append(image)
         for image in net.deletes:
-            lane = place([(0, keys.first(image.row, image.b64))], window)
-            if lane == CONFLICT:
-                return False
+            lane = self._lane_of_one((0, keys.first(image.row, image.b64)), window)
             spread.deletes[lane].append(image)
         return True
 
-    def _by_first(self, net: Folded, keys: TableKeys, window: int, spread: _Spread) -> bool:
+    def _by_first(self, net: Folded, keys: TableKeys, window: int, spread: _Spread) -> None:
         for images, lists in (
             (net.deletes, spread.deletes),
             (net.inserts, spread.inserts),
             (net.updates, spread.updates),
         ):
             for image in images:
-                lane = self._causality.place([keys.first(image.row, image.b64)], window)
-                if lane == CONFLICT:
-                    return False
+                lane = self._lane_of_one(keys.first(image.row, image.b64), window)
                 lists[lane].append(image)
-        return True
+
+    def _lane_of_one(self, key: Hashable, window: int) -> int:
+        """Of a row with the event's key only. That is in no two lanes: it comes first among a row's
+        keys, whose lane is its own then, and no two chains of a window share one."""
+        lane = self._causality.place([key], window)
+        assert lane != CONFLICT, key
+        return lane
 
 
 @final

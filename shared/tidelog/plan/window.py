@@ -105,8 +105,7 @@ class Planner:
 def _by_place(tables: Sequence[TableEvents]) -> dict[Place, list[TableEvents]]:
     places: dict[Place, list[TableEvents]] = {}
     for run in tables:
-        if run.events:
-            places.setdefault((run.db, run.structure.name), []).append(run)
+        places.setdefault((run.db, run.structure.name), []).append(run)
     return places
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_drainer.merge.merger import Disorder, Merger, Txn
+from tidelog_drainer.merge.merger import Disorder, Merger, Overtaken, Txn
 
 NODES = ("a", "b", "c")
 
@@ -96,6 +96,43 @@ def test_a_tombstone_keeps_what_was_delivered() -> None:
     assert list(merger.sources) == ["b"]
     assert merger.add("a")
     assert merger.horizon() == 7
+
+
+def test_a_source_that_rejoins_before_its_last_transactions_are_merged_keeps_them() -> None:
+    merger = Merger(0)
+    merger.add("a")
+    merger.add("b")
+    merger.push("a", [(5, 4, b"x")], 6, 1)
+    merger.remove("a")
+    assert merger.add("a")
+    assert merger.horizon() == 0, "b is still waited for"
+    merger.push("b", [], 20, 0)
+    assert merger.horizon() == 6, "and so is a, which goes on from where it was"
+    merger.push("a", [(7, 6, b"y")], 9, 1)
+    assert merger.take(9) == [(5, 4, b"x"), (7, 6, b"y")]
+    assert not merger.add("a")
+
+
+def test_what_a_source_may_not_deliver() -> None:
+    merger = Merger(0)
+    merger.add("a")
+    merger.push("a", [], 10, 0)
+    merger.take(10)
+    merger.add("late", 0)
+    with pytest.raises(Overtaken, match="late has commit_ts 7, and 10 was passed") as overtaken:
+        merger.push("late", [(7, 6, b"")], 12, 0)
+    assert overtaken.value.commit_ts == 7
+    with pytest.raises(Disorder, match="a delivered commit_ts 10 after 10") as disorder:
+        merger.push("a", [(10, 9, b"")], 12, 0)
+    assert disorder.value.commit_ts == 10
+
+
+def test_a_tombstone_of_nobodys_changes_nothing() -> None:
+    merger = Merger(3)
+    merger.add("a")
+    merger.remove("unknown")
+    assert list(merger.sources) == ["a"]
+    assert merger.horizon() == 3
 
 
 def test_no_source_no_horizon() -> None:

@@ -99,6 +99,16 @@ def test_a_window_shares_keys_freely_and_later_ones_are_warned() -> None:
     assert causality.place([("id", 4), "x"], 2) == lane_of(("id", 4), 4)
 
 
+def test_rows_of_one_window_that_meet_keep_the_lane_of_their_first_key() -> None:
+    causality = Causality(4)
+    one, other = causality.place([1], 5), causality.place([2], 5)
+    assert one != other
+    assert causality.place([1, 2], 5) == one
+    assert causality.place([1], 6) == one
+    # Of the second key both lanes hold a row: whoever needs it waits for both.
+    assert causality.place([2], 6) == CONFLICT
+
+
 def test_lanes_do_not_depend_on_the_process() -> None:
     assert [lane_of(key, 97) for key in ("abc", b"abc", ("abc", 7), -1, 1.5)] == [
         lane_of("abc", 97),

@@ -93,6 +93,8 @@ def test_what_may_equal_anything_is_unsure(name: str, value: str) -> None:
 
 def test_tables_of_which_no_key_can_be_told() -> None:
     assert keys("roman").unsure
+    with pytest.raises(Unsure):
+        keys("roman").all({"id": 1, "roman": "I"}, ())
     assert keys(KeyPart("", 0, "lower(`name`)")).unsure
     assert keys("made").unsure
     assert keys("missing").unsure

@@ -113,6 +113,25 @@ def test_a_chased_prewrite_ages_by_the_same_clock() -> None:
     assert [p.start_ts for p in one.waiting_since(1.5)] == [3]
 
 
+def test_a_chased_prewrite_that_was_entered_keeps_its_bound() -> None:
+    one = sorter()
+    one.enter(5, NOW_MS, 1.0)
+    one.enter(9, NOW_MS, 1.0)
+    one.enter_chased(5, 9, NOW_MS, 2.0)
+    assert one.opened(5) == (5, 5, 1.0)
+    assert one.opened(7) is None
+    assert len(one) == 2
+
+
+def test_a_reader_that_names_a_time_to_come_was_promised_nothing() -> None:
+    one = sorter()
+    one.has_read(compose(NOW_MS + 60_001), NOW_MS)
+    assert one.promised == 0
+    one.has_read(compose(NOW_MS + 60_000), NOW_MS)
+    assert one.promised == compose(NOW_MS + 60_000)
+    assert not one.close(3, 4, NOW_MS), "it is past that Commit"
+
+
 def test_a_timestamp_beyond_the_skew_moves_nothing() -> None:
     one = sorter()
     far = compose(NOW_MS + 60_001)
