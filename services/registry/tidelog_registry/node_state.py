@@ -1,6 +1,15 @@
 """What state follows which, as data (original.md B.7; seed 000, "Pump status definition").
 
-`unreachable` is no state: it is a mark on a node whose lease expired (I4).
+`unreachable` is no state: it is a mark on a node whose lease expired (I4). What happens to a node:
+
+    returns, -paused, -closing   it registers, with what an operator asked of it last
+    stops                        it says good-bye
+    paused                       it says that it pauses now
+    drained                      it says that it is done, and every consumer has passed it
+    opens, -paused, -closing     every Drainer took it as a source, with what an operator asked
+    pause, resume, offline       an operator asks
+    removed                      nobody waits for it any more: a failed join, a reader that is gone, a
+                                 loss that an operator accepts
 """
 
 from __future__ import annotations
@@ -66,19 +75,6 @@ _READERS = _table(
     """
 )
 """Drainers and Appliers: nobody waits for their state, they never are `joining`."""
-
-"""
-What happens:
-
-returns, -paused, -closing   it registers, with what an operator asked of it last
-stops                        it says good-bye
-paused                       it says that it pauses now
-drained                      it says that it is done, and every consumer has passed it
-opens, -paused, -closing     every Drainer took it as a source, with what an operator asked
-pause, resume, offline       an operator asks
-removed                      nobody waits for it any more: a failed join, a reader that is gone, a
-                             loss that an operator accepts
-"""
 
 _ORDERED = {"pause": "-paused", "offline": "-closing"}
 
