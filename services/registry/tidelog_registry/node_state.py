@@ -8,8 +8,8 @@
     drained                      it says that it is done, and every consumer has passed it
     opens, -paused, -closing     every Drainer took it as a source, with what an operator asked
     pause, resume, offline       an operator asks
-    removed                      nobody waits for it any more: a failed join, a reader that is gone, a
-                                 loss that an operator accepts
+    removed                      nobody waits for it any more: a failed join, a reader that is gone,
+                                 a loss that an operator accepts
 """
 
 from __future__ import annotations
