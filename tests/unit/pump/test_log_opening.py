@@ -329,21 +329,6 @@ def test_a_crash_while_segments_are_removed_leaves_no_alarm(*, full: bool) -> No
     pytest.fail("it never came to an end")
 
 
-def test_a_lost_segment_is_removed_as_if_it_were_there() -> None:
-    machine = small()
-    records = fill(machine.opened())
-    change(machine, {name(0): None})
-    log = machine.opened()
-    assert list(log.damaged) == [name(0)]
-    assert log.start == Pointer(0, 0)
-    drive(log.remove([0]))
-    assert not log.damaged
-    assert log.start == Pointer(1, 0)
-    left = [record for record in records if record[0].fid > 0]
-    assert scanned(log, log.start) == (left, None)
-    assert scanned(machine.opened()) == (left, None)
-
-
 def test_the_segment_that_is_written_is_not_removed() -> None:
     log = small().opened()
     fill(log)

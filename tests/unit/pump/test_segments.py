@@ -256,6 +256,25 @@ def test_closed_segments_are_listed_and_removed_for_good(tmp_path: Path) -> None
     asyncio.run(main())
 
 
+def test_a_lost_segment_is_removed_as_if_it_were_there(tmp_path: Path) -> None:
+    async def main() -> None:
+        segments = await opened(tmp_path, 1000)
+        pointers = [(await append(segments, p))[0] for p in PAYLOADS]
+        segments.close()
+        (tmp_path / name(0)).unlink()
+        segments = await opened(tmp_path, 1000)
+        assert list(segments.damaged) == [name(0)]
+        assert segments.start == START
+        await segments.remove([0])
+        left = [p for p, at in zip(PAYLOADS, pointers, strict=True) if at.fid > 0]
+        for again in (segments, await opened(tmp_path, 1000)):
+            assert not again.damaged
+            assert again.start == Pointer(1, 0)
+            assert await contents(again, again.start) == left
+
+    asyncio.run(main())
+
+
 def test_damage_in_an_older_segment_stops_scan_and_read(tmp_path: Path) -> None:
     async def main() -> None:
         segments = await opened(tmp_path, 1000)
