@@ -126,6 +126,8 @@ class FakeRegistry:
         self.consumers: list[Consumer] = []
         self.pumps: list[FakePump] = []
         self.settled = True
+        self.silent = False
+        """Who is there it tells nobody."""
         self.tells = messages.ONLINE
         self.tells_to: dict[str, str] = {}
         self.heard = ""
@@ -171,6 +173,8 @@ class FakeRegistry:
             return
 
     async def _on_nodes(self, request: Request) -> None:
+        if self.silent:
+            return
         feeds: dict[str, int] = {}
         for pump in self.pumps:
             feeds |= pump.after_ts

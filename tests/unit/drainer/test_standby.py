@@ -349,23 +349,59 @@ def test_a_stranger_that_publishes_the_feed_is_a_typed_stop() -> None:
     run(main, 1)
 
 
+async def fenced_by_d2(made: Scene) -> None:
+    """d2 has written late, and is silent."""
+    await made.world.until(lambda: published(made.world)[-1:] == [10], 30, "all there is")
+    mark = msgspec.json.encode(Watermark(10, 10))
+    names = (changes.H_EPOCH, changes.H_ATTEMPT)
+    headers = dict.fromkeys(names, "99:d2") | {changes.H_INDEX: "0"}
+    await made.registry.bus.append(
+        subjects.changes_stream(FEED),
+        [Outgoing(subjects.changes_watermark(FEED), mark, headers)],
+    )
+
+
 def test_one_of_ours_that_wrote_late_and_is_silent_stops_nobody() -> None:
     """It has lost the lease since: the leader begins anew, behind what it wrote."""
 
     async def main(world: World) -> None:
         made = await scene(world)
-        await world.until(lambda: published(world)[-1:] == [10], 30, "all there is")
-        mark = msgspec.json.encode(Watermark(10, 10))
-        names = (changes.H_EPOCH, changes.H_ATTEMPT)
-        headers = dict.fromkeys(names, "99:d2") | {changes.H_INDEX: "0"}
-        await made.registry.bus.append(
-            subjects.changes_stream(FEED),
-            [Outgoing(subjects.changes_watermark(FEED), mark, headers)],
-        )
+        await fenced_by_d2(made)
         async with made.load(0.5):
             await world.until(lambda: said(made.first)["epoch"] == "100:d1", 30, "a new beginning")
         await made.whole()
         assert leads(made.first)
+
+    run(main, 1)
+
+
+def test_nor_does_it_when_the_stream_is_lost_while_the_leader_looks() -> None:
+    """Seed 2961: a stream that is gone was taken for one that somebody publishes to."""
+
+    async def main(world: World) -> None:
+        made = await scene(world)
+        await fenced_by_d2(made)
+        async with made.load(0.5):
+            await world.until(lambda: "99:d2" in said(made.first)["waiting"], 30, "the fence")
+            await made.registry.bus.stream_delete(subjects.changes_stream(FEED))
+            await world.until(lambda: said(made.first)["epoch"] == "2:d1", 30, "a new beginning")
+        await made.whole()
+
+    run(main, 1)
+
+
+def test_nor_when_nobody_can_say_yet_whether_it_is_one_of_ours() -> None:
+    async def main(world: World) -> None:
+        made = await scene(world)
+        await fenced_by_d2(made)
+        made.registry.silent = True
+        async with made.load(0.5):
+            await world.sleep(4 * TAKEOVER_S)
+            assert said(made.first)["error"] == ""
+            assert "99:d2" in said(made.first)["waiting"]
+            made.registry.silent = False
+            await world.until(lambda: goes_on(made.first), 30, "a new beginning")
+        await made.whole()
 
     run(main, 1)
 

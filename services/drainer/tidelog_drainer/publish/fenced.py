@@ -12,27 +12,37 @@ from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.publish.tail import Fenced, StreamTail, TailLost
 
 
+RETRY_S = 0.5
+
+
 async def stand_off(
     config: DrainerConfig, ports: Ports, lease: Ref[LeaseMail], tail: StreamTail, error: Fenced
 ) -> None:
     """Whoever fenced us off leads the feed, says the lease soon: then all of this starts anew, on
     stand-by. Raises TailLost where it was a Drainer of this feed that has lost the lease by now,
-    and is silent. Returns where it is one who asks no lease of ours: only a person can tell which
-    of the two is right."""
+    and is silent, or where its stream is lost since. Returns where it is one who asks no lease of
+    ours: only a person can tell which of the two is right."""
     await lease.ask(AskLead)
-    end = await tail.end()
+    before = await tail.look()
     await ports.clock.sleep(TAKEOVER_S)
     await lease.ask(AskLead)
-    if await tail.end() == end and await _is_known(config, ports, error.by):
+    after = await tail.look()
+    if before is None or after is None or after.created != before.created:
+        raise TailLost(f"the stream that {error.by} wrote to is gone")
+    if after.last_seq < before.last_seq:
+        raise TailLost(f"what {error.by} wrote is gone")
+    if after.last_seq == before.last_seq and await _is_known(config, ports, error.by):
         raise TailLost(f"{error.by} fenced this Drainer off, and publishes no more")
 
 
 async def _is_known(config: DrainerConfig, ports: Ports, node: str) -> bool:
-    """Is it another Drainer of this feed? False if the registry can't be asked."""
-    try:
-        nodes = await ask_registry.nodes(ports.bus, config.cluster, timeout_s=TAKEOVER_S)
-    except Unavailable:
-        return False
-    return node != config.node and any(
-        (one.kind, one.nodeId, one.feed) == (DRAINER, node, config.feed) for one in nodes.nodes
-    )
+    """Is it another Drainer of this feed? Waits until the registry can be asked."""
+    while True:
+        try:
+            nodes = await ask_registry.nodes(ports.bus, config.cluster, timeout_s=TAKEOVER_S)
+        except Unavailable:
+            await ports.clock.sleep(RETRY_S)
+            continue
+        return node != config.node and any(
+            (one.kind, one.nodeId, one.feed) == (DRAINER, node, config.feed) for one in nodes.nodes
+        )

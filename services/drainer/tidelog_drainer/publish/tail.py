@@ -16,7 +16,7 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.failpoints import hit
-from tidelog.ports import Outgoing, Ports
+from tidelog.ports import Outgoing, Ports, StreamState
 from tidelog_drainer.metrics import APPEND_BYTES, APPEND_MESSAGES, APPEND_RETRIES, APPEND_SECONDS
 from tidelog_drainer.publish.position import Epoch, Start, parse_epoch
 
@@ -178,19 +178,17 @@ class StreamTail:
             raise TailLost(f"epoch {wrote.text} wrote after this Drainer began")
         raise Fenced(wrote, self._stream, self._epoch)
 
-    async def end(self) -> int:
-        """The stream's last sequence, of whomever, 0 if it is gone; waits for an unreachable
-        server. Who publishes moves it each second, with a watermark if with nothing else."""
+    async def look(self) -> StreamState | None:
+        """The stream as it is, whoever wrote to it; None if it is gone. Waits for an unreachable
+        server. Who publishes moves its end each second, with a watermark if with nothing else."""
         failures = 0
         while True:
             try:
-                state = await self._ports.bus.stream_state(self._stream)
+                return await self._ports.bus.stream_state(self._stream)
             except Unavailable as error:
                 self.waiting = str(error)
                 await self._pause(failures)
                 failures += 1
-            else:
-                return state.last_seq if state is not None else 0
 
     async def _pause(self, failures: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 8))
