@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.errors import Unavailable
+from tidelog.errors import DiskFull, Unavailable
 from tidelog.schema import jobs
 from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name
 from tidelog.timestamps import LOGICAL_BITS
@@ -81,13 +81,14 @@ class DdlRunner:
         )
 
     async def _append(self, job: DdlJob) -> None:
-        """Until the registry has it: a Drainer that meets the binlog must find the job."""
+        """Until the registry has it, and room for it: a Drainer that meets the binlog must find the
+        job."""
         body = msgspec.json.encode(job)
         while True:
             try:
                 await self._history.append(body)
                 return
-            except Unavailable:
+            except (Unavailable, DiskFull):
                 await self._world.clock.sleep(RETRY_S)
 
     async def _binlog(self, change: SchemaChange, job: DdlJob, state: int) -> None:

@@ -30,6 +30,7 @@ from tidelog.messages import (
     decode,
     decode_reply,
     encode,
+    encode_error,
 )
 from tidelog.ports import Ports, Request
 from tidelog.sim.loop import SimLoop, run_loop
@@ -45,6 +46,8 @@ class Bed:
     nodes: tuple[str, ...] = ("p1", "p2")
     trouble: float = 0.0
     """Share of binlogs that a Pump refuses, loses, or takes without an answer."""
+    full: int = 0
+    """So many DDL jobs the registry has no room for; then it has."""
     ledger: list[Committed] = field(default_factory=list)
     jobs: list[bytes] = field(default_factory=list)
 
@@ -103,6 +106,10 @@ class Bed:
         request.respond(encode(DdlJobs([msgspec.Raw(job) for job in jobs])))
 
     async def _append(self, request: Request) -> None:
+        if self.full:
+            self.full -= 1
+            request.respond(encode_error(DiskFull("no room")))
+            return
         self.jobs.append(bytes(decode(request.data, DdlAppend).job))
         request.respond(encode(Empty()))
 

@@ -63,6 +63,14 @@ def test_troubled_pumps_lose_nothing_and_see_no_early_rollback(seed: int) -> Non
     assert max(prewrites.values()) > 1, "no Prewrite was tried twice: the trouble does not bite"
 
 
+def test_a_registry_without_room_is_waited_for() -> None:
+    """Seed 2780: the workload ended."""
+    bed = Bed(msgspec.structs.replace(CONFIG, seconds=5), full=3)
+    workload = bed.run()
+    assert bed.full == 0
+    assert len(bed.jobs) == workload.counts.ddls > 0
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     config = msgspec.structs.replace(CONFIG, seconds=5)
     first, second, other = Bed(config), Bed(config), Bed(msgspec.structs.replace(config, seed=8))
