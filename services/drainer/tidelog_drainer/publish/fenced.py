@@ -11,7 +11,6 @@ from tidelog.ports import Ports
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.publish.tail import Fenced, StreamTail, TailLost
 
-
 RETRY_S = 0.5
 
 
