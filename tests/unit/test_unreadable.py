@@ -3,22 +3,30 @@ each is a typed error for whoever reads them. Found by tests/fuzz."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tidelog import changes, payload
+from tidelog import changes, payload, subjects
 from tidelog.bulk.jobs import read_job
 from tidelog.change_bodies import Joiner, marker_of, number_of, rows_in, rows_of, watermark_of
 from tidelog.changes import MarkedTxn, Marker, Watermark
 from tidelog.config import ServiceConfig, load
-from tidelog.errors import ConfigError, Stopped, UnparsablePayload
+from tidelog.errors import ConfigError, Corrupt, Stopped, UnparsablePayload
+from tidelog.feeds import Feeds
+from tidelog.kv import Bucket
+from tidelog.lease_store import LeaseStore
 from tidelog.messages import Heartbeat, Register, decode
+from tidelog.orders import ORDER_FILE, read_order
 from tidelog.pb_files import savepoint
 from tidelog.ports import Message
+from tidelog.real.disk import RealDisk
+from tidelog.sim import World, run
 from tidelog.subjects import unescape
+from tidelog.workload import runs
 from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_registry.console import heard
 
@@ -93,6 +101,36 @@ def test_a_binlog_whose_fields_are_out_of_order_and_none(field: str) -> None:
         binlog = bytes([at << 3]) + value + binlog if at < 3 else binlog + bytes([at << 3]) + value
     with pytest.raises(UnparsablePayload):
         payload.classify(binlog)
+
+
+@pytest.mark.parametrize("what", ["no JSON", "too deep"])
+def test_a_small_file_of_a_node(tmp_path: Path, what: str) -> None:
+    data = UNREADABLE[what]
+    (tmp_path / ORDER_FILE).write_bytes(data)
+    with pytest.raises(Corrupt, match=ORDER_FILE) as stop:
+        read_order(RealDisk(tmp_path))
+    assert stop.value.hint
+    (tmp_path / runs.RECORD_FILE).write_bytes(data)
+    with pytest.raises(Corrupt, match=runs.RECORD_FILE) as stop:
+        asyncio.run(runs.first_of_all(RealDisk(tmp_path), 5))
+    assert "remove it" in stop.value.hint
+
+
+@pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_record_in_a_bucket(data: bytes) -> None:
+    async def main(world: World) -> None:
+        bus = world.ports("n").bus
+        feeds, leases = Bucket(bus, subjects.feeds_bucket("c")), Bucket(bus, "leases")
+        await feeds.create()
+        await feeds.put("feed.f", data)
+        with pytest.raises(Corrupt, match="a feed's record"):
+            await Feeds(bus, "c").get("f")
+        await leases.create()
+        await leases.put("leader", data)
+        with pytest.raises(Corrupt, match="the lease leader"):
+            await LeaseStore(world.ports("n"), "leases", "leader").read()
+
+    run(main, 1)
 
 
 def test_a_file_of_brackets(tmp_path: Path) -> None:

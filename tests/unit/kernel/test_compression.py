@@ -72,3 +72,10 @@ def test_a_way_nobody_knows_and_a_tail_are_refused() -> None:
         unpack(PullFrame(compression=GZIP, packed=packed).SerializeToString())
     with pytest.raises(UnparsablePayload):
         unpack(b"\xff")
+
+
+@pytest.mark.parametrize("way", [ZSTD, GZIP])
+def test_what_was_never_packed_is_corrupt(way: str) -> None:
+    claimed = PullFrame(compression=way, packed=b"neither the one nor the other")
+    with pytest.raises(Corrupt, match="can't be opened"):
+        unpack(claimed.SerializeToString())

@@ -17,9 +17,11 @@ import pytest
 from aiohttp import ClientSession, web
 
 from tests.fixtures.capture import ddl_history_json
+from tidelog import subjects
 from tidelog.ddl_history import PAGE, EmbeddedHistory, FileHistory, HttpHistory, open_history
-from tidelog.errors import ConfigError, Corrupt, Unavailable
-from tidelog.ports import DdlHistory
+from tidelog.errors import ConfigError, Corrupt, Unavailable, UnparsablePayload
+from tidelog.messages import DdlJobs
+from tidelog.ports import DdlHistory, Request
 from tidelog.schema.job_stream import JobStream, place_of
 from tidelog.schema.model import DdlJob, decode_jobs
 from tidelog.sim import World, run
@@ -33,12 +35,15 @@ class Status:
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []
         self.status = 200
+        self.instead = ""
 
     async def history(self, request: web.Request) -> web.Response:
         query = dict(request.query)
         self.asked.append(query)
         if self.status != 200:
             return web.Response(status=self.status, text="not now")
+        if self.instead:
+            return web.Response(text=self.instead)
         if not query:
             return web.json_response(JOBS)
         limit, start = int(query["limit"]), int(query.get("start_job_id", 1 << 60))
@@ -222,3 +227,45 @@ def test_the_url_says_which() -> None:
                 open_history(wrong, bus, "c")
 
     run(main)
+
+
+def test_a_file_that_ends_too_early_or_holds_something_else(tmp_path: Path) -> None:
+    async def main() -> None:
+        cut = tmp_path / "cut.json.xz"
+        cut.write_bytes(lzma.compress(json.dumps(JOBS).encode())[:-40])
+        with pytest.raises(ConfigError, match="can't be read"):
+            await ids(FileHistory(str(cut)), 0)
+        other = tmp_path / "other.json"
+        other.write_text('{"jobs": 7}')
+        with pytest.raises(Corrupt, match="holds something else"):
+            await ids(FileHistory(str(other)), 0)
+        (tmp_path / "a directory").mkdir()
+        with pytest.raises(ConfigError, match="can't be read"):
+            await ids(FileHistory(str(tmp_path / "a directory")), 0)
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_no_list_of_jobs_is_asked_for_again_later() -> None:
+    async def check(history: HttpHistory, status: Status) -> None:
+        status.status = 200
+        status.instead = "<html>a proxy's page</html>"
+        with pytest.raises(Unavailable, match="something else"):
+            await ids(history, 0)
+
+    over_http(check)
+
+
+def test_a_kept_job_that_cant_be_read_stops_who_reads_it() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports("registry").bus
+
+        async def answer(request: Request) -> None:
+            jobs = DdlJobs([msgspec.Raw(b'{"id": "no number"}')])
+            request.respond(msgspec.json.encode(jobs))
+
+        await bus.serve(subjects.registry("c", "ddl-list"), answer)
+        with pytest.raises(UnparsablePayload, match="a DDL job"):
+            await ids(EmbeddedHistory(world.ports("drainer").bus, "c"), 0)
+
+    run(main, 1)

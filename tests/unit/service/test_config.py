@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tidelog.config import HelpRequested, Secret, ServiceConfig, load, redacted, redacted_url
+from tidelog.config_help import field_helps
 from tidelog.errors import ConfigError
 from tidelog.ranges import Range, bare, range_of
 
@@ -171,3 +172,14 @@ def test_help_says_the_range() -> None:
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert redacted_url(url) == shown
+
+
+def test_text_that_begins_like_json_and_is_none_is_no_list() -> None:
+    with pytest.raises(ConfigError, match="tables"):
+        load(Config, "pump", ["--tables", "[a,b"], {})
+    assert load(Config, "pump", ["--tables", '["a,b"]'], {}).tables == ["a,b"]
+
+
+def test_a_section_whose_source_is_gone_has_no_helps() -> None:
+    made = msgspec.defstruct("Made", [("feed", str, "main")], kw_only=True)
+    assert field_helps(made) == {}

@@ -1,0 +1,79 @@
+"""What a container hears of the service that runs in it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tidelog.config import ServiceConfig
+from tidelog.errors import EXIT_FAILED, EXIT_OK, ConfigError, exit_code
+from tidelog.health import HTTP_FILE, health, is_answered
+
+
+@contextmanager
+def admin(status: int, text: str) -> Iterator[str]:
+    """A service's admin address that answers so."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/readyz"
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Not on the terminal."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_ready_or_what_it_waits_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with admin(200, "ready") as addr:
+        (tmp_path / HTTP_FILE).write_text(f"{addr}\n")
+        assert health(str(tmp_path)) == EXIT_OK
+    assert capsys.readouterr().err == ""
+    with admin(503, "not ready: the index is rebuilt\n") as addr:
+        (tmp_path / HTTP_FILE).write_text(addr)
+        assert health(str(tmp_path)) == EXIT_FAILED
+    assert capsys.readouterr().err == "not ready: the index is rebuilt\n"
+    assert health(str(tmp_path)) == EXIT_FAILED
+    assert capsys.readouterr().err.startswith(f"not ready: nobody answers at {addr} ")
+    (tmp_path / HTTP_FILE).unlink()
+    assert health(str(tmp_path)) == EXIT_FAILED
+    assert capsys.readouterr().err.startswith(f"not ready: nothing runs in {tmp_path} ")
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code of `tidelog-pump health …`."""
+    monkeypatch.setattr(sys, "argv", ["tidelog-pump", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        is_answered("pump", ServiceConfig)
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def test_it_is_asked_as_the_service_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(monkeypatch, "health", "--data-dir", str(tmp_path)) == EXIT_FAILED
+    assert str(tmp_path) in capsys.readouterr().err
+    assert asked(monkeypatch, "health", "--no-such-key", "x") == exit_code(ConfigError(""))
+    assert capsys.readouterr().err.startswith("tidelog-pump: unknown key")
+    assert asked(monkeypatch, "health", "--help") == EXIT_OK
+    assert "--data-dir" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["tidelog-pump", "--data-dir", "x"])
+    assert not is_answered("pump", ServiceConfig)
