@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from tidelog.bulk import process
 from tidelog.bulk.jobs import ReplayJob, decode_job
 from tidelog.bulk.process import JobProcessEnded, JobProcesses
 from tidelog.bulk.told import Failed, Line, Progress, Report, encode_line
@@ -83,7 +85,7 @@ def test_cancelled_it_is_ended_first(tmp_path: Path) -> None:
         return told
 
     assert asyncio.run(cancelled()) == [Progress("at", note="x")]
-    children = Path(f"/proc/self/task/{__import__('os').getpid()}/children").read_text().split()
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not [pid for pid in children if b"time.sleep(600)" in _command(pid)]
 
 
@@ -97,3 +99,22 @@ def test_its_files_go_when_it_is_forgotten(tmp_path: Path) -> None:
     asyncio.run(job.forget("a"))
     assert list(tmp_path.iterdir()) == []
     asyncio.run(job.forget("a"))
+
+
+def test_one_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STOP_S", 0.05)
+    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    script = deaf + telling(PROGRESS, then="time.sleep(600)")
+
+    async def cancelled() -> None:
+        begun = asyncio.Event()
+        work = processes(tmp_path, script).run("a", JOB, lambda _: begun.set())
+        task = asyncio.create_task(work)
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(cancelled())
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert not [pid for pid in children if b"SIG_IGN" in _command(pid)]

@@ -79,3 +79,16 @@ def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
         read_pem(TlsFiles(ssl_ca=str(tmp_path / "nothing")))
     with pytest.raises(ConfigError, match="can't be"):
         tls_context(NatsAccess(nats_ca=key))
+
+
+def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
+    made(tmp_path)
+    good = grpc_files(tmp_path, "pump")
+    (tmp_path / "other.pem").write_text("-----BEGIN NOTHING-----")
+    with pytest.raises(ConfigError, match=r"ssl-ca .*other\.pem can't be used"):
+        read_pem(TlsFiles(ssl_ca=str(tmp_path / "other.pem")))
+    with pytest.raises(ConfigError, match=r"none\.pem can't be read"):
+        read_pem(TlsFiles(ssl_ca=str(tmp_path / "none.pem")))
+    with pytest.raises(ConfigError, match="can't be used") as refused:
+        read_pem(TlsFiles(ssl_ca=good.ssl_ca, ssl_cert=good.ssl_cert, ssl_key=good.ssl_ca))
+    assert "its own key" in refused.value.hint

@@ -79,3 +79,9 @@ def test_a_broken_seed_is_named_and_not_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         public_key_of(str(path))
     assert "CANARY" not in str(refused.value)
+
+
+def test_a_seed_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path}/none can't be read") as refused:
+        public_key_of(str(tmp_path / "none"))
+    assert "tidelog keys" in refused.value.hint

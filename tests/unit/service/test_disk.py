@@ -176,3 +176,53 @@ def test_a_lock_is_exclusive_until_released_or_dead(tmp_path: Path) -> None:
         child.kill()
         child.wait(10)
         disk.lock("lock").release()
+
+
+def test_a_read_or_a_list_that_fails_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        disk = RealDisk(tmp_path)
+        file = await disk.open("x", create=True)
+        await file.append([b"good"], sync=True)
+        with monkeypatch.context() as patch:
+            patch.setattr("tidelog.real.disk.os.pread", failing(errno.EIO))
+            with pytest.raises(IoFailed, match="x"):
+                file.read(0, 4)
+        assert file.read(0, 4) == b"good"
+        with monkeypatch.context() as patch:
+            patch.setattr("tidelog.real.disk.os.listdir", failing(errno.EIO))
+            with pytest.raises(IoFailed):
+                disk.listdir(".")
+        assert disk.listdir("x") == disk.listdir("nowhere") == []
+        file.close()
+
+    asyncio.run(run())
+
+
+def test_a_file_that_could_not_be_replaced_is_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        disk = RealDisk(tmp_path)
+        await disk.write_file("x", b"before")
+        with monkeypatch.context() as patch:
+            patch.setattr("tidelog.real.disk.os.fsync", failing(errno.ENOSPC))
+            with pytest.raises(DiskFull):
+                await disk.write_file("x", b"after")
+        assert disk.listdir(".") == ["x"], "nothing of it is in the way"
+        assert disk.read_file("x") == b"before"
+
+    asyncio.run(run())
+
+
+def test_a_file_system_without_locks_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patch:
+        patch.setattr("tidelog.real.disk.fcntl.flock", failing(errno.ENOLCK))
+        with pytest.raises(IoFailed, match="lock"):
+            RealDisk(tmp_path).lock("lock")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    RealDisk(tmp_path).lock("lock").release()

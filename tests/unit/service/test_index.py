@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tidelog.errors import Corrupt
+from tidelog.errors import Corrupt, IoFailed
 from tidelog.real.index import BATCH_ENTRIES, RocksIndex
 
 
@@ -45,3 +47,48 @@ def test_what_can_not_be_opened_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="delete this directory"):
         RocksIndex(tmp_path / "index")
     index.close()
+
+
+class Broken:
+    """RocksDB, each call of which fails."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def fails(*_: object, **__: object) -> None:
+            raise RuntimeError(f"{name} is impossible")
+
+        return fails
+
+
+CALLS: dict[str, Callable[[RocksIndex], object]] = {
+    "write": lambda index: index.write([(key(1), b"x")]),
+    "get": lambda index: index.get(key(1)),
+    "items": lambda index: index.scan(key(0), key(9), 10),
+    "delete_range": lambda index: index.delete_range(key(0), key(9)),
+    "delete_range ": lambda index: index.clear(),
+    "flush": lambda index: index.close(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_after_a_failed_call_the_next_start_is_told_to_build_it_anew(
+    tmp_path: Path, call: str
+) -> None:
+    index = RocksIndex(tmp_path / "index")
+    whole, index._db = index._db, Broken()  # type: ignore[assignment]
+    with pytest.raises(IoFailed, match=f"{call.strip()} is impossible"):
+        CALLS[call](index)
+    with pytest.raises(IoFailed, match="is impossible"):
+        index.behind()
+    whole.close()
+    with pytest.raises(Corrupt, match="a call of it failed") as stop:
+        RocksIndex(tmp_path / "index")
+    assert "delete this directory" in stop.value.hint
+
+
+def test_a_failure_that_cant_be_marked_is_told_with_it(tmp_path: Path) -> None:
+    index = RocksIndex(tmp_path / "index")
+    whole, index._db = index._db, Broken()  # type: ignore[assignment]
+    whole.close()
+    shutil.rmtree(tmp_path / "index")
+    with pytest.raises(IoFailed, match=r"get is impossible .*can't be marked"):
+        index.get(key(1))

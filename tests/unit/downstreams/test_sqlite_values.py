@@ -1,0 +1,48 @@
+"""Cells of SQLite: what an ALTER makes of them, as MySQL converts; expressions it understands."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+
+from tests.unit.downstreams.shapes import column
+from tidelog.downstreams import sqlite_values
+from tidelog.downstreams.generated_sqlite import expression
+from tidelog.downstreams.sqlite_values import converted
+
+
+@pytest.mark.parametrize(
+    ("cell", "type_text", "expected"),
+    [
+        (None, "int", None),
+        ("12.5", "int", 13),
+        (" 7 ", "int", 7),
+        ("no number", "int", 0),
+        ("", "decimal(5,2)", "0"),
+        (b"\xff", "int", 0),
+        ("x", "varbinary(3)", b"x"),
+        (7, "varbinary(3)", b"7"),
+        (b"x", "varchar(3)", "x"),
+        ("1.25", "double", 1.25),
+    ],
+)
+def test_an_altered_column_keeps_what_mysql_would(
+    cell: str | bytes | int | None, type_text: str, expected: object
+) -> None:
+    found = converted(cell, column("c", type_text))
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_bytes_that_are_no_text_stay_bytes() -> None:
+    for raw, cell in ((b"ab", "ab"), ("é".encode(), "é"), (b"\xff\x00", b"\xff\x00")):
+        assert sqlite_values._decoded(b64encode(raw).decode()) == cell
+    assert sqlite_values._decoded(None) is None
+
+
+def test_an_expression_that_isnt_understood_is_left_out() -> None:
+    assert expression("concat(`a`, _utf8mb4'x')") is not None
+    assert expression("json_unquote(json_extract(`j`, '$.a'))") == "\"j\" ->> '$.a'"
+    assert expression("`a` +* ((") is None
+    assert expression("(" * 4000 + "1" + ")" * 4000) is None
