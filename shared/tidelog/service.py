@@ -18,7 +18,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -93,13 +93,6 @@ def report(name: str, error: Exception) -> int:
     return EXIT_RESTART
 
 
-def package_version() -> str:
-    try:
-        return version("tidelog")
-    except PackageNotFoundError:
-        return "0.0.0"
-
-
 class Runner:
     """One run of one service: edges around its supervisor."""
 
@@ -134,7 +127,7 @@ class Runner:
         self._stall = metrics.StallWatch()
         self._stall.start()
         node, cluster = self._config.node_id, self._config.cluster
-        metrics.build_info.labels(self._name, node, cluster, package_version()).set(1)
+        metrics.build_info.labels(self._name, node, cluster, version("tidelog")).set(1)
         admin = HttpAdmin(self.status, self.routes, self._config.admin_token)
         try:
             await self._run(admin)
@@ -155,7 +148,7 @@ class Runner:
         addr = await admin.start(self._config.http_addr)
         self._config = msgspec.structs.replace(self._config, http_addr=addr)
         await own.write_file(HTTP_FILE, f"{addr}\n".encode())
-        log.info("starting", version=package_version(), http=addr, data_dir=str(own.root))
+        log.info("starting", version=version("tidelog"), http=addr, data_dir=str(own.root))
         disk = RealDisk(self._config.storage_dir)
         if self._offline is not None and await self._is_done_offline(self._offline, disk):
             return
@@ -218,7 +211,7 @@ class Runner:
         micro = MicroService(
             f"tidelog-{self._name}",
             ports.rng.token(),
-            package_version(),
+            version("tidelog"),
             self._started.isoformat(),
             {"node": self._config.node_id, "cluster": self._config.cluster},
             lambda: [
@@ -261,7 +254,7 @@ class Runner:
         return {
             "service": self._name,
             "node": self._config.node_id,
-            "version": package_version(),
+            "version": version("tidelog"),
             "pid": os.getpid(),
             "ready": is_ready,
             "why": why,

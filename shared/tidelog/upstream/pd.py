@@ -63,8 +63,8 @@ def is_tls(urls: str) -> bool:
 def _parsed(urls: str) -> list[SplitResult]:
     found = []
     for url in filter(None, (part.strip() for part in urls.split(","))):
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if not _is_address(parts):
+        parts = _address(url if "://" in url else f"http://{url}")
+        if parts is None:
             raise ConfigError(f"pd-urls: {url!r} is no address of a PD", hint=_URLS_HINT)
         found.append(parts)
     if not found:
@@ -72,11 +72,14 @@ def _parsed(urls: str) -> list[SplitResult]:
     return found
 
 
-def _is_address(parts: SplitResult) -> bool:
+def _address(url: str) -> SplitResult | None:
+    """None if it is none."""
     try:
-        return parts.scheme in ("http", "https") and bool(parts.hostname and parts.port)
-    except ValueError:  # a port that is no number
-        return False
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and parts.hostname and parts.port
+    except ValueError:  # a port that is no number, a bracket that is left open
+        return None
+    return parts if whole else None
 
 
 class PdClient:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tidelog.errors import BadInput
+from tidelog.errors import BadInput, Refused, Unavailable
+from tidelog.feeds import Feed, Feeds
 from tidelog.messages import (
     APPLIER,
     DRAINER,
@@ -14,6 +17,7 @@ from tidelog.messages import (
     Heartbeat,
     NodeStatus,
 )
+from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
 from tidelog_registry.consumers import Consumers, Kept
 
@@ -75,3 +79,41 @@ def test_who_may_register_a_consumer_removes_no_node() -> None:
     assert known.safe_point() == 60
     known.put(Consumer("a1", "main", 55))
     assert known.remove("main", "a1")
+
+
+def test_two_who_create_one_feed_at_once_agree_or_one_is_refused() -> None:
+    async def main(world: World) -> None:
+        one, other = (Feeds(world.ports(node).bus, "c") for node in ("n1", "n2"))
+        assert await one.all() == []
+        feed = Feed("main", 7)
+        await asyncio.gather(one.create(feed), other.create(feed))
+        assert await one.all() == [feed]
+        asked = [one.create(Feed("next", 1)), other.create(Feed("next", 2))]
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        (refused,) = (end for end in ended if end is not None)
+        assert isinstance(refused, Refused)
+        assert "tidelog feed show next" in refused.hint
+        assert [feed.name for feed in await other.all()] == ["main", "next"]
+
+    run(main, 3)
+
+
+def test_a_feed_of_which_no_answer_came_may_be_there_or_not() -> None:
+    """An append's answer is lost, before it happens or after."""
+    seen: set[tuple[bool, bool]] = set()
+    for seed in range(40):
+
+        async def main(world: World) -> None:
+            feeds = Feeds(world.ports("n").bus, "c")
+            await feeds.create(Feed("first"))
+            world.net.unknown = 0.5
+            asked = [feeds.create(Feed("second", 5))]
+            (ended,) = await asyncio.gather(*asked, return_exceptions=True)
+            world.net.unknown = 0.0
+            there = await feeds.get("second") == Feed("second", 5)
+            assert ended is None or isinstance(ended, Unavailable)
+            assert there or ended is not None
+            seen.add((ended is None, there))
+
+        run(main, seed)
+    assert seen >= {(True, True), (False, False)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -196,3 +197,34 @@ def test_before_the_service_is_built_its_routes_are_not_there() -> None:
         assert (await ask("GET", "/drainers"))[0] == 404
 
     serving([], scenario)
+
+
+def test_an_address_that_is_taken_is_named_and_nothing_is_left_behind() -> None:
+    async def main() -> None:
+        first = HttpAdmin(lambda: {"ready": True, "why": ""}, list)
+        address = await first.start("127.0.0.1:0")
+        second = HttpAdmin(lambda: {"ready": True, "why": ""}, list)
+        with pytest.raises(ConfigError, match=f"{address} can't be listened on"):
+            await second.start(address)
+        await second.stop()
+        await first.stop()
+        again = await second.start(address)
+        assert again == address
+        await second.stop()
+
+    asyncio.run(main())
+
+
+def test_who_listens_everywhere_names_an_address_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert http_admin.reachable("::1") == "[::1]"
+    assert http_admin.reachable("10.0.0.7") == "10.0.0.7"
+    monkeypatch.setattr(socket, "gethostbyname", lambda _: "10.0.0.9")
+    assert http_admin.reachable("0.0.0.0") == "10.0.0.9"
+
+    def unknown(_: str) -> str:
+        raise socket.gaierror(socket.EAI_NONAME, "a name that nobody knows")
+
+    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    assert http_admin.reachable("::") == "127.0.0.1"

@@ -149,7 +149,18 @@ def test_a_server_that_is_gone_is_not_needed_to_find_the_others() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("urls", ["", "pd1", "ftp://pd1:2379", "http://:2379", "http://pd1:2379,x"])
+@pytest.mark.parametrize(
+    "urls",
+    [
+        "",
+        "pd1",
+        "ftp://pd1:2379",
+        "http://:2379",
+        "http://pd1:2379,x",
+        "http://pd1:many",
+        "http://[::1:2379",
+    ],
+)
 def test_urls_that_are_none_are_named(urls: str) -> None:
     with pytest.raises(ConfigError, match="pd-urls"):
         addresses(urls)
