@@ -7,6 +7,7 @@ SOURCES := shared services cli examples tests bench docs/generate
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
 SEEDS ?= 0:500
+PD_SEEDS ?= 1000000:1000050
 STATES ?= 15000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
@@ -102,6 +103,7 @@ soak: $(VENV)/.dev ## load and kills, for a minute or HOURS=3: does anything gro
 
 simulation: $(VENV)/.dev ## seeded histories of whole clusters, and the planted bugs replayed
 	@$(PY) -m tests.simulation.run --seeds $(SEEDS) --jobs 2
+	@$(PY) -m tests.simulation.run --seeds $(PD_SEEDS) --jobs 2
 	@$(PYTEST) -n 2 tests/simulation
 	@$(PY) -m tests.planted.run --replay
 

@@ -210,5 +210,50 @@ TESTS = (
         "::test_one_that_was_let_in_again_is_not_sent_away_by_the_next_registry",
         "it shall register",
     ),
+    Noticed(
+        "pd-stream-kept-after-silence",
+        "unit/upstream/test_pd_oracle.py::test_whose_call_was_cancelled_leaves_no_answer_for_another",
+        "assert await|fresh",
+    ),
+    Noticed(
+        "pd-going-back-believed",
+        "unit/upstream/test_pd_oracle.py::test_a_clock_that_goes_back_is_not_believed",
+        "DID NOT RAISE",
+    ),
+    Noticed(
+        "pd-of-another-cluster-believed",
+        "unit/upstream/test_pd_oracle.py::test_another_cluster_gives_nothing",
+        "DID NOT RAISE",
+    ),
+    Noticed(
+        "pd-answer-without-its-count",
+        "unit/upstream/test_pd_oracle.py::test_an_answer_to_another_count_is_none",
+        "DID NOT RAISE",
+    ),
+    Noticed(
+        "expired-lock-taken-for-committed",
+        "unit/upstream/test_tikv_txn_status.py::test_a_lock_whose_time_is_over_is_rolled_back",
+        "assert await bed.ask",
+    ),
+    Noticed(
+        "living-lock-rolled-back",
+        "unit/upstream/test_tikv_txn_status.py::test_a_lock_that_lives_is_waited_for",
+        "assert await bed.ask",
+    ),
+    Noticed(
+        "rollback-record-taken-for-a-commit",
+        "unit/upstream/test_tikv_txn_status.py::test_what_is_decided_is_read_and_nothing_is_changed[False]",
+        "assert await bed.ask",
+    ),
+    Noticed(
+        "verdict-of-a-stale-region",
+        "unit/upstream/test_tikv_txn_status.py::test_a_region_that_splits_is_followed_before_pd_hears_of_it",
+        "assert await bed.ask",
+    ),
+    Noticed(
+        "collected-record-taken-for-none",
+        "unit/upstream/test_tikv_txn_status.py::test_where_versions_were_collected_a_missing_one_tells_nothing",
+        "assert await bed.ask",
+    ),
 )
 BY_BUG = {test.bug: test for test in TESTS}

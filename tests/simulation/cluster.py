@@ -24,7 +24,10 @@ from tests.simulation.copy_watch import CopyWatch
 from tests.simulation.created import created
 from tests.simulation.operator import Operator
 from tests.simulation.plan import TAKEOVER, Plan, draw
+from tests.simulation.resolved_watch import ResolvedWatch
 from tests.simulation.second_feed import SECOND, URL, Second, started
+from tests.simulation.tidb import TidbCluster
+from tests.simulation.tidb_faults import TidbFaults
 from tidelog import subjects
 from tidelog.ddl_history import open_history
 from tidelog.downstream import Downstream, DownstreamOptions
@@ -37,6 +40,7 @@ from tidelog.sim.downstream import SimDatabase
 from tidelog.sim.life import Life
 from tidelog.sim.tables import Doubled
 from tidelog.workload import Workload, WorkloadConfig, compare
+from tidelog.workload.outcomes import Outcomes
 from tidelog_applier.apply import pipeline
 from tidelog_applier.config import ApplierConfig, RelayConfig
 from tidelog_applier.service import build as build_applier
@@ -114,6 +118,8 @@ class Cluster:
         self.services = [self.registry, *self.pumps, *self.drainers, *self.appliers, self.auditor]
         if self.second is not None:
             self.services += self.second.nodes
+        outcomes = Outcomes()
+        self.tidb = TidbCluster(world, plan.tidb, outcomes) if plan.tidb is not None else None
         self.workload = Workload(
             world.ports("workload"),
             WorkloadConfig(
@@ -129,10 +135,20 @@ class Cluster:
                 rollback_share=plan.rollback_share,
             ),
             self.ledger.add,
+            oracle=self.tidb.oracle() if self.tidb else None,
+            outcomes=outcomes,
         )
         self.chaos = Chaos(self)
+        self.tidb_faults = self._of_tidb(outcomes)
         self.operator = Operator(self, CLUSTER)
         world.trace.watchers.append(CopyWatch("workload", self.findings).watch)
+
+    def _of_tidb(self, outcomes: Outcomes) -> TidbFaults | None:
+        if self.tidb is None or self.plan.tidb is None:
+            return None
+        resolved = ResolvedWatch(self.tidb, outcomes, self.findings)
+        self.world.trace.watchers.append(resolved.watch)
+        return TidbFaults(self.world, self.plan.tidb, self.tidb)
 
     def _node(self, name: str) -> Node:
         skew = self.world.random(f"skew/{name}").randint(-self.plan.skew_ms, self.plan.skew_ms)
@@ -144,7 +160,8 @@ class Cluster:
     def start(self) -> None:
         """Everybody at once, as an orchestrator starts a fresh deployment."""
         config = partial(_config, data_dir="")
-        self.registry.start(build_registry, config(RegistryConfig, "registry"))
+        oracle = "pd" if self.tidb else "embedded"
+        self.registry.start(build_registry, config(RegistryConfig, "registry", oracle=oracle))
         for pump in self.pumps[: self.plan.pumps]:
             self.start_pump(pump)
         for node in self.drainers:
@@ -204,6 +221,9 @@ class Cluster:
             "index_buffer_bytes": self.plan.index_buffer,
             "storage": StorageConfig(slow_write_threshold=self.plan.slow_write_s),
         }
+        if self.tidb is not None and self.plan.tidb is not None:
+            timeout_s = self.plan.tidb.txn_timeout_s
+            settings |= {"oracle": "pd", "upstream": self.tidb.config, "txn_timeout_s": timeout_s}
         if self.plan.gc_s:
             settings |= {
                 "gc": f"{self.plan.gc_s}s",
@@ -220,6 +240,9 @@ class Cluster:
         running = world.loop.create_task(self._load(stop), name="workload")
         chaos = world.loop.create_task(self.chaos.run(), name="chaos")
         joins = world.loop.create_task(self.chaos.join_late(), name="late joins")
+        wrong = [chaos, joins]
+        if self.tidb_faults is not None:
+            wrong.append(world.loop.create_task(self.tidb_faults.run(), name="faults of TiDB"))
         operating = world.loop.create_task(self.operator.run(), name="operator")
         creating = [world.loop.create_task(self.create_feed(), name="feed create")]
         if self.second is not None:
@@ -228,14 +251,16 @@ class Cluster:
         try:
             await self._safety(running)
             self.operator.no_more = True
-            chaos.cancel()
-            joins.cancel()
-            await asyncio.wait([chaos, joins])
+            for task in wrong:
+                task.cancel()
+            await asyncio.wait(wrong)
             self.chaos.heal()
+            if self.tidb_faults is not None:
+                self.tidb_faults.heal()
             workload.end()
             await self._liveness(running, operating)
         finally:
-            for task in (chaos, joins, operating, *creating):
+            for task in (*wrong, operating, *creating):
                 task.cancel()
             stop.set()
         if not self.findings.other:
@@ -280,6 +305,9 @@ class Cluster:
         counts.update(self.chaos.counts)
         counts.update({str(fault): times for fault, times in self.world.trace.injected.items()})
         counts[TAKEOVER] += self.takeovers()
+        if self.tidb is not None and self.tidb_faults is not None:
+            counts.update(self.tidb.counts())
+            counts.update(self.tidb_faults.counts)
         return counts
 
     async def _safety(self, running: asyncio.Task[None]) -> None:
@@ -395,6 +423,7 @@ def play(
     given the cluster before anything runs in it."""
     reach.wanted()
     reach.reached.clear()
+    ResolvedWatch.present = None
     history = History(seed)
     worlds: list[tuple[World, Cluster]] = []
 

@@ -61,6 +61,28 @@ WEAR = (
     "stop drainer",
     "stop applier",
 )
+TIDB_FROM = 1_000_000
+"""Seeds from here on are of clusters whose oracle is `pd`."""
+PD_MOVES, PD_FREEZES, PD_OLD = (
+    "PD's leader moves",
+    "PD's leader freezes",
+    "PD's old leader is named",
+)
+PD_SILENT, PD_AWAY = "PD says nothing", "PD's members are away"
+SPLITS, MOVES = "region splits", "region's leader moves"
+STORE_SILENT, STORE_AWAY = "store says nothing", "store is away"
+TIDB_FAULTS = (
+    PD_MOVES,
+    PD_FREEZES,
+    PD_OLD,
+    PD_SILENT,
+    PD_AWAY,
+    SPLITS,
+    MOVES,
+    STORE_SILENT,
+    STORE_AWAY,
+)
+"""What `tidb_faults.py` does."""
 OF_ITS_OWN = ("slow index", "status lost", *WEAR)
 """Drawn from a source of its own each, so that the other faults' seeds stay what they were."""
 
@@ -84,6 +106,19 @@ class SecondFeed:
 
     ignores: tuple[str, ...] = ()
     applied: bool = False
+
+
+@dataclass(frozen=True)
+class Tidb:
+    """A TiDB cluster whose PD gives the timestamps, and TiKV the verdicts. `faults`: one of them
+    each `pause_s` on average; `never`: see `tidb.Tikv`."""
+
+    faults: tuple[str, ...] = ()
+    pause_s: float = 1.0
+    txn_timeout_s: float = 600.0
+    lock_ttl_ms: int = 3000
+    skew_ms: int = 0
+    never: int = 2
 
 
 @dataclass(frozen=True)
@@ -136,6 +171,9 @@ class Plan:
     liveness_s: float = 60.0
     """Within what all that was committed has to arrive once nothing goes wrong any more."""
 
+    tidb: Tidb | None = None
+    """None: the registry gives the timestamps, and the load the verdicts."""
+
     def __str__(self) -> str:
         mix = ", ".join(f"{name} {weight}" for name, weight in self.faults.items())
         return (
@@ -146,7 +184,7 @@ class Plan:
             f" {self.database}, {self.index_buffer} bytes for the index and {self.slow_write_s} s,"
             f" gc of {self.gc_s} s each {self.gc_interval_s} s, segments of {self.segment_bytes}"
             f" bytes, {'a standby, ' * self.standby}{self.appliers}, {self.second},"
-            f" {self.events},"
+            f" {self.events}, {self.tidb},"
             f" a fault each {self.pause_s:.2f} s of {mix}"
         )
 
@@ -204,7 +242,24 @@ def draw(seed: int, allowed: tuple[str, ...] = ACTIONS) -> Plan:
     plan = _with_appliers(plan if calm else _with_events(plan), calm=calm)
     if not calm:
         plan = _with_more_events(_with_wear(plan, allowed))
-    return _with_second_feed(_with_fifth_pump(plan))
+    return _with_tidb(_with_second_feed(_with_fifth_pump(plan)), calm=calm)
+
+
+def _with_tidb(plan: Plan, *, calm: bool) -> Plan:
+    """In each seed from TIDB_FROM on, and in none below: those stay what they were."""
+    if plan.seed < TIDB_FROM:
+        return plan
+    rng = random.Random(f"plan/{plan.seed}/pd")
+    tidb = Tidb(
+        faults=() if calm else tuple(rng.sample(TIDB_FAULTS, rng.randint(2, 6))),
+        pause_s=rng.choice((0.3, 1.0, 2.0)),
+        txn_timeout_s=rng.choice((1.5, 2.5, 600.0)),
+        lock_ttl_ms=rng.choice((300, 1500, 3000)),
+        skew_ms=rng.choice((0, 100, 2000)),
+        never=rng.choice((1, 2)),
+    )
+    share = rng.choice((plan.dead_share, 0.1, 0.2))
+    return replace(plan, follow=False, tidb=tidb, dead_share=share)
 
 
 def _with_events(plan: Plan) -> Plan:

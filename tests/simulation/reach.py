@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-from tests.simulation.plan import ACTIONS, ALL_EVENTS, TAKEOVER
+from tests.simulation.plan import ACTIONS, ALL_EVENTS, TAKEOVER, TIDB_FAULTS
+from tests.simulation.tidb import MOMENTS
 from tidelog.actor import Actor, Nothing
 from tidelog.messages import APPLIER, DRAINER, PUMP
 from tidelog.sim.faults import Injected
@@ -21,6 +22,9 @@ from tidelog_registry import node_state
 
 ENOUGH = 400
 """Histories among which everything must have happened."""
+OF_TIDB = (*TIDB_FAULTS, *MOMENTS)
+ENOUGH_OF_TIDB = 40
+"""Histories with the oracle `pd`, among which all of OF_TIDB must have happened."""
 
 reached: Counter[str] = Counter()
 """In the history that plays now."""
@@ -186,10 +190,12 @@ def wanted() -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
-def missed(counts: Counter[str], histories: int) -> list[str]:
-    """What so many histories should have reached and did not, or should not have."""
+def missed(counts: Counter[str], histories: int, of_tidb: int = 0) -> list[str]:
+    """What so many histories should have reached and did not, or should not have. `of_tidb`: how
+    many have the oracle `pd`, beside the others."""
+    lacks = [name for name in OF_TIDB if not counts[name]] if of_tidb >= ENOUGH_OF_TIDB else []
     if histories < ENOUGH:
-        return []
-    never = [name for name in wanted() if not counts[name] and name not in EXCUSED]
+        return lacks
+    never = lacks + [name for name in wanted() if not counts[name] and name not in EXCUSED]
     often = SELDOM * histories
     return never + [f"{name} (excused)" for name in EXCUSED if counts[name] > often]

@@ -53,7 +53,7 @@ class SimBus:
         self._serial = nats.serial()
         self._epoch = 0
         self._linked = nats.up
-        self._partitioned = False
+        self.partitioned = False
         self._closed = False
         self._busy_up = 0.0
         self._busy_down = 0.0
@@ -79,7 +79,7 @@ class SimBus:
 
     def partition(self, cut: bool) -> None:
         """Cut this process off from the server, or let it back."""
-        self._partitioned = cut
+        self.partitioned = cut
         self._nats.trace.event(self._life.name, "partition" if cut else "heal")
         if cut:
             self._nats.trace.inject(self._life.name, Injected.CUT)
@@ -100,7 +100,7 @@ class SimBus:
         self._loop.call_later(delay, self._relink, self._epoch)
 
     def _relink(self, epoch: int) -> None:
-        if epoch != self._epoch or self._partitioned or not self._nats.up or self._closed:
+        if epoch != self._epoch or self.partitioned or not self._nats.up or self._closed:
             return
         self._linked = True
         waiting, self._waiting = self._waiting, []

@@ -166,6 +166,11 @@ class Node:
         if self._bus is not None:
             self._bus.partition(cut)
 
+    @property
+    def is_cut(self) -> bool:
+        """Nobody reaches it, and it reaches nobody."""
+        return self._bus is not None and self._bus.partitioned
+
     def end(self) -> None:
         """The process is no more: its ports are dead from now on and its tasks are cancelled."""
         if self._revival is not None:

@@ -55,6 +55,10 @@ class Outcomes:
         """Its client died: a Pump that has its Prewrite must ask."""
         self._outcomes[start_ts].expected = True
 
+    def known(self, start_ts: int) -> Outcome | None:
+        """What is known of it by now."""
+        return self._outcomes.get(start_ts)
+
     def verdict(self, start_ts: int, *, force: bool) -> Verdict:
         """A forced question about an open (or unknown) transaction rolls it back for good."""
         outcome = self._outcomes.get(start_ts)

@@ -15,7 +15,7 @@ import math
 from tidelog.actor import Actor
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.oracle import RegistryOracle
-from tidelog.ports import Disk, Ports
+from tidelog.ports import Disk, Oracle, Ports
 from tidelog.pump_client import PumpClient
 from tidelog.supervisor import Supervisor
 from tidelog.workload.config import WorkloadConfig
@@ -48,12 +48,16 @@ class Workload:
         config: WorkloadConfig,
         ledger: Ledger | None = None,
         state: Disk | None = None,
+        oracle: Oracle | None = None,
+        outcomes: Outcomes | None = None,
     ) -> None:
-        """`state`: a directory of this run and earlier ones, locked (`runs.take`)."""
+        """`state`: a directory of this run and earlier ones, locked (`runs.take`). `oracle`: who
+        gives the timestamps; None = the registry. `outcomes`: who else tells what became of its
+        transactions, as TiKV does."""
         rng = SeededRng(config.seed) if config.seed else ports.rng
         self.config = config
         self.source = Source()
-        self.outcomes = Outcomes()
+        self.outcomes = outcomes or Outcomes()
         self.counts = Counts()
         self.finished = asyncio.Event()
         self._ended = False
@@ -72,7 +76,7 @@ class Workload:
         self._history = EmbeddedHistory(ports.bus, config.cluster)
         self._world = Upstream(
             self.client,
-            RegistryOracle(ports.bus, config.cluster),
+            oracle or RegistryOracle(ports.bus, config.cluster),
             ports.clock,
             self.outcomes,
             self.counts,

@@ -80,6 +80,10 @@ class FakeTikv:
     def key(self, key: bytes) -> Key:
         return self.keys.setdefault(key, Key())
 
+    def found(self, key: bytes) -> Key:
+        """What a read finds there."""
+        return self.keys.get(key, Key())
+
     def set_regions(self, bounds: list[tuple[bytes, bytes]], *, version: int = 1) -> None:
         """Each from its start to before its stop; as after a split where there are several."""
         self.regions = [
@@ -129,7 +133,7 @@ class FakeTikv:
         request = MvccGetByKeyRequest.FromString(body)
         if refusal := self._refusal(store, request.context, request.key):
             return MvccGetByKeyResponse(region_error=refusal).SerializeToString()
-        key = self.keys.get(request.key, Key())
+        key = self.found(request.key)
         lock = MvccLock(start_ts=key.lock.start_ts) if key.lock else None
         info = MvccInfo(lock=lock, writes=key.writes)
         return MvccGetByKeyResponse(info=info).SerializeToString()

@@ -17,6 +17,7 @@ from tidelog.timestamps import compose
 from tidelog.upstream import pd_oracle
 from tidelog.upstream.pd import TRY_S, PdClient, addresses
 from tidelog.upstream.pd_oracle import PdOracle
+from tidelog_proto.pdpb_pb2 import TsoRequest
 
 NAMES = ("pd1:2379", "pd2:2379", "pd3:2379")
 
@@ -130,6 +131,23 @@ def test_a_clock_that_goes_back_is_not_believed() -> None:
         bed.pd.logical = 0
         with pytest.raises(InvariantBroken, match="after it had given"):
             await bed.oracle.fresh(0)
+
+    run(main)
+
+
+def test_an_answer_to_another_count_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One fewer than were asked for: the last of them would be somebody else's."""
+    asked = FakePd._Tso
+
+    def one_fewer(self: FakePd, request: bytes) -> bytes:
+        count = TsoRequest.FromString(request).count - 1
+        return asked(self, TsoRequest(count=count).SerializeToString())
+
+    async def main(world: World) -> None:
+        bed = Bed(world)
+        monkeypatch.setattr(FakePd, "_Tso", one_fewer)
+        with pytest.raises(Unavailable, match="where 9 were asked for"):
+            await bed.oracle.take(9)
 
     run(main)
 
