@@ -58,6 +58,7 @@ class SimDatabase:
         self.faults = faults or DatabaseFaults()
         self.commits = 0
         self.epoch = 0
+        self._raised_by: Life | None = None
         self.progress: dict[Place, tuple[int, int]] = {}
         """How far tables without a key got: a commit_ts, and how many of its events are in."""
         self._rng = rng
@@ -90,16 +91,21 @@ class SimDatabase:
         self._trace.event(life.name, "rows" if work.works else "commit", saved)
         await self._answer(life, "the connection broke at COMMIT (injected)")
 
-    async def take_over(self, life: Life, feed: str) -> int:
-        """Raise the fence; returns the new epoch."""
+    async def take_over(self, life: Life, feed: str, epoch: int = 0) -> int:
+        """Raise the fence; returns the new epoch. `epoch`: of a process that opens it again, which
+        takes nothing from somebody who took over meanwhile. (One whose own answer was lost does not
+        know its epoch, and is let in.)"""
         await self._ask(life)
+        if epoch and self.epoch > epoch and self._raised_by is not life:
+            raise TakenOver(f"epoch {epoch} of the downstream ended, {self.epoch} writes now")
+        self._raised_by = life
         held = self.checkpoint
         if held is not None and held.feed and held.feed != feed:
             raise Stopped(f"the checkpoint belongs to feed {held.feed}")
         self.epoch += 1
-        epoch = self.epoch
+        raised = self.epoch
         await self._answer(life, "the connection broke while the fence was raised (injected)")
-        return epoch
+        return raised
 
     async def _ask(self, life: Life) -> None:
         life.check()
@@ -226,7 +232,7 @@ class SimDownstream(OneProcess):
         self._epoch = 0
 
     async def open(self, feed: str) -> Opened:
-        self._epoch = await self._database.take_over(self._life, feed)
+        self._epoch = await self._database.take_over(self._life, feed, self._epoch)
         return Opened(self._database.checkpoint, self._epoch, self._lanes)
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:

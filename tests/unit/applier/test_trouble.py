@@ -125,9 +125,9 @@ class Opening(SimDatabase):
 
     opened: Callable[[], None] = staticmethod(lambda: None)
 
-    async def take_over(self, life: Life, feed: str) -> int:
+    async def take_over(self, life: Life, feed: str, epoch: int = 0) -> int:
         self.opened()
-        return await super().take_over(life, feed)
+        return await super().take_over(life, feed, epoch)
 
 
 def test_a_stop_before_the_replay_has_begun_calls_nothing_consistent() -> None:
@@ -198,11 +198,11 @@ class LateAtFirst(SimDatabase):
 
     tries = 0
 
-    async def take_over(self, life: Life, feed: str) -> int:
+    async def take_over(self, life: Life, feed: str, epoch: int = 0) -> int:
         self.tries += 1
         if self.tries == 1:
             raise Unavailable("it starts just now")
-        return await super().take_over(life, feed)
+        return await super().take_over(life, feed, epoch)
 
 
 def test_a_downstream_that_is_back_at_the_second_try_is_no_error() -> None:
