@@ -9,6 +9,8 @@ import typer
 
 from tidelog.errors import EXIT_FAILED, EXIT_OK, Unavailable
 from tidelog.real.clock import RealClock
+from tidelog.security.tls import TlsFiles
+from tidelog.upstream.config import UpstreamConfig
 from tidelog_cli import state_file
 from tidelog_cli.doctor import examining, table
 from tidelog_cli.doctor.examining import Asked
@@ -38,20 +40,28 @@ def doctor_command(
         str,
         typer.Option(envvar="TIDELOG_DOCTOR_SOURCE", help="mysql://USER@HOST:4000/ of the TiDB."),
     ] = "",
+    upstream: Annotated[
+        str,
+        typer.Option(help="http://PD:2379 of the TiDB cluster, commas between; https with the CA."),
+    ] = "",
+    upstream_ca: Annotated[str, typer.Option(help="PEM file: who vouches for PD and TiKV.")] = "",
+    upstream_cert: Annotated[str, typer.Option(help="PEM file: our certificate for them.")] = "",
+    upstream_key: Annotated[str, typer.Option(help="PEM file: its key.")] = "",
     as_json: Json = False,
 ) -> None:
     """Look at everything that can be seen from here, and say what to do: 0 well, 1 not."""
 
     async def work() -> int:
+        tls = TlsFiles(ssl_ca=upstream_ca, ssl_cert=upstream_cert, ssl_key=upstream_key)
+        alone = bool(config or downstream or source or upstream)
         asked = Asked(
-            _topology(
-                directory, nats, cluster, feed, optional=bool(config or downstream or source)
-            ),
+            _topology(directory, nats, cluster, feed, optional=alone),
             None if nats else directory or state_file.HERE,
             nats_monitor,
             config or (),
             downstream,
             source,
+            UpstreamConfig(pd_urls=upstream, security=tls),
         )
         result = found(await examining.look(asked, RealClock()))
         if as_json:

@@ -12,6 +12,8 @@ from tidelog.downstreams.target import Target
 from tidelog.errors import Refused, Unavailable
 from tidelog.messages import Nodes
 from tidelog.ports import Bus, Clock
+from tidelog.real.grpc_rpc import GrpcRpc
+from tidelog.upstream.config import UpstreamConfig
 from tidelog_cli.connect import connected
 from tidelog_cli.doctor import (
     config_files,
@@ -23,6 +25,7 @@ from tidelog_cli.doctor import (
     services,
     source,
     streams,
+    upstream,
 )
 from tidelog_cli.doctor.examination import Check, examine
 from tidelog_cli.doctor.finding import About, Finding
@@ -39,6 +42,7 @@ class Asked(msgspec.Struct, frozen=True):
     configs: Sequence[str] = ()
     downstream: str = ""
     source: str = ""
+    upstream: UpstreamConfig = UpstreamConfig()
 
 
 async def look(asked: Asked, clock: Clock) -> list[Finding]:
@@ -118,5 +122,27 @@ def _databases(asked: Asked, clock: Clock, loops: Sequence[ring.Loop]) -> list[C
     async def up() -> list[Finding]:
         return await source.check_source(Target.parse(asked.source), clock.wall_ms(), loops)
 
-    checks = [(downstream.CHECK, down, asked.downstream), (source.CHECK, up, asked.source)]
+    async def pd() -> list[Finding]:
+        return await _upstream(asked, clock)
+
+    checks = [
+        (downstream.CHECK, down, asked.downstream),
+        (source.CHECK, up, asked.source),
+        (upstream.CHECK, pd, asked.upstream.pd_urls),
+    ]
     return [Check(name, work) for name, work, url in checks if url]
+
+
+async def _upstream(asked: Asked, clock: Clock) -> list[Finding]:
+    """Raises ConfigError."""
+    rpc = GrpcRpc(asked.upstream.security)
+    try:
+        return await upstream.check_upstream(
+            rpc,
+            clock,
+            asked.upstream.pd_urls,
+            cluster_id=asked.topology.cluster_id if asked.topology is not None else 0,
+            asks_sql=bool(asked.source),
+        )
+    finally:
+        await rpc.close()
