@@ -17,10 +17,10 @@ from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, said
 from tidelog import subjects
 from tidelog.change_reader import Change, ChangeReader, Gap
-from tidelog.errors import Overloaded, Purged, TidelogError, Unavailable
+from tidelog.errors import BadInput, Overloaded, Purged, TidelogError, Unavailable
 from tidelog.lease import TAKEOVER_S
 from tidelog.questions import MAX_QUESTIONS
-from tidelog.rewind import EXPIRE_S, Rewinding, RewindingReader
+from tidelog.rewind import EXPIRE_S, Rewinding, RewindingReader, feed_name
 from tidelog.sim.world import World, run
 from tidelog_drainer.rewind.rewinder import MAX_REPLAYS
 from tidelog_drainer.service import build
@@ -306,3 +306,10 @@ def test_many_questions_at_once_are_refused_not_kept() -> None:
         assert times(found) == TIMES
 
     run(main, 1)
+
+
+@pytest.mark.parametrize("reader", ["", "a b", "a.b", "x" * 300])
+def test_a_replays_reader_has_a_name_for_subjects(reader: str) -> None:
+    with pytest.raises(BadInput, match="can't be called"):
+        feed_name("shop", reader)
+    assert feed_name("shop", "one") != feed_name("shop", "other")

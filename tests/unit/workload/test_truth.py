@@ -120,3 +120,10 @@ def test_differences_are_named() -> None:
         "d.gone: the table is missing",
         "d.wide: columns ['a', 'b'] instead of ['a']",
     ]
+
+
+def test_a_decimal_that_is_none_differs_from_every_number() -> None:
+    price = ColumnInfo(1, Name("p", "p"), 0, FieldType(T_DECIMAL, 0))
+    assert comparable(price, "1.50") == comparable(price, "1.5") == "1.5"
+    assert comparable(price, "-0.00") == "0"
+    assert comparable(price, "one and a half") == "one and a half"
