@@ -8,8 +8,9 @@ import pytest
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, everything, said
 from tests.unit.upstream.fake_net import FakeNet
-from tests.unit.upstream.fake_pd import FakePd
+from tests.unit.upstream.fake_pd import CLUSTER, FakePd
 from tests.unit.upstream.fake_tikv import FakeTikv
+from tidelog import subjects
 from tidelog.config import load
 from tidelog.errors import ConfigError
 from tidelog.sim.world import World, run
@@ -67,6 +68,20 @@ def test_a_pd_that_can_not_be_asked_holds_the_feed_and_is_named() -> None:
         assert (node.starts, node.failures) == (1, [])
 
     run(main, 2)
+
+
+def test_a_pd_of_another_cluster_gives_no_schema() -> None:
+    async def main(world: World) -> None:
+        await tidb(world)
+        _, pump = await begin(world, msgspec.structs.replace(OF_TIKV, cluster_id=CLUSTER + 1))
+        pump.commit([*DDLS, txn(20)], 20)
+        node = world.node("drainer")
+        named = f"the PD is of cluster {CLUSTER}, this one is {CLUSTER + 1}"
+        await world.until(lambda: named in str(said(node)), 60, "the reason")
+        stream = world.nats.streams[subjects.changes_stream("shop")]
+        assert not [slot for slot in stream.slots if slot and ".row." in slot.message.subject]
+
+    run(main, 3)
 
 
 def test_without_pd_urls_it_is_refused() -> None:

@@ -29,7 +29,7 @@ PRIMARY = b"m\0"
 class Bed:
     def __init__(self, world: World) -> None:
         self.net = FakeNet()
-        self.pd = FakePd(self.net, "pd1:2379")
+        self.pd = FakePd(self.net, "pd1:2379", "pd2:2379")
         self.tikv = FakeTikv(self.net, self.pd)
         for key, value in capture.meta_kv("set-a"):
             self.tikv.key(key).value = value
@@ -83,6 +83,27 @@ def test_a_region_splits_and_its_leader_moves_between_two_pages() -> None:
             bed.split(history_key(ids[-1] + 9), version=1 + len(ids))
             bed.tikv.leaders = dict.fromkeys(bed.tikv.leaders, 1 + len(ids) // 16 % 3)
         assert ids == ALL
+
+    play(body)
+
+
+def test_another_pd_leads_between_two_pages_and_the_first_is_gone() -> None:
+    async def body(bed: Bed) -> None:
+        ids: list[int] = []
+        async for jobs in bed.history.jobs(0):
+            ids += [job.id for job in jobs]
+            bed.pd.leader = "pd2:2379"
+            bed.net.down.add("pd1:2379")
+        assert ids == ALL
+
+    play(body)
+
+
+def test_a_lock_of_a_transaction_that_was_rolled_back_is_read_past() -> None:
+    async def body(bed: Bed) -> None:
+        bed.lock(LAST, PRIMARY)
+        bed.tikv.key(PRIMARY).roll_back(START)
+        assert await bed.ids() == ALL[:-1]
 
     play(body)
 
