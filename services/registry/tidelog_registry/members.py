@@ -8,6 +8,7 @@ refuses what an earlier registry still had under way.
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime
 
 import msgspec
 import structlog
@@ -205,12 +206,14 @@ class Members(Actor[Record | Look]):
 
     async def _rebuild(self) -> None:
         """Make the bucket anew, so that every reader sees by its date that it is another one, and
-        fill it with what is known here; the rest comes from the nodes' announcements."""
+        fill it with what is known here; the rest comes from the nodes' announcements. One that was
+        made later than ours may be our own, of just before a crash: its entries hold. One that came
+        back with an older store says what was true once, a Pump's tombstone too."""
         self._lost()
         MEMBERSHIP_LOST.inc()
         log.error("the membership bucket was lost", known=len(self._members))
         state = await self._bucket.state()
-        if state is not None and state.created == self._created:
+        if state is not None and _made(state.created) <= _made(self._created):
             await self._ports.bus.stream_delete(self._bucket.stream)
             state = None
         self._created = (state or await self._bucket.create()).created
@@ -310,6 +313,10 @@ class Members(Actor[Record | Look]):
         for node, found in self._members.items():
             if found not in (before.get(node), wanted) and self._foreign(self._written[node]):
                 raise _somebody_else(node)
+
+
+def _made(created: str) -> datetime:
+    return datetime.fromisoformat(created)
 
 
 def _somebody_else(node: str) -> AnotherRegistry:

@@ -96,6 +96,29 @@ def test_a_lost_tail_is_noticed_although_the_next_write_makes_up_for_its_length(
     _play(steps)
 
 
+def test_a_bucket_of_before_the_one_that_was_lost_says_nothing() -> None:
+    """Seed 3246: the store came back as it had been before the bucket was made anew, and with it a
+    tombstone of a Pump that had joined since. It was let go, and what it held was not read."""
+
+    async def steps(world: World, ports: Ports, writer: Writer) -> None:
+        name = "KV_" + subjects.members_bucket(CLUSTER)
+        await writer.write("pump-1", OFFLINE)
+        older = world.nats.copy_store()
+        await writer.write("pump-1", ONLINE)
+        await ports.bus.stream_delete(name)
+        await world.until(lambda: name in world.nats.streams, 5, "another bucket")
+        await world.sleep(3)
+        world.nats.roll_back(older)
+        await world.sleep(3)
+        view = await writer.look()
+        assert (_states(view), view.losses) == ({"pump-1": ONLINE}, 2)
+        entries, _ = await Bucket(ports.bus, subjects.members_bucket(CLUSTER)).entries()
+        assert msgspec.json.decode(entries["pump-1"].value, type=Member).state == ONLINE
+        assert world.nats.streams[name].created > older[name].created, "readers see that"
+
+    _play(steps)
+
+
 def test_a_late_write_of_an_earlier_life_is_taken_over() -> None:
     async def steps(world: World, ports: Ports, writer: Writer) -> None:
         await writer.write("pump-1", ONLINE)
