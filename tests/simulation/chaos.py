@@ -10,7 +10,6 @@ from tidelog import subjects
 from tidelog.sim import Node, World
 from tidelog.sim.faults import Injected
 from tidelog.sim.nats import settle
-from tidelog_registry.members import COPY as MEMBERS_COPY
 from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class Chaos:
         if rng.random() < 0.5:
             await self._half_filled()
             if rng.random() < 0.5:
-                cluster.registry.disk.lose(MEMBERS_COPY)
+                cluster.lose_copy()
             cluster.registry.kill(restart_after_s=NODE_LEASE_S + rng.random() * 4)
         if not before:
             cluster.leader.kill(restart_after_s=rng.random() * 2)

@@ -51,6 +51,7 @@ from tidelog_drainer.service import build as build_drainer
 from tidelog_pump.config import PumpConfig, StorageConfig
 from tidelog_pump.service import build as build_pump
 from tidelog_registry.config import RegistryConfig
+from tidelog_registry.members import COPY as MEMBERS_COPY
 from tidelog_registry.service import build as build_registry
 
 FEED = "main"
@@ -105,6 +106,8 @@ class Cluster:
         self.late = self.pumps[plan.pumps :]
         self.given_up: set[str] = set()
         """Pumps whose loss an operator accepted: they have no place in the cluster any more."""
+        self.copies_lost = 0
+        """How often the registry lost its copy of the members."""
         self.drainer = self._node("drainer")
         self.drainers = [self.drainer, *([self._node("drainer-2")] if plan.standby else [])]
         """Of the first feed."""
@@ -142,6 +145,11 @@ class Cluster:
         self.tidb_faults = self._of_tidb(outcomes)
         self.operator = Operator(self, CLUSTER)
         world.trace.watchers.append(CopyWatch("workload", self.findings).watch)
+
+    def lose_copy(self) -> None:
+        """The registry's of the members; the bucket is lost with it."""
+        self.registry.disk.lose(MEMBERS_COPY)
+        self.copies_lost += 1
 
     def _of_tidb(self, outcomes: Outcomes) -> TidbFaults | None:
         if self.tidb is None or self.plan.tidb is None:

@@ -25,7 +25,6 @@ from tidelog.sealed import unseal
 from tidelog.sim import Node
 from tidelog.sim.life import Life
 from tidelog_drainer.merge.sources import SOURCES_FILE, Kept
-from tidelog_registry.members import COPY as MEMBERS_COPY
 from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
 from tidelog_registry.tenure import LEASE_S
 
@@ -139,6 +138,7 @@ class Operator:
         await self._until(node, "pause", PAUSED)
         await self._world.sleep(self._rng.random() * self._rng.choice((0.5, 6.0)))
         await self._until(node, "resume", ONLINE)
+        await self._heard(node, "resume", ONLINE)
         return True
 
     async def _take_offline(self, pump: Node) -> bool:
@@ -201,7 +201,7 @@ class Operator:
         self._take_away(pump)
         cluster.registry.kill(restart_after_s=rng.random() * 3)
         self._world.nats.delete(MEMBERS_STREAM)
-        cluster.registry.disk.lose(MEMBERS_COPY)
+        cluster.lose_copy()
         if rng.random() < 0.5:
             cluster.leader.kill(restart_after_s=rng.random() * 3)
         self._doing["registry wiped"] = f"{pump.name} is away"
@@ -232,6 +232,18 @@ class Operator:
                     del self._doing[what]
                     return
             await self._world.sleep(LOOK_S)
+
+    async def _heard(self, node: Node, action: str, state: str) -> None:
+        """A Pump that is down hears of an order later. Until then it stands in the members' bucket
+        and the registry's copy of that: where both were lost it is given again (seed 3081)."""
+        lost = self._cluster.copies_lost
+        while _state(node) != state:
+            self._doing[f"{action} {node.name}"] = "has not heard of it"
+            await self._world.sleep(LOOK_S)
+            if lost != self._cluster.copies_lost:
+                lost = self._cluster.copies_lost
+                await self._until(node, action, state)
+        self._doing.pop(f"{action} {node.name}", None)
 
     def _take_away(self, node: Node) -> None:
         self.gone.add(node)

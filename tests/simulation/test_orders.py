@@ -25,7 +25,6 @@ from tidelog.messages import (
 )
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
-from tidelog_registry.members import COPY as MEMBERS_COPY
 
 Act = Callable[["Rig"], Awaitable[None]]
 
@@ -231,7 +230,7 @@ def test_a_pump_that_only_the_drainer_remembers_can_be_let_go() -> None:
         cluster.operator.gone.add(pump)
         cluster.registry.kill(restart_after_s=1.0)
         rig.world.nats.delete(MEMBERS_STREAM)
-        cluster.registry.disk.lose(MEMBERS_COPY)
+        cluster.lose_copy()
         await rig.world.sleep(20)
         before = rig.applied_ts()
         nodes = {status.nodeId: status for status in (await rig.nodes()).nodes}
