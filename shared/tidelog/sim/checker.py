@@ -77,10 +77,13 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
+    """`versions`: of the DDLs in `ddl`. One that was met before may come again (ADR 5)."""
+
     txn: MarkedTxn
     digest: str
     ddl: str
     kept: Kept
+    versions: frozenset[int] = frozenset()
 
 
 class StreamChecker:
@@ -130,7 +133,8 @@ class StreamChecker:
         if self._left_out:
             left = [event for event in found if event[2] not in self._left_out]
             kept = Kept(len(left), digest(left) if left else "")
-        return Seen(txn, told, "; ".join(ddl.query for ddl in change.ddls), kept)
+        versions = frozenset(ddl.schema_version for ddl in change.ddls)
+        return Seen(txn, told, "; ".join(ddl.query for ddl in change.ddls), kept, versions)
 
     def finish(self, ledger: Ledger, *, whole: bool = True) -> None:
         """Compare with the ledger. `whole`: everything must have arrived by now."""
