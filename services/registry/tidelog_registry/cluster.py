@@ -297,7 +297,8 @@ class Cluster:
         if lost:
             node.lost, node.read_ts = tuple(lost), read_ts
         effects: list[Effect] = []
-        anew = state != before or node.order.action != wish.action
+        # One that was not heard yet may have left by the order that stands here, and come back.
+        anew = state != before or node.order.action != wish.action or not node.heard
         if anew and before != OFFLINE:
             number = max(node.order.number, node.status.order.number) + 1
             node.order = Order(wish.action, max(number, wall_ms))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.messages import APPLIER, CLOSING, DRAINER, OFFLINE, ONLINE, PAUSING, NodeStatus, Order
+from tidelog.messages import (
+    APPLIER,
+    CLOSING,
+    DRAINER,
+    OFFLINE,
+    ONLINE,
+    PAUSING,
+    NodeStatus,
+    Order,
+    StateRequest,
+)
 from tidelog_registry.cluster import Cluster
 from tidelog_registry.effects import Forget
 from tidelog_registry.node import ReaderOrder
@@ -68,3 +78,15 @@ def test_one_that_left_by_an_order_that_the_registry_forgot_is_forgotten(kind: s
     state, effects = cluster.heartbeat(left, 1.0)
     assert state == OFFLINE
     assert [effect for effect in effects if isinstance(effect, Forget)]
+
+
+@pytest.mark.parametrize("kind", [APPLIER, DRAINER])
+def test_an_order_that_is_given_once_more_holds(kind: str) -> None:
+    """To a reader that has left and come back since the first one, and that was not heard yet."""
+    given = ReaderOrder(kind, "r", "main", CLOSING, Order("offline", 5))
+    cluster = Cluster({}, 0.0, fresh=False, lost=False, orders=[given])
+    answer, _ = cluster.operate(StateRequest("r", "offline"), 1.0, {}, 1000)
+    assert (answer.status.state, answer.status.order) == (CLOSING, Order("offline", 1000))
+    status = NodeStatus("r", kind=kind, feed="main", state=ONLINE, isAlive=True, order=Order("", 6))
+    assert cluster.heartbeat(status, 2.0)[0] == CLOSING
+    assert cluster.order(kind, "r") == Order("offline", 1000)
