@@ -106,7 +106,8 @@ BUGS = (
                 "                    chunk,\n"
                 "                    expected_last_seq=self.sequence,\n",
                 "            try:\n"
-                "                end = await self.end()\n"
+                "                there = await self.look()\n"
+                "                end = there.last_seq if there else 0\n"
                 "                self.sequence = await self._ports.bus.append(\n"
                 "                    self._stream,\n"
                 "                    chunk,\n"
