@@ -12,7 +12,7 @@ STATES ?= 15000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled wheel bench proto docs planted sim sim-full full mariadb compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test check compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,11 +34,15 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb compiler nodejs java check unit compiled models crash fuzz simulation kills fixtures integration faults spark console compose soak ## everything CI runs
+test: $(VENV)/.dev mariadb etcd compiler nodejs java check unit compiled models crash fuzz simulation kills fixtures integration faults spark console compose soak ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
 	@tests/need.sh openssl openssl
+
+etcd: ## Debian's etcd, in the place of PD's (the same)
+	@tests/need.sh etcd etcd-server
+	@tests/need.sh etcdctl etcd-client
 
 prometheus: ## Prometheus and promtool for its rules (the same)
 	@tests/need.sh promtool prometheus
@@ -130,7 +134,7 @@ browser: ## Chromium and tmux for the tests (the same)
 compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under load, equal at the end
 	@./tests/compose/with-engine $(PYTEST) -s tests/compose
 
-integration: $(VENV)/.dev mariadb nodejs prometheus ## real servers, real processes, kills
+integration: $(VENV)/.dev mariadb etcd nodejs prometheus ## real servers, real processes, kills
 	@$(PYTEST) -n 2 --dist loadfile tests/integration tests/acceptance
 
 faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes

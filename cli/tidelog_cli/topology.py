@@ -106,7 +106,13 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
 
     feed_name = {"feed": options.feed}
     return [
-        service("registry", REGISTRY, oracle=options.oracle, console_addr="127.0.0.1:0"),
+        service(
+            "registry",
+            REGISTRY,
+            oracle=options.oracle,
+            **options.upstream(),
+            console_addr="127.0.0.1:0",
+        ),
         *(
             service(
                 p.node,

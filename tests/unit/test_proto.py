@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_generated_modules_are_up_to_date(tmp_path: Path) -> None:
     protos = sorted((ROOT / "proto" / "tidelog_proto").glob("*.proto"))
-    assert len(protos) == 9
+    assert len(protos) == 10
     plugin = Path(sys.executable).parent / "protoc-gen-mypy"
     status = protoc.main(
         [
@@ -24,7 +24,7 @@ def test_generated_modules_are_up_to_date(tmp_path: Path) -> None:
     )
     assert status == 0
     made = sorted((tmp_path / "tidelog_proto").iterdir())
-    assert len(made) == 18
+    assert len(made) == 20
     for path in made:
         assert path.read_text() == (ROOT / "shared" / "tidelog_proto" / path.name).read_text(), (
             f"{path.name} is stale: run `make proto`"

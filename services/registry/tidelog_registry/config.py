@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.config import ServiceConfig
 from tidelog.ranges import Span
+from tidelog.upstream.config import UpstreamConfig
 
 ORACLES = ("embedded", "pd", "follow")
 
@@ -14,6 +15,7 @@ class RegistryConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     oracle: str = "embedded"
     """Who gives the transactions their timestamps (I9): embedded = the registry; follow = the
     upstream, as its binlogs tell; pd = the upstream's PD."""
+    upstream: UpstreamConfig = UpstreamConfig()
     clock_skew_s: Span = 60.0
     """A position further ahead of this clock does not move the oracle, except a Pump's W."""
     console_addr: str = ""

@@ -30,6 +30,11 @@ DDL_JOBS = Counter("tidelog_registry_ddl_jobs", "DDL jobs kept", ["outcome"])
 DDL_TORN_BYTES = Counter(
     "tidelog_registry_ddl_torn_bytes", "Unacknowledged bytes cut from the tail"
 )
+PD_CHANGES = Counter(
+    "tidelog_registry_pd_changes",
+    "What others changed in PD's entries of our nodes, by what was done about it",
+    ["answer"],
+)
 NODES = shown(
     "tidelog_registry_node",
     "1, with each node's state",

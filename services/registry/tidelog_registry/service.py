@@ -12,6 +12,7 @@ from tidelog_registry.directory import Directory
 from tidelog_registry.edge import Edge
 from tidelog_registry.lease import Lease
 from tidelog_registry.members import Members
+from tidelog_registry.pd_mirror import PdMirror
 from tidelog_registry.status_board import StatusBoard
 from tidelog_registry.tenure import Tenure
 from tidelog_registry.tso import Tso
@@ -25,6 +26,8 @@ def build(config: RegistryConfig, ports: Ports) -> Supervisor:
     members = tree.actor("members", lambda: Members(ports, cluster, tenure))
     directory = tree.actor("directory", lambda: Directory(config, ports, tenure, members))
     tree.actor("statuses", lambda: StatusBoard(ports, cluster, tenure, directory))
+    if config.upstream.pd_urls:
+        tree.actor("pd", lambda: PdMirror(config, ports, tenure, directory))
     ddl = tree.actor("ddl", lambda: DdlStore(ports))
     tso = None
     if config.oracle == "embedded":

@@ -1,0 +1,116 @@
+"""What is written into PD's etcd, and what is made of what others wrote there."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tidelog.messages import JOINING, OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
+from tidelog_registry.pd_entries import Entry, Found, PdEntries, Plan, entry_of
+
+KEY = "/tidb-binlog/v1/pumps/p1"
+P1 = NodeStatus("p1", "h:8250", ONLINE, True, maxCommitTS=7, updateTS=9)
+WRITTEN_BY_THE_ORIGINAL = (
+    b'{"nodeId":"pump1","host":"127.0.0.1:18251","state":"online","isAlive":false,"score":0,'
+    b'"label":null,"maxCommitTS":470615696095313921,"updateTS":470615696619339777}'
+)
+
+
+class Etcd:
+    def __init__(self) -> None:
+        self.keys: dict[str, Found] = {}
+        self.revision = 0
+        self.entries = PdEntries()
+
+    def put(self, key: str, value: bytes) -> None:
+        self.revision += 1
+        self.keys[key] = Found(value, self.revision)
+
+    def look(self, *nodes: NodeStatus) -> Plan:
+        plan = self.entries.plan(nodes, self.keys)
+        for write in plan.writes:
+            there = self.keys.get(write.key, Found(b"", 0))
+            assert there.revision == write.revision
+            self.entries.trying(write)
+            self.put(write.key, msgspec.json.encode(write.entry))
+            self.entries.wrote(write, self.revision)
+        return plan
+
+    def operator(self, state: str) -> None:
+        said = msgspec.json.decode(self.keys[KEY].value, type=Entry)
+        self.put(KEY, msgspec.json.encode(msgspec.structs.replace(said, state=state)))
+
+
+def test_an_entry_has_the_originals_bytes() -> None:
+    said = msgspec.json.decode(WRITTEN_BY_THE_ORIGINAL, type=NodeStatus)
+    assert msgspec.json.encode(entry_of(said)) == WRITTEN_BY_THE_ORIGINAL
+
+
+def test_news_are_written_and_nothing_else_is() -> None:
+    etcd = Etcd()
+    assert [write.key for write in etcd.look(P1).writes] == [KEY]
+    assert etcd.look(P1) == Plan()
+    assert etcd.look(msgspec.structs.replace(P1, state=PAUSED)).writes[0].entry.state == PAUSED
+    assert (
+        etcd.look(NodeStatus("d1", kind="drainer", state=ONLINE))
+        .writes[0]
+        .key.endswith("/drainers/d1")
+    )
+    assert etcd.look(NodeStatus("p2", state=JOINING), NodeStatus("a", kind="applier")) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [("pausing", "pause"), ("paused", "pause"), ("closing", "offline"), ("offline", "offline")],
+)
+def test_an_operators_state_is_one_order_and_the_truth_stands_again(
+    state: str, action: str
+) -> None:
+    etcd = Etcd()
+    etcd.look(P1)
+    etcd.operator(state)
+    plan = etcd.look(P1)
+    assert [(wish.node, wish.action, wish.accept_loss) for wish in plan.wishes] == [
+        ("p1", action, False)
+    ]
+    assert msgspec.json.decode(etcd.keys[KEY].value, type=Entry) == entry_of(P1)
+    assert etcd.look(P1) == Plan()
+
+
+def test_a_write_of_ours_whose_answer_got_lost_is_no_operators() -> None:
+    etcd = Etcd()
+    etcd.look(P1)
+    paused = msgspec.structs.replace(P1, state=PAUSING)
+    (write,) = etcd.entries.plan([paused], etcd.keys).writes
+    etcd.entries.trying(write)
+    etcd.put(KEY, msgspec.json.encode(write.entry))
+    assert etcd.look(msgspec.structs.replace(P1, state=PAUSED)).wishes == []
+
+
+def test_an_order_is_given_once_though_the_answer_could_not_be_written() -> None:
+    etcd = Etcd()
+    etcd.look(P1)
+    etcd.operator("paused")
+    assert len(etcd.entries.plan([P1], etcd.keys).wishes) == 1
+    again = etcd.look(P1)
+    assert (again.wishes, len(again.writes)) == ([], 1)
+
+
+@pytest.mark.parametrize("value", [b"{", b'{"nodeId":"p1","host":"h:8250","state":"dancing"}'])
+def test_what_means_nothing_is_put_right(value: bytes) -> None:
+    etcd = Etcd()
+    etcd.look(P1)
+    etcd.put(KEY, value)
+    assert etcd.look(P1).odd == [KEY]
+    assert etcd.look(P1) == Plan()
+    del etcd.keys[KEY]
+    assert etcd.look(P1).odd == [KEY]
+
+
+def test_another_node_of_that_id_is_left_alone_until_it_is_offline() -> None:
+    etcd = Etcd()
+    other = msgspec.structs.replace(entry_of(P1), host="elsewhere:8250")
+    etcd.put(KEY, msgspec.json.encode(other))
+    assert etcd.look(P1) == Plan(foreign=[KEY])
+    etcd.put(KEY, msgspec.json.encode(msgspec.structs.replace(other, state=OFFLINE)))
+    assert len(etcd.look(P1).writes) == 1
