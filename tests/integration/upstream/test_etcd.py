@@ -1,4 +1,4 @@
-"""The nodes in PD's etcd, against Debian's etcd: fenced puts, what an operator writes, etcd killed."""
+"""The nodes in PD's etcd, against Debian's etcd: fenced puts, an operator's words, etcd killed."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ async def _mirrored(tmp_path: Path) -> None:
     rpc = GrpcRpc()
     client = EtcdClient(rpc, url)
     foreign = ROOT + b"pumps/theirs"
-    async with nats_server() as server:
-        registry = Registry(server, tmp_path / "r", "--oracle", "follow", "--upstream.pd-urls", url)
+    with nats_server(tmp_path / "nats") as server:
+        registry = Registry(server, tmp_path / "r", "--oracle", "follow", "--upstream-pd-urls", url)
         registry.start()
         try:
             async with living(server, tmp_path, pump("p1"), drainer("d")) as bus:
