@@ -1,6 +1,6 @@
 """PD's etcd, as little of it as a mirror needs: keys under a prefix, and a put that is fenced.
 
-etcd's own gRPC over `Ports.open_rpc`, so that it has our TLS and simulated servers; aetcd would
+etcd's own gRPC over `Ports.open_rpc`, so that it has our TLS and can be simulated; aetcd would
 bring its own channels, tasks and time.
 """
 
