@@ -21,6 +21,7 @@ from tidelog.messages import (
     NodeStatus,
     StateRequest,
 )
+from tidelog.unreadable import NOT_READABLE
 
 ROOT = "/tidb-binlog/v1/"
 PLACES = {PUMP: ROOT + "pumps/", DRAINER: ROOT + "drainers/"}
@@ -140,5 +141,5 @@ def _anothers(said: Entry, ours: Entry) -> bool:
 def _read(value: bytes) -> Entry | None:
     try:
         return msgspec.json.decode(value, type=Entry)
-    except msgspec.DecodeError:
+    except NOT_READABLE:
         return None
