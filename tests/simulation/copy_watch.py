@@ -23,9 +23,15 @@ class CopyWatch:
         self._holder: dict[int, str] = {}
         self._asked: list[Binlog | None] = []
         """What the answer that comes next is to; None = a probe."""
+        self._before: dict[int, str] = {}
+        """As it was before the newest answer."""
 
     def watch(self, event: Event) -> None:
-        if event.node != self._writer or ".write" not in event.detail:
+        if event.node != self._writer:
+            return
+        if event.what == "failpoint" and event.detail == "client.lane.answered raise":
+            self._holder = self._before  # the writer does not hear that answer
+        if ".write" not in event.detail:
             return
         subject = event.detail.split(" ")[0]
         if ".pump." not in subject:
@@ -37,6 +43,7 @@ class CopyWatch:
             case "answered":
                 self._asked = _binlogs(event.data)
             case "answer":
+                self._before = dict(self._holder)
                 results = WriteBatchResult.FromString(event.data).results
                 for binlog, result in zip(self._asked, results, strict=True):
                     if binlog is not None and not result.code:
