@@ -105,7 +105,8 @@ class Planner:
 def _by_place(tables: Sequence[TableEvents]) -> dict[Place, list[TableEvents]]:
     places: dict[Place, list[TableEvents]] = {}
     for run in tables:
-        places.setdefault((run.db, run.structure.name), []).append(run)
+        if run.events:
+            places.setdefault((run.db, run.structure.name), []).append(run)
     return places
 
 

@@ -67,6 +67,14 @@ def test_rows_of_one_key_are_spread_and_stay_in_their_lane() -> None:
     assert lanes_of(planner.plan(2, [of(ONE_KEY, PLAIN, *gone)]), "deletes") == first
 
 
+@pytest.mark.parametrize(("structure", "rule"), [(ONE_KEY, PLAIN), (NO_KEY, ORDERED)])
+def test_a_table_of_which_nothing_is_left_asks_for_nothing(
+    structure: TableStructure, rule: TableRule
+) -> None:
+    """As where a replay ends within a batch."""
+    assert Planner(2).plan(1, [of(structure, rule)]) == [[], []]
+
+
 def test_a_row_follows_the_unique_value_that_it_gets() -> None:
     planner = Planner(4)
     first = lanes_of(planner.plan(1, [of(TWO_KEYS, BOTH, created(row(1, 7)))]))
