@@ -67,6 +67,7 @@ def test_a_second_run_reads_its_own_lines_only(tmp_path: Path) -> None:
 
 
 def test_cancelled_it_is_ended_first(tmp_path: Path) -> None:
+    # The child never ends by itself: ending it is what is tested.
     script = telling(Progress("at", note="x"), then="time.sleep(600)")
 
     async def cancelled() -> Told:
@@ -104,6 +105,7 @@ def test_its_files_go_when_it_is_forgotten(tmp_path: Path) -> None:
 def test_one_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "STOP_S", 0.05)
     deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    # Nor does this one, and it hears no SIGTERM.
     script = deaf + telling(PROGRESS, then="time.sleep(600)")
 
     async def cancelled() -> None:

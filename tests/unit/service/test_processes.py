@@ -26,6 +26,7 @@ def test_one_that_is_gone_takes_no_signal(monkeypatch: pytest.MonkeyPatch) -> No
         assert await process.wait() != 0  # Nothing is there to be read.
         process.terminate()
         # It ended, and nobody has told us yet.
+        # Lives until it is ended: that it does not end by itself is the point.
         other = await RealProcesses().start([sys.executable, "-c", "import time; time.sleep(600)"])
         sent: list[int] = []
 

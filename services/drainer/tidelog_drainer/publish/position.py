@@ -250,7 +250,7 @@ async def rise(config: DrainerConfig, ports: Ports, above: int = 0, own: int = 0
 
 async def _chain(config: DrainerConfig, ports: Ports, epoch: Epoch, *, ours: bool) -> int:
     """The chain that this life belongs to; durable before it writes anything to the stream: else
-    the next life took what it writes for a proof that the chain was never broken (seed 368)."""
+    the next life took what it writes for a proof that the chain was never broken."""
     stored = _stored(ports).chain
     chain = epoch.number
     if ours:
