@@ -45,11 +45,18 @@ class Service:
             self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=env)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        if self.process is not None:
-            if self.process.poll() is None:
-                os.kill(self.process.pid, how)
-            self.process.wait(30)
-            self.process = None
+        """Whoever looks meanwhile, from another thread, finds none: not one that ended by itself.
+        One that does not end in time stays, so that it can be killed."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        try:
+            if process.poll() is None:
+                os.kill(process.pid, how)
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process = process
+            raise
 
     def ready(self) -> bool:
         assert self.process is not None
