@@ -19,6 +19,9 @@ from tidelog.schema.structure import KeyPart, TableStructure
 
 Row = dict[str, Any]
 
+DDLS_KEPT = 64
+"""Of the DDLs that were run, the checkpoint remembers so many."""
+
 
 class TakenOver(TidelogError):
     """Another Applier has taken the downstream over: this one writes nothing more."""
@@ -47,9 +50,10 @@ class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "
     feed: str = ""
     epoch: int = 0
     ddl_pending: DdlPending | None = None
-    early: tuple[int, ...] = ()
-    """Schema versions of early DDLs that are done, the newest last: one may be here before the rows
-    it came with are, and a refilled stream may bring it again later (docs/adr/0005)."""
+    ddls_done: tuple[int, ...] = ()
+    """Schema versions of the last DDLs that were run, the newest last: an early one is here before
+    the rows it came with are, and a refilled stream may bring any of them again, later
+    (docs/adr/0005)."""
     reach: int = 0
     """Above `commit_ts` rows may be applied, but none above this."""
     unsure: int = 0
@@ -58,9 +62,20 @@ class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "
     """A replay said it: what lies above `commit_ts` are the parts of its step, and parts that are
     done have rows of nobody else over theirs."""
 
+    def with_ddl(self, ddl: DdlMessage) -> Checkpoint:
+        """The same, and the DDL is done as well."""
+        done = self.ddls_done
+        if ddl.schema_version:
+            done = (*done, ddl.schema_version)[-DDLS_KEPT:]
+        return msgspec.structs.replace(self, ddl_pending=None, ddls_done=done)
+
+    def has_run(self, ddl: DdlMessage) -> bool:
+        """Before its own binlog came, or before the stream was filled again (docs/adr/0005)."""
+        return ddl.schema_version in self.ddls_done
+
     def covers(self, other: Checkpoint) -> bool:
         """Whether all that `other` stands for has happened."""
-        same = self.commit_ts == other.commit_ts and self.early == other.early
+        same = self.commit_ts == other.commit_ts and self.ddls_done == other.ddls_done
         return self.commit_ts > other.commit_ts or same
 
 

@@ -210,7 +210,7 @@ class FilesDownstream(OneProcess):
             self._feed,
             place.file,
             place.offset,
-            checkpoint.early,
+            checkpoint.ddls_done,
             checkpoint.ts_map,
         )
         await disk.write_file(names.SAVEPOINT, savepoint.dump(saved))
@@ -250,5 +250,5 @@ def _checkpoint(saved: Savepoint) -> Checkpoint | None:
     if not saved.commit_ts:
         return None
     return Checkpoint(
-        saved.commit_ts, saved.consistent, saved.ts_map, saved.feed, early=saved.early
+        saved.commit_ts, saved.consistent, saved.ts_map, saved.feed, ddls_done=saved.ddls_done
     )

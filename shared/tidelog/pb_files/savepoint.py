@@ -22,7 +22,12 @@ _SEAL = re.compile(rb"^# crc32c ([0-9a-f]{8})\n", re.MULTILINE)
 class Savepoint(
     msgspec.Struct,
     frozen=True,
-    rename={"commit_ts": "commitTS", "schema_version": "schema-version", "ts_map": "ts-map"},
+    rename={
+        "commit_ts": "commitTS",
+        "schema_version": "schema-version",
+        "ddls_done": "ddls-done",
+        "ts_map": "ts-map",
+    },
 ):
     """`file` -1: nothing was written yet; None: another program's savepoint, without it."""
 
@@ -32,7 +37,7 @@ class Savepoint(
     feed: str = ""
     file: int | None = None
     offset: int = 0
-    early: tuple[int, ...] = ()
+    ddls_done: tuple[int, ...] = ()
     ts_map: dict[str, int] = {}
 
 
@@ -61,8 +66,8 @@ def dump(saved: Savepoint) -> bytes:
         f"file = {-1 if saved.file is None else saved.file}",
         f"offset = {saved.offset}",
     ]
-    if saved.early:
-        lines.append(f"early = {_text(saved.early)}")
+    if saved.ddls_done:
+        lines.append(f"ddls-done = {_text(saved.ddls_done)}")
     if saved.ts_map:
         lines.append("\n[ts-map]")
         lines += [f"{_text(name)} = {value}" for name, value in saved.ts_map.items()]

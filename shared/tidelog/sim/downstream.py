@@ -157,10 +157,10 @@ class _Transaction:
         if checkpoint.commit_ts < before.commit_ts:
             moved = f"{before.commit_ts} {checkpoint.commit_ts}"
             raise Violation(f"the checkpoint went back: {moved}")
-        if before.early and before.early[-1] not in checkpoint.early:
-            raise Violation(f"the checkpoint forgot the early DDL of version {before.early[-1]}")
-        if self.ddl is not None and self.ddl.schema_version in before.early:
-            raise Violation(f"the early DDL of version {self.ddl.schema_version} again")
+        if before.ddls_done and before.ddls_done[-1] not in checkpoint.ddls_done:
+            raise Violation(f"the checkpoint forgot the DDL of version {before.ddls_done[-1]}")
+        if self.ddl is not None and self.ddl.schema_version in before.ddls_done:
+            raise Violation(f"the DDL of version {self.ddl.schema_version} again")
 
     def _apply_rows(self, database: SimDatabase, share: TableShare, *, safe: bool) -> None:
         place = (share.db, share.structure.name)

@@ -281,9 +281,8 @@ class Load:
         self, kind: str, before: TableStructure | None, after: TableStructure | None
     ) -> None:
         self.commit_ts += 1
-        version = after.version if after is not None else 1
         message = msgspec.structs.replace(
-            ddl(kind, (before, after)), commit_ts=self.commit_ts, schema_version=version
+            ddl(kind, (before, after)), commit_ts=self.commit_ts, schema_version=self.commit_ts
         )
         body = Outgoing(subjects.changes_ddl(FEED, DB, "t"), msgspec.json.encode(message))
         await self._append([body], [MarkedTxn(self.commit_ts, self.commit_ts, 0)])

@@ -21,6 +21,8 @@ _WIDER = table(
 )
 EARLY = (_WIDER, msgspec.structs.replace(_WIDER, id=12, version=3))
 EARLY_ID = 5000
+FIRST_VERSION = 1000
+"""Above those of structures here: no two DDLs of an upstream have one version."""
 BAG = table("bag", column("v", "int(11)"), number=11)
 
 
@@ -47,7 +49,8 @@ class Publisher:
 
     async def ddl(self, message: DdlMessage) -> None:
         commit_ts = self.commit_ts + 1
-        message = msgspec.structs.replace(message, commit_ts=commit_ts)
+        version = message.schema_version or FIRST_VERSION + commit_ts
+        message = msgspec.structs.replace(message, commit_ts=commit_ts, schema_version=version)
         subject = subjects.changes_ddl(FEED, "d", "t")
         await self._batch(commit_ts, [Outgoing(subject, msgspec.json.encode(message))])
 

@@ -117,15 +117,14 @@ class Log:
 
     def expected(self, after: int, until: int) -> list[str]:
         """The same as the Applier does it, batch by batch, which got as far as `after` before."""
-        early: set[int] = set()
+        run: set[int] = set()
         found = []
         for one in self.batches:
             done = []
             for each in one.ddls:
-                if each.schema_version not in early:
+                if each.schema_version not in run:
                     done.append(f"ddl {each.schema_version}")
-                if each.early:
-                    early.add(each.schema_version)
+                run.add(each.schema_version)
             if after < one.commit_ts <= until:
                 found += [*done, *[f"row {one.commit_ts}"] * one.rows]
         return found

@@ -132,7 +132,7 @@ def test_a_ddl_is_early_where_rows_of_its_own_time_stand_behind_it(tmp_path: Pat
     assert done(made) == [(["create_table", "add_column"], {"shop.t": ("id", "v", "a")})]
     alter = made.segments[0].ddls[1]
     assert alter.early
-    again = plan(log, Wanted(after_ts=2 * S - 1, early=(alter.schema_version,)))
+    again = plan(log, Wanted(after_ts=2 * S - 1, ddls_done=(alter.schema_version,)))
     assert done(again) == [([], {"shop.t": ("id", "v", "a")})]
 
 

@@ -19,18 +19,19 @@ from tidelog_backfill.replay.wanted import Wanted
 def logs(draw: st.DrawFn) -> Log:
     batches: list[Batch] = []
     ts = begins = draw(st.integers(0, 3))
-    outstanding: list[int] = []
-    for version in range(draw(st.integers(1, 12))):
+    known: list[int] = []
+    for version in range(1, draw(st.integers(2, 13))):
         ts += draw(st.integers(1, 3))
         kind = draw(st.sampled_from(("rows", "rows", "rows", "large", "ddl", "early", "again")))
         rows = draw(st.integers(1, 4))
         if kind == "ddl":
             batches.append(Batch(ts, ddls=(ddl(ts, version),)))
+            known.append(version)
         elif kind == "early":
             batches.append(Batch(ts, rows, (ddl(ts, version, early=True),)))
-            outstanding.append(version)
-        elif kind == "again" and outstanding:
-            batches.append(Batch(ts, ddls=(ddl(ts, outstanding.pop()),)))
+            known.append(version)
+        elif kind == "again" and known:
+            batches.append(Batch(ts, ddls=(ddl(ts, known.pop()),)))
         else:
             batches.append(Batch(ts, rows, pieces=rows if kind == "large" else 0))
     return Log(batches, draw(st.lists(st.integers(0, 20))), begins)
@@ -59,14 +60,14 @@ def test_a_replay_that_was_interrupted_goes_on_with_the_same_segments(
     size = data.draw(st.sampled_from((10, 30, 1 << 30)))
     whole = plan(facts, Wanted(segment_bytes=size))
     at = data.draw(st.integers(0, len(whole.segments)))
-    early = [one.schema_version for s in whole.segments[:at] for one in s.ddls if one.early]
+    done = [one.schema_version for s in whole.segments[:at] for one in s.ddls]
     after = whole.segments[at - 1].commit_ts if at else whole.begins
     ddls = []
     if at < len(whole.segments):
         ddls = whole.segments[at].ddls[: data.draw(st.integers(0, 3))]
-        early += [one.schema_version for one in ddls if one.early]
+        done += [one.schema_version for one in ddls]
         after = position_after(ddls[-1]) if ddls else after
-    again = plan(facts, Wanted(after_ts=after, early=tuple(early), segment_bytes=size))
+    again = plan(facts, Wanted(after_ts=after, ddls_done=tuple(done), segment_bytes=size))
     left = whole.segments[at:]
     rest = log.done(msgspec.structs.replace(whole, segments=left))
     assert log.done(again) == rest[len(ddls) :]

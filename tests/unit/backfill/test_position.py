@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.unit.backfill.logs import ddl
 from tidelog.ddl_pending import DdlPending
-from tidelog.downstream import Checkpoint
-from tidelog_backfill.replay.position import EARLY_KEPT, Position
+from tidelog.downstream import DDLS_KEPT, Checkpoint
+from tidelog_backfill.replay.position import Position
 
 FEED = "f"
 TS = st.integers(0, 30)
@@ -17,7 +17,7 @@ TS = st.integers(0, 30)
 
 def test_of_an_empty_downstream_nothing_is_known() -> None:
     position = Position(FEED, None)
-    assert (position.commit_ts, position.early) == (0, ())
+    assert (position.commit_ts, position.ddls_done) == (0, ())
     assert position.at(7) == Checkpoint(7, consistent=True, feed=FEED)
 
 
@@ -44,18 +44,19 @@ def test_doubts_of_an_earlier_life_last_until_they_are_passed() -> None:
 def test_what_the_checkpoint_says_beside_is_kept() -> None:
     pending = DdlPending(12)
     saved = Checkpoint(
-        5, consistent=True, ts_map={"primary-ts": 1}, ddl_pending=pending, early=(3,), epoch=9
+        5, consistent=True, ts_map={"primary-ts": 1}, ddl_pending=pending, ddls_done=(3,), epoch=9
     )
     position = Position(FEED, saved)
     before, behind = position.at(11), position.at(12)
-    assert (before.ts_map, before.early, before.ddl_pending) == (saved.ts_map, (3,), pending)
+    assert (before.ts_map, before.ddls_done, before.ddl_pending) == (saved.ts_map, (3,), pending)
     assert behind == msgspec.structs.replace(before, commit_ts=12, ddl_pending=None)
 
 
-def test_a_ddl_that_is_done_is_pending_no_more_and_remembered_if_it_was_early() -> None:
-    early = tuple(range(EARLY_KEPT))
-    saved = Checkpoint(5, consistent=True, ddl_pending=DdlPending(9), early=early, feed=FEED)
+def test_a_ddl_that_is_done_is_pending_no_more_and_remembered_if_it_has_a_version() -> None:
+    done = tuple(range(1, 1 + DDLS_KEPT))
+    saved = Checkpoint(5, consistent=True, ddl_pending=DdlPending(9), ddls_done=done, feed=FEED)
     position = Position(FEED, saved)
     plain = position.after(ddl(7, 100), 7)
-    assert (plain.commit_ts, plain.ddl_pending, plain.early) == (7, None, early)
-    assert position.after(ddl(7, 100, early=True), 6).early == (*early[1:], 100)
+    assert (plain.commit_ts, plain.ddl_pending) == (7, None)
+    assert plain.ddls_done == (*done[1:], 100)
+    assert position.after(ddl(7, 0), 7).ddls_done == done

@@ -89,13 +89,13 @@ def ddl(
     query: str = "",
     db: str = "d",
 ) -> DdlMessage:
-    """Of tables in the schema `d`: (before, after) each."""
+    """Of tables in the schema `d`: (before, after) each. It has no version of its own."""
     touched = [
         DdlTable(db if before else "", db if after else "", before, after)
         for before, after in tables
     ]
     first = touched[0].after if touched else None
-    return DdlMessage(commit_ts, query, kind, db, 1, first, touched)
+    return DdlMessage(commit_ts, query, kind, db, 0, first, touched)
 
 
 def ranges(*bounds: tuple[str, str, int]) -> Partitioning:

@@ -122,11 +122,11 @@ def test_rows_and_ddls_are_told_as_they_were(writer: Writer) -> None:
     message = msgspec.structs.replace(message, commit_ts=BASE + 1, query="ALTER", db="a`b")
 
     async def act(downstream: FilesDownstream, opened: Any) -> None:
-        await downstream.apply_ddl(message, Checkpoint(BASE + 1, early=(3, 4), ts_map={"a": 1}))
+        await downstream.apply_ddl(message, Checkpoint(BASE + 1, ddls_done=(3, 4), ts_map={"a": 1}))
         lane = await downstream.lane(0)
         share = TableShare("d", T, events=[changed])
-        early = Checkpoint(BASE + 2, early=(3, 4), ts_map={"a": 1})
-        await lane.apply(Work([share], checkpoint=early))
+        behind = Checkpoint(BASE + 2, ddls_done=(3, 4), ts_map={"a": 1})
+        await lane.apply(Work([share], checkpoint=behind))
 
     writer.run(act)
     first, second = binlogs(writer.directory)
@@ -134,7 +134,7 @@ def test_rows_and_ddls_are_told_as_they_were(writer: Writer) -> None:
     assert images(second.dml_data.events[0]) == ({"id": 1, "v": "a"}, {"id": 1, "v": None})
     saved = writer.checkpoint()
     assert saved is not None
-    assert (saved.early, saved.ts_map, saved.feed) == ((3, 4), {"a": 1}, "f")
+    assert (saved.ddls_done, saved.ts_map, saved.feed) == ((3, 4), {"a": 1}, "f")
 
 
 def test_pieces_of_a_large_transaction_count_with_the_last_one(writer: Writer) -> None:

@@ -31,8 +31,6 @@ log = structlog.get_logger()
 AHEAD = 10_000 << LOGICAL_BITS
 """Of the stream's time, 10 s: a checkpoint says that rows so far ahead of it may be applied, so
 that whoever comes next knows how far replay goes, whatever has become of the stream."""
-EARLY_KEPT = 64
-"""Early DDLs that the checkpoint remembers: their own binlogs come soon behind them."""
 RULES_KEPT = 4096
 
 
@@ -95,7 +93,7 @@ class Control:
             epoch=self._epoch,
             # A DDL that was begun and not reached again keeps its record.
             ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
-            early=saved.early,
+            ddls_done=saved.ddls_done,
             reach=0 if consistent else max(self._handed, commit_ts) + AHEAD,
             unsure=self._unsure(commit_ts),
         )
@@ -163,22 +161,15 @@ class Control:
         while it says nothing."""
         return self.checkpoint.commit_ts if self.checkpoint else self._config.start_ts
 
-    @property
-    def early(self) -> tuple[int, ...]:
-        """Schema versions of early DDLs that are done."""
-        return self.checkpoint.early if self.checkpoint is not None else ()
-
-    def was_early(self, ddl: DdlMessage) -> bool:
-        """Was it run before its own binlog came (docs/adr/0005)?"""
-        return ddl.schema_version in self.early
+    def has_run(self, ddl: DdlMessage) -> bool:
+        """Does the checkpoint say so?"""
+        return self.checkpoint is not None and self.checkpoint.has_run(ddl)
 
     async def run_ddl(self, ddl: DdlMessage, commit_ts: int) -> list[str]:
         """Everything before it is applied and saved. `commit_ts`: the position after it. Returns
         what the downstream can't hold. Raises as `save`."""
         async with self._turn:
-            after = self.next(commit_ts, consistent=False)
-            early = (*after.early, ddl.schema_version) if ddl.early else after.early
-            after = msgspec.structs.replace(after, ddl_pending=None, early=early[-EARLY_KEPT:])
+            after = self.next(commit_ts, consistent=False).with_ddl(ddl)
             self._rules.clear()
             await self._epochs.add(self._epoch)
             # Whatever goes wrong, the downstream may have recorded how far the DDL is: only what

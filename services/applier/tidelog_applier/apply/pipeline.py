@@ -305,7 +305,7 @@ class Pipeline:
             # Rows of before must not be applied to what comes after.
             await self.save(consistent=False)
         hit("applier.pipeline.drained")
-        before = self.control.saved_ts, self.control.early
+        saved_ts = self.control.saved_ts
         notes: list[str] = []
         while True:
             try:
@@ -314,7 +314,7 @@ class Pipeline:
             except PASSING as error:
                 await self._trouble.met(error)
                 await self.ensure_open()
-                if (self.control.saved_ts, self.control.early) != before:
+                if self.control.has_run(ddl) or self.control.saved_ts != saved_ts:
                     log.info("it was done after all", ddl=ddl.kind, commit_ts=ddl.commit_ts)
                     break
         self.flight.begin(Window(commit_ts))

@@ -55,8 +55,8 @@ class Taking:
         is the one before its transaction."""
         rows = isinstance(batch, LargeBatch) or bool(batch.rows)
         for number, ddl in enumerate(batch.ddls, 1):
-            if self._pipeline.control.was_early(ddl):
-                log.info("ddl was early and is done", kind=ddl.kind, commit_ts=ddl.commit_ts)
+            if self._pipeline.control.has_run(ddl):
+                log.info("ddl is done already", kind=ddl.kind, commit_ts=ddl.commit_ts)
                 self._met_again += 1
                 continue
             is_last = number == len(batch.ddls) and not rows

@@ -91,7 +91,7 @@ class ParquetTarget:
 
     async def ddl(self, ddl: DdlMessage, said: Said) -> list[str]:
         """It is kept with the rows behind it."""
-        if ddl.schema_version not in self.position.early:
+        if ddl.schema_version not in self.position.ddls_done:
             after = max(self.position.commit_ts, position_after(ddl))
             self._put(f"{DDLS}/{ddl.commit_ts}-{ddl.schema_version}.json", msgspec.json.encode(ddl))
             await self.save(self.position.after(ddl, after))

@@ -77,19 +77,16 @@ def _ddls(facts: Iterable[Facts]) -> list[DdlMessage]:
 
 
 def _once(ddls: Iterable[DdlMessage]) -> list[DdlMessage]:
-    """Two relays have the same DDLs, and a stream that was filled again brings one that was early
-    a second time, under a later commit_ts."""
+    """Two relays have the same DDLs, and a stream that was filled again may bring one a second
+    time, under a later commit_ts."""
     known: set[tuple[int, int]] = set()
-    early: set[int] = set()
     found = []
     for ddl in ddls:
-        place = ddl.commit_ts, ddl.schema_version
-        if place in known or ddl.schema_version in early:
-            continue
-        known.add(place)
-        if ddl.early:
-            early.add(ddl.schema_version)
-        found.append(ddl)
+        # Text DDLs of the original have no version: they are told apart by their place.
+        place = (0, ddl.schema_version) if ddl.schema_version else (ddl.commit_ts, 0)
+        if place not in known:
+            known.add(place)
+            found.append(ddl)
     return found
 
 

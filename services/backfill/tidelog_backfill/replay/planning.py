@@ -1,7 +1,7 @@
 """From what chunks hold to what a replay does, step by step (see plan.py). Pure.
 
     facts = [survey(chunk) for chunk in found(directory).chunks()]
-    made = plan(facts, Wanted(after_ts=checkpoint.commit_ts, early=checkpoint.early))
+    made = plan(facts, Wanted(after_ts=checkpoint.commit_ts, ddls_done=checkpoint.ddls_done))
 
 The same logs are always cut into the same segments with the same numbers, whatever of them is done:
 a replay that was interrupted plans again from its checkpoint, and finds its own marks.
@@ -196,7 +196,9 @@ def _steps(
 def _left(step: Stretch, after: int, wanted: Wanted) -> Stretch:
     """What is not done of it."""
     ddls = [
-        ddl for ddl in step.ddls if ddl.commit_ts > after and ddl.schema_version not in wanted.early
+        ddl
+        for ddl in step.ddls
+        if ddl.commit_ts > after and ddl.schema_version not in wanted.ddls_done
     ]
     begin = max(after, step.after_ts)
     return msgspec.structs.replace(

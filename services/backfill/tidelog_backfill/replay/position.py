@@ -5,13 +5,8 @@ from __future__ import annotations
 
 from typing import final
 
-import msgspec
-
 from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint
-
-EARLY_KEPT = 64
-"""Early DDLs that the checkpoint remembers, as the Applier's."""
 
 
 @final
@@ -36,9 +31,9 @@ class Position:
         return self.saved is not None and self.saved.replayed
 
     @property
-    def early(self) -> tuple[int, ...]:
-        """Schema versions of early DDLs that are done."""
-        return self.saved.early if self.saved is not None else ()
+    def ddls_done(self) -> tuple[int, ...]:
+        """Schema versions of DDLs that were run, the last of them."""
+        return self.saved.ddls_done if self.saved is not None else ()
 
     @property
     def begun_ts(self) -> int:
@@ -58,7 +53,7 @@ class Position:
             ts_map=saved.ts_map,
             feed=self._feed,
             ddl_pending=pending if pending and pending.commit_ts > commit_ts else None,
-            early=saved.early,
+            ddls_done=saved.ddls_done,
             reach=0 if consistent else max(reach, commit_ts),
             unsure=self.doubtful if self.doubtful > commit_ts else 0,
             replayed=not consistent,
@@ -66,6 +61,4 @@ class Position:
 
     def after(self, ddl: DdlMessage, commit_ts: int) -> Checkpoint:
         """The DDL is done as well."""
-        found = self.at(commit_ts)
-        early = (*found.early, ddl.schema_version) if ddl.early else found.early
-        return msgspec.structs.replace(found, ddl_pending=None, early=early[-EARLY_KEPT:])
+        return self.at(commit_ts).with_ddl(ddl)

@@ -129,7 +129,7 @@ class _Replay:
             after_ts=after_ts,
             until_ts=job.until_ts or TS_MAX,
             tables=job.tables,
-            early=position.early,
+            ddls_done=position.ddls_done,
             begun_ts=position.begun_ts,
             segment_bytes=job.segment_bytes,
             on_corrupt=job.on_corrupt,

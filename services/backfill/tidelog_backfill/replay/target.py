@@ -49,7 +49,7 @@ class Target(Protocol):
         """With their databases; without tables that the target does not have."""
 
     async def ddl(self, ddl: DdlMessage, said: Said) -> list[str]:
-        """Run it, unless it was early and is done. Returns what the target can't hold."""
+        """Run it, unless the checkpoint says that it was. Returns what the target can't hold."""
 
     async def forget_steps(self) -> None:
         """No step is gone on with any more."""
@@ -124,7 +124,7 @@ class DatabaseTarget:
         return found
 
     async def ddl(self, ddl: DdlMessage, said: Said) -> list[str]:
-        if ddl.schema_version in self.position.early:
+        if ddl.schema_version in self.position.ddls_done:
             return []
         after = self.position.after(ddl, max(self.position.commit_ts, position_after(ddl)))
         log.info("ddl", kind=ddl.kind, commit_ts=ddl.commit_ts, query=ddl.query[:500])

@@ -20,7 +20,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """(after_ts, until_ts], of the tables that match a `db.table` pattern; without patterns of all.
 
     `after_ts`: the downstream's checkpoint; None: it has none, and holds what the upstream held
-    where the logs begin. `early`: the checkpoint's own. `begun_ts`: commit_ts of a DDL that was
+    where the logs begin. `ddls_done`: the checkpoint's own. `begun_ts`: commit_ts of a DDL that was
     begun, and nobody knows whether it is done; 0 = none. A segment has about `segment_bytes` of
     rows at most, so that no job grows without bound. `on_corrupt`: whether changes that no file
     holds stop the replay. `goes_on`: somebody goes on behind the plan's end, so that nothing at or
@@ -30,7 +30,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     after_ts: int | None = None
     until_ts: int = TS_MAX
     tables: tuple[str, ...] = ()
-    early: tuple[int, ...] = ()
+    ddls_done: tuple[int, ...] = ()
     begun_ts: int = 0
     segment_bytes: int = SEGMENT_BYTES
     on_corrupt: Literal["stop", "skip"] = "stop"
