@@ -12,7 +12,7 @@ STATES ?= 15000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,7 +34,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb etcd compiler nodejs java check unit compiled models crash fuzz simulation kills fixtures integration faults spark console compose soak ## everything CI runs
+test: $(VENV)/.dev mariadb etcd compiler nodejs java check unit adapters compiled models crash fuzz simulation kills fixtures integration faults spark console compose soak ## everything CI runs
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
@@ -70,12 +70,15 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
 	@$(PYTEST) -n 2 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
 
+adapters: $(VENV)/.dev mariadb ## what stands at a port, each against the real server it is for
+	@$(PYTEST) -n 2 --dist loadfile tests/adapters
+
 models: $(VENV)/.dev ## state machines against their models, damage bit by bit
 	@$(PYTEST) -n 2 $(MODELS)
 	@$(PY) -m tests.crash.damage --share 8 --seed $(SEED) --jobs 2
 
 .PHONY: coverage
-coverage: $(VENV)/.dev ## what unit tests and 50 histories run of the product, against its bars
+coverage: $(VENV)/.dev mariadb ## what unit tests and 50 histories run of the product, against its bars
 	@$(PY) -m tests.coverage.run
 
 wheel: $(VENV)/.dev compiler
@@ -135,7 +138,7 @@ compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under 
 	@./tests/compose/with-engine $(PYTEST) -s tests/compose
 
 integration: $(VENV)/.dev mariadb etcd nodejs prometheus ## real servers, real processes, kills
-	@$(PYTEST) -n 2 --dist loadfile tests/integration tests/acceptance
+	@$(PYTEST) -n 3 --dist loadfile tests/integration tests/acceptance
 
 faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes
 	@$(PYTEST) -s tests/faults
@@ -177,8 +180,8 @@ full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@$(PY) -m tests.integration.drainer.takeover_rig --takeovers 20
 	@$(PY) -m tests.acceptance.filtered
 	@$(PY) -m tests.acceptance.bidirectional --minutes 10
-	@$(PY) -m tests.integration.applier.round_trips
-	@TIDELOG_LITERALS=20000 $(PYTEST) tests/integration/applier/test_literals.py
+	@$(PY) -m tests.adapters.mysql.round_trips
+	@TIDELOG_LITERALS=20000 $(PYTEST) tests/adapters/mysql/test_literals.py
 	@$(PY) -m tests.schema_size.run
 	@$(PY) -m tests.schema_size.run --history file
 	@$(PY) -m tests.schema_size.run --history embedded

@@ -1,10 +1,10 @@
 """What the tests run of the product: `python -m tests.coverage.run`.
 
-Unit tests (but for the models, which try much of the same), conformance tests and fifty simulated
-histories are measured and held against the bars of `rule.py`; what falls short is printed, and the
-exit code is 1. `--with PATH` measures one more suite, of those that need real servers: what it runs
-is kept beside until `--forget`, and counts for the `except` bodies only. `--report` measures
-nothing and tells again.
+Unit tests (but for the models, which try much of the same), those of the ports and of the adapters
+at them, and fifty simulated histories are measured and held against the bars of `rule.py`; what
+falls short is printed, and the exit code is 1. `--with PATH` measures one more suite, of those that
+start services: what it runs is kept beside until `--forget`, and counts for the `except` bodies
+only. `--report` measures nothing and tells again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ QUICK, MORE = "quick", "more"
 """The two piles: what the bars are for, and what else runs an `except` body."""
 
 MODELS = tuple(f"--ignore-glob=*/test_*_{kind}.py" for kind in ("machine", "model", "damage"))
-UNIT = ("pytest", "-q", "-n", "2", "--timeout", "600", "tests/unit", "tests/conformance", *MODELS)
+PLACES = ("tests/unit", "tests/conformance", "tests/adapters")
+UNIT = ("pytest", "-q", "-n", "2", "--dist", "loadfile", "--timeout", "600", *PLACES, *MODELS)
 SEEDS = ("tests.simulation.run", "--seeds", "0:50", "--jobs", "2")
 
 

@@ -27,8 +27,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.stack import APPLIER, DRAINER, PUMPS, REGISTRY, Plan, Stack, Wrongs, actors
-from tests.integration.applier.mysql_rig import UNSYNCED
 from tests.integration.drainer.kill_load import CLUSTER
 from tests.integration.pump.small_disk import fill
 from tests.integration.victim import Wrong

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.stack import (
     APPLIER,
     DRAINER,
@@ -40,7 +41,6 @@ from tests.faults.stack import (
     Wrongs,
 )
 from tests.faults.subscriber import Subscriber
-from tests.integration.applier.mysql_rig import UNSYNCED
 from tests.integration.drainer.kill_load import CLUSTER
 from tests.integration.victim import Wrong
 from tests.markers import marked

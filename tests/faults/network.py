@@ -23,10 +23,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.proxy import HOST, Proxy
 from tests.faults.stack import APPLIER, DRAINER, PUMPS, Plan, Stack, Wrongs
 from tests.faults.toxics import Kind, Met, Side, Toxic, drawn
-from tests.integration.applier.mysql_rig import UNSYNCED
 from tests.integration.victim import Wrong
 from tests.servers import MariaDb, NatsServer, free_port, mariadb_server, nats_server
 from tidelog.logs import configure

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.nats_loss import Kind, Rig
 from tests.faults.stack import FEWEST
-from tests.integration.applier.mysql_rig import UNSYNCED
 from tests.servers import mariadb_server, nats_server
 
 SEED = 3

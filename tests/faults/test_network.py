@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.network import LINKS, Rig, share
 from tests.faults.toxics import Kind
-from tests.integration.applier.mysql_rig import UNSYNCED
 from tests.servers import mariadb_server, nats_server
 
 SEED = 1

@@ -18,7 +18,7 @@ the writers' journal."""
 
 ELSEWHERE = {
     "applier.early.run": "tests/integration/applier/test_process.py",
-    "applier.ddl.swap": "tests/integration/applier/mysql_rig.py",
+    "applier.ddl.swap": "tests/adapters/mysql/mysql_rig.py",
     "applier.files.written": "tests/integration/applier/test_files_process.py",
     "applier.files.before_savepoint": "tests/integration/applier/test_files_process.py",
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TARGETS = (
     "unit",
+    "adapters",
     "models",
     "crash",
     "fuzz",

@@ -23,8 +23,8 @@ import grpc
 import nkeys
 import pytest
 
-from tests.integration.security.fake_server import only
-from tests.integration.security.pki import CLIENT, HOST, SERVER, Authority, Pair
+from tests.adapters.security.fake_server import only
+from tests.adapters.security.pki import CLIENT, HOST, SERVER, Authority, Pair
 from tests.processes import until
 from tests.servers import NatsServer, nats_server
 from tidelog.errors import ConfigError, Forbidden, TidelogError, Unavailable, Untrusted

@@ -1,5 +1,5 @@
 """What counts as the same key; that equal values never differ is shown on MariaDB
-(tests/integration/applier/test_keys.py)."""
+(tests/adapters/mysql/test_keys.py)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.integration.applier.mysql_rig import Rig, T, run
+from tests.adapters.mysql.mysql_rig import Rig, T, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import created, ddl, share
 from tidelog.changes import Event

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.integration.applier.mysql_rig import ADD_N, UNSYNCED, WAITS, Reader, Rig, T, run, seen
+from tests.adapters.mysql.mysql_rig import ADD_N, UNSYNCED, WAITS, Reader, Rig, T, run, seen
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import created, ddl
 from tidelog.downstreams.ddl_watch import DdlWatch, told

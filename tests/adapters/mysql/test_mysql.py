@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.integration.applier.mysql_rig import CRASHES, FINAL, ID, PARTED, Crash, Rig, T, V, run
+from tests.adapters.mysql.mysql_rig import CRASHES, FINAL, ID, PARTED, Crash, Rig, T, V, run
 from tests.servers import MariaDb, free_port, mariadb_server
 from tests.unit.downstreams.shapes import column, created, ddl, deleted, ranges, table, updated
 from tidelog import failpoints

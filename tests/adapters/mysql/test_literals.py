@@ -9,7 +9,7 @@ import pymysql
 import pytest
 from hypothesis import strategies as st
 
-from tests.integration.applier.value_cases import CASES, EACH, NAMES, Case, examples
+from tests.adapters.mysql.value_cases import CASES, EACH, NAMES, Case, examples
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import Image, TableRule

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.applier.lanes_rig import LanesRig, event, run
+from tests.adapters.mysql.lanes_rig import LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, ddl, table
 from tidelog.downstream import Checkpoint, TableRule

@@ -9,7 +9,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from tests.integration.applier.authority import Authority
+from tests.adapters.mysql.authority import Authority
 from tests.servers import MariaDb, mariadb_server
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.mysql_tls import TlsConnection

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 
-from tests.integration.security.pki import Pair
+from tests.adapters.security.pki import Pair
 
 INFO = {"server_id": "x", "version": "2.12.3", "max_payload": 1 << 20, "headers": True}
 _SSL = 0x800

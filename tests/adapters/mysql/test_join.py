@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.integration.applier.lanes_rig import FEED, LanesRig, event, run
+from tests.adapters.mysql.lanes_rig import FEED, LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, share, table
 from tidelog.downstream import DownstreamOptions, PartDone, TakenOver, Work

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.applier.lanes_rig import FEED, LanesRig, event, run
+from tests.adapters.mysql.lanes_rig import FEED, LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, table
 from tidelog.changes import Event

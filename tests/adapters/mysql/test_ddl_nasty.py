@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from tests.integration.applier.mysql_rig import ID, PARTED, UNSYNCED, Rig, T, V, run
+from tests.adapters.mysql.mysql_rig import ID, PARTED, UNSYNCED, Rig, T, V, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, created, ddl, ranges, table
 from tidelog.schema.structure import (

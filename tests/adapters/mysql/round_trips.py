@@ -1,5 +1,5 @@
 """What a far downstream costs: rows a second through lanes at several round-trip times, as ratios
-of the nearest one. `python -m tests.integration.applier.round_trips`
+of the nearest one. `python -m tests.adapters.mysql.round_trips`
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.adapters.mysql.lanes_rig import LanesRig
 from tests.faults.proxy import proxied
 from tests.faults.toxics import Kind, Toxic
-from tests.integration.applier.lanes_rig import LanesRig
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import Image, TableShare, Work

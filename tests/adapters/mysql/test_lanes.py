@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.acceptance.upstream.binlog import OPTIONS, BinaryLog, Committed
-from tests.integration.applier.lanes_rig import LanesRig, event, run
+from tests.adapters.mysql.lanes_rig import LanesRig, event, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, ddl, ranges, table
 from tidelog import failpoints

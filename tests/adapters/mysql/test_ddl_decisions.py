@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.integration.applier.mysql_rig import (
+from tests.adapters.mysql.mysql_rig import (
     ADD_N,
     CRASHES,
     FINAL,

@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from tests.integration.applier.mysql_rig import ADD_N
+from tests.adapters.mysql.mysql_rig import ADD_N
 from tidelog.downstream import Checkpoint, DownstreamOptions
 from tidelog.downstreams.mysql import MysqlDownstream
 from tidelog.downstreams.target import Target

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.applier.mysql_rig import UNSYNCED, Rig, run
+from tests.adapters.mysql.mysql_rig import UNSYNCED, Rig, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, ddl, table
 from tidelog.downstreams.definitions import Definitions

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.backfill.copies_rig import PLAIN, sql, url
+from tests.adapters.backfill.copies_rig import PLAIN, sql, url
 from tests.servers import MariaDb, mariadb_server
 from tidelog.errors import Stopped
 from tidelog_backfill.snapshot.mysql_source import MysqlSource

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.integration.security.fake_server import context, serving
-from tests.integration.security.pki import CLIENT, HOST, Authority, Pair
+from tests.adapters.security.fake_server import context, serving
+from tests.adapters.security.pki import CLIENT, HOST, Authority, Pair
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, TidelogError, Unavailable, Untrusted

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.integration.applier.mysql_rig import (
+from tests.adapters.mysql.mysql_rig import (
     ADD_N,
     CRASHES,
     FINAL,
@@ -147,7 +147,7 @@ def test_an_alter_that_outlives_its_client_is_ended_before_anybody_looks(server:
         rig.commit_ts += 1
         with closing(Reader(server)) as reader:
             reader.begin()
-            module = "tests.integration.applier.ddl_victim"
+            module = "tests.adapters.mysql.ddl_victim"
             argv = [sys.executable, "-m", module, str(server.port), str(rig.commit_ts)]
             victim = await asyncio.to_thread(subprocess.Popen, argv)
             await asyncio.to_thread(until, lambda: bool(rig.sql(running)), "the victim's ALTER")

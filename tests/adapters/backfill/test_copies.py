@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.integration.backfill.copies_rig import PLAIN, Copy, S, sql, url
+from tests.adapters.backfill.copies_rig import PLAIN, Copy, S, sql, url
 from tests.servers import MariaDb, mariadb_server
 from tidelog.downstream import Checkpoint, DownstreamOptions
 from tidelog.downstreams import open_downstream
