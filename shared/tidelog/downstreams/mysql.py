@@ -34,6 +34,7 @@ from tidelog.downstreams.state_tables import CONTROL, MarkTable
 from tidelog.downstreams.structure_ddl import Flavor
 from tidelog.downstreams.takeover import (
     check_epoch,
+    draw_life,
     lanes_known,
     raise_epoch,
     refuse_held,
@@ -61,6 +62,7 @@ class MysqlDownstream:
         self._joined = False
         self._flavor = Flavor("mysql", frozenset())
         self._table = CheckpointTable("")
+        self._life = 0
         self._saved: Checkpoint | None = None
         self._tables = MysqlTables(self._flavor, target.shown)
         self._divergences = Divergences()
@@ -89,7 +91,8 @@ class MysqlDownstream:
         for statement in (*table.create(), *state_tables.CREATE):
             await _guarded(session, statement)
         if epoch:
-            await check_epoch(session, feed, CONTROL, epoch)
+            await check_epoch(session, feed, CONTROL, epoch, self._life)
+        self._life = self._life or await draw_life(session)
         tells = not self._flavor.is_tidb
         if options.if_free and tells:
             await refuse_held(session, feed)
@@ -97,7 +100,7 @@ class MysqlDownstream:
         for lane in await lanes_known(session, feed) if tells else ():
             await take_lock(session, feed, lane, tells_holder=tells)
         self._saved = await self._load(session, table)
-        epoch = await raise_epoch(session, feed, self._lanes, self._saved)
+        epoch = await raise_epoch(session, feed, self._lanes, self._saved, self._life)
         for lane in await lanes_known(session, feed):
             await session.rows(state_tables.release_lock(feed, lane))
         self._table = CheckpointTable(feed, table.place, table.cluster_id, epoch)
@@ -137,7 +140,7 @@ class MysqlDownstream:
         async with self._turn:
             session = self._living()
             await check_epoch(session, feed, CONTROL, self._table.epoch)
-            epoch = await raise_epoch(session, feed, self._lanes, self._saved)
+            epoch = await raise_epoch(session, feed, self._lanes, self._saved, self._life)
         self._table = msgspec.structs.replace(self._table, epoch=epoch)
         return epoch
 

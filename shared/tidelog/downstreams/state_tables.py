@@ -1,7 +1,8 @@
 """What we keep in `tidb_binlog` beside the checkpoint, and the mark table of loopbacks. Pure.
 
 `worker(feed, worker, epoch, n)` is the fence: each transaction of a writer begins by counting in
-its row, if that row still has the writer's epoch. Worker CONTROL is the control connection.
+its row, if that row still has the writer's epoch. Worker CONTROL is the control connection; its
+count begins at the life of who raised the epoch.
 `progress(feed, db, table, commit_ts, rows)` says how far an ordered table is applied: that many
 rows of the transaction of commit_ts, and all before. `feed` is CheckpointTable.owner there.
 `replay(feed, step, part)` holds the parts of a bulk job's step that are done.
@@ -62,15 +63,18 @@ def workers(feed: str) -> str:
 
 
 def epoch_of(feed: str, worker: int) -> str:
-    return f"SELECT epoch FROM {_WORKER} WHERE feed = {quote(feed)} AND worker = {worker}"
+    return f"SELECT epoch, n FROM {_WORKER} WHERE feed = {quote(feed)} AND worker = {worker}"
 
 
-def raise_epochs(feed: str, epoch: int, lanes: int) -> tuple[str, str]:
+def raise_epochs(feed: str, epoch: int, lanes: int, life: int) -> tuple[str, str]:
     """All rows of the feed, also those of lanes that we do not use."""
     values = ",".join(f"({quote(feed)},{worker},{epoch},0)" for worker in range(CONTROL, lanes))
     return (
         f"INSERT IGNORE INTO {_WORKER} (feed, worker, epoch, n) VALUES {values}",
-        f"UPDATE {_WORKER} SET epoch = {epoch}, n = n + 1 WHERE feed = {quote(feed)}",
+        (
+            f"UPDATE {_WORKER} SET epoch = {epoch}, n = IF(worker = {CONTROL}, {life}, n + 1)"
+            f" WHERE feed = {quote(feed)}"
+        ),
     )
 
 

@@ -8,6 +8,8 @@ lets go. Where servers share a database but not their locks (Galera), the epoch 
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import structlog
 
 from tidelog.downstream import Checkpoint, TakenOver
@@ -92,16 +94,23 @@ async def _until_gone(session: MysqlSession, connection: int) -> None:
     )
 
 
+async def draw_life(session: MysqlSession) -> int:
+    """A number that no other Applier has: below 2^56, so that a row can count on from it."""
+    ((drawn,),) = await session.rows("SELECT UUID()")
+    return int.from_bytes(sha256(str(drawn).encode()).digest()[:7])
+
+
 async def raise_epoch(
-    session: MysqlSession, feed: str, lanes: int, stored: Checkpoint | None
+    session: MysqlSession, feed: str, lanes: int, stored: Checkpoint | None, life: int
 ) -> int:
     """A new epoch for all writers of the feed: whoever has an older one changes nothing any more.
-    Waits for their transactions that are under way. Raises Unavailable."""
+    Waits for their transactions that are under way. `life`: of who raises it, for `check_epoch`.
+    Raises Unavailable: then it may be raised."""
     await session.run("BEGIN")
     rows = await session.rows(state_tables.epochs(feed))
     known = [int(epoch) for _, epoch in rows] + [stored.epoch if stored is not None else 0]
     epoch = max(known) + 1
-    for sql in state_tables.raise_epochs(feed, epoch, lanes):
+    for sql in state_tables.raise_epochs(feed, epoch, lanes, life):
         await session.run(sql)
     await session.run("COMMIT")
     return epoch
@@ -113,8 +122,11 @@ async def lanes_known(session: MysqlSession, feed: str) -> list[int]:
     return [int(worker) for (worker,) in rows if int(worker) != CONTROL]
 
 
-async def check_epoch(session: MysqlSession, feed: str, worker: int, epoch: int) -> None:
-    """Raises TakenOver if somebody has taken over since `epoch`."""
+async def check_epoch(
+    session: MysqlSession, feed: str, worker: int, epoch: int, life: int | None = None
+) -> None:
+    """Raises TakenOver if somebody has taken over since `epoch`. Of the control connection, `life`
+    is let in that raised it itself, did not hear of it, and so has counted nothing since."""
     rows = await session.rows(state_tables.epoch_of(feed, worker))
-    if rows and int(rows[0][0]) > epoch:
+    if rows and int(rows[0][0]) > epoch and int(rows[0][1]) != life:
         raise TakenOver(f"another Applier has taken over the feed {feed} in {session.where}")

@@ -12,6 +12,7 @@ from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, table
 from tidelog.changes import Event
 from tidelog.downstream import TakenOver, Work
+from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.errors import Stopped, Unavailable
 
 ID = column("id", "int(11)", nullable=False, id=1)
@@ -51,6 +52,87 @@ def test_who_was_taken_over_is_fenced_whatever_it_does(server: MariaDb) -> None:
         await other.downstream.close()
 
     assert run(server, scenario, PLAIN).sql("SELECT * FROM d.t") == [(1,), (3,)]
+
+
+class AnswersLost:
+    """Of the next `times` COMMITs that raise the epoch."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        run, before = MysqlSession.run, [""]
+
+        async def losing(session: MysqlSession, sql: str) -> int:
+            done = await run(session, sql)
+            raised, before[0] = sql == "COMMIT" and "`worker` SET epoch" in before[0], sql
+            if self.times and raised:
+                self.times -= 1
+                session.discard()
+                raise Unavailable("the answer was lost")
+            return done
+
+        patch.setattr(MysqlSession, "run", losing)
+
+    async def raising(self, rig: LanesRig, times: int) -> None:
+        """So many openings never hear that theirs is the epoch."""
+        self.times = times
+        for _ in range(times):
+            with pytest.raises(Unavailable):
+                await rig.open()
+        assert not self.times
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> AnswersLost:
+    return AnswersLost(monkeypatch)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_did_not_hear_that_it_took_over_is_let_in(
+    server: MariaDb, lost: AnswersLost, times: int
+) -> None:
+    """Nobody else writes: a person would be asked for nothing."""
+
+    async def scenario(rig: LanesRig) -> None:
+        await rig.save(10)
+        await lost.raising(rig, times)
+        opened = await rig.open()
+        assert opened.epoch == 2 + times
+        rig.lanes.clear()
+        await rig.write(T, added(1))
+        await rig.save(11)
+
+    assert run(server, scenario, PLAIN).sql("SELECT * FROM d.t") == [(1,)]
+
+
+def test_who_did_not_hear_that_its_lanes_are_void_is_let_in(
+    server: MariaDb, lost: AnswersLost
+) -> None:
+    async def scenario(rig: LanesRig) -> None:
+        lost.times = 1
+        with pytest.raises(Unavailable):
+            await rig.downstream.renew()
+        assert (await rig.open()).epoch == 3
+        assert await rig.downstream.renew() == 4
+
+    run(server, scenario, PLAIN)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_who_did_not_hear_that_it_took_over_gives_way_to_who_did_after_it(
+    server: MariaDb, lost: AnswersLost, *, writes: bool
+) -> None:
+    async def scenario(rig: LanesRig) -> None:
+        await lost.raising(rig, 1)
+        other = LanesRig(server)
+        await other.open()
+        if writes:
+            await other.save(12)
+        with pytest.raises(TakenOver):
+            await rig.open()
+        await other.write(T, added(2))
+        await other.downstream.close()
+
+    assert run(server, scenario, PLAIN).sql("SELECT * FROM d.t") == [(2,)]
 
 
 def test_the_epoch_alone_fences_every_transaction(server: MariaDb) -> None:
