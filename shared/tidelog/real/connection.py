@@ -128,7 +128,7 @@ class Connection:
         """What worked before works no more: whoever waits is told, and no one tries again."""
         self._refusal = error
         log.error("the NATS server is left", error=error.message, hint=error.hint)
-        self._lose(error)
+        self._lose(error, for_good=True)
         self._up.set()
         self.spawn(self._client.end(), "bus-end")
         if self._on_lost is not None:
@@ -145,6 +145,8 @@ class Connection:
             self._denials.log(words)
 
     async def _on_disconnected(self) -> None:
+        if self._refusal is not None:
+            return
         if not self.closing:
             log.warning("the connection to NATS is lost, reconnecting")
         self._lose(Unavailable("the connection to NATS was lost before the answer"))
@@ -160,18 +162,19 @@ class Connection:
     async def _on_closed(self) -> None:
         if self._refusal is not None:
             return
-        self._lose(Unavailable("the connection to NATS is closed"))
+        self._lose(Unavailable("the connection to NATS is closed"), for_good=True)
         if not self.closing:
             log.error("the NATS client gave up", error=str(self._client.last_error))
             if self._on_lost is not None:
                 self._on_lost(Stopped("the NATS client gave up", hint="the service starts again"))
 
-    def _lose(self, why: TidelogError) -> None:
-        """Fail everybody whose message may have been sent; what is queued stays queued."""
+    def _lose(self, why: TidelogError, *, for_good: bool = False) -> None:
+        """Fail everybody whose message may have been sent; what is queued stays queued, unless
+        nothing will be sent any more."""
         self._up.clear()
         metrics.connected.set(0)
         for waiting in list(self._waiting.values()):
-            if waiting.sent:
+            if waiting.sent or for_good:
                 waiting.fail(why)
 
     def _on_answer(self, subject: bytes, _reply: bytes, data: bytes, raw: bytes) -> None:
@@ -194,9 +197,9 @@ class Connection:
 
     async def _send_loop(self) -> None:
         """The only writer: in order, held back while there is no connection."""
-        while True:
+        while self._refusal is None:
             await self.outbox.work()
-            await self.wait_up()
+            await self._up.wait()
             while len(self.outbox) and self.up:
                 await self._send(self.outbox.pop())
 

@@ -21,6 +21,7 @@ from tidelog.errors import ConfigError, TidelogError, Untrusted
 log = structlog.get_logger()
 
 SYNC_S = 2
+END_S = 2.0
 
 Sink = Callable[[bytes, bytes, bytes, bytes], None]
 """Takes subject, reply, payload and raw headers of a message; must not raise, never waits."""
@@ -99,8 +100,15 @@ class SinkClient(Client):
 
     async def end(self) -> None:
         """Close, and see that a reconnection under way really ends: nats-py swallows some of its
-        cancellations and then opens a connection that nobody closes."""
-        await self.close()
+        cancellations and then opens a connection that nobody closes. A server that takes nothing
+        more is cut off after END_S: nats-py would wait for it to take the rest."""
+        cut = asyncio.get_running_loop().call_later(END_S, self._cut)
+        try:
+            await self.close()
+        except OSError as error:
+            log.debug("NATS connection", error=str(error))
+        finally:
+            cut.cancel()
         task = self._reconnection_task
         for _ in range(20):
             if task is None or task.done():
@@ -109,6 +117,11 @@ class SinkClient(Client):
             await asyncio.wait([task], timeout=0.1)
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
+
+    def _cut(self) -> None:
+        transport: Any = self._transport
+        if transport is not None and transport._io_writer is not None:
+            transport._io_writer.transport.abort()
 
     async def revive(self) -> None:
         """Start reconnecting again if nats-py's own task for it died of an unforeseen error."""

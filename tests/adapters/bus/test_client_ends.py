@@ -1,0 +1,249 @@
+"""How nats-py's client breaks down on a real server, and how it ends: nobody is left waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.conditions import until
+from tests.servers import NatsServer, nats_server
+from tidelog.errors import DeadlineExceeded, NoResponders, Stopped, TidelogError, Unavailable
+from tidelog.ports import Outgoing, Request, StreamConfig
+from tidelog.real import bus as real_bus
+from tidelog.real import bus_metrics, connection, nats_client
+from tidelog.real.bus import NatsBus
+
+S = StreamConfig("S", ("s.>",))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with nats_server(tmp_path) as server:
+        yield server
+
+
+async def echo(request: Request) -> None:
+    request.respond(request.data)
+
+
+async def answered(bus: NatsBus) -> None:
+    """What is served is reached again."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                assert (await bus.request("echo", b"x", timeout_s=5)).data == b"x"
+                return
+            except Unavailable:
+                await asyncio.sleep(0.01)
+
+
+async def cancelled(task: asyncio.Task[Any] | None) -> None:
+    assert task is not None
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def test_a_task_of_the_client_that_died_is_made_up_for(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else would ever tell: it goes on to say that it is connected, or reconnecting."""
+    monkeypatch.setattr(connection, "WATCH_S", 0.05)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        client = bus.connection._client
+        await bus.serve("echo", echo)
+        await cancelled(client._reading_task)
+        await until(lambda: bus.reconnects == 1)
+        await answered(bus)
+        server.kill()
+        await until(lambda: client.is_reconnecting)
+        await cancelled(client._reconnection_task)
+        server.start()
+        await until(lambda: bus.reconnects == 2)
+        await answered(bus)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_an_error_of_the_server_costs_a_connection_and_no_more(server: NatsServer) -> None:
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        transport: Any = bus.connection._client._transport
+        transport.write(b"NO SUCH COMMAND\r\n")
+        await until(lambda: bus.reconnects == 1)
+        await answered(bus)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_a_subject_that_the_server_refuses_costs_nothing_else(server: NatsServer) -> None:
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        before = bus_metrics.errors._value.get()
+        transport: Any = bus.connection._client._transport
+        transport.write(b"SUB a..b 77\r\n")
+        await until(lambda: bus_metrics.errors._value.get() == before + 1)
+        with pytest.raises(Unavailable, match="could not be sent"):
+            await bus.request("two words", b"", timeout_s=20)
+        with pytest.raises(NoResponders):
+            await bus.request("nobody", b"", timeout_s=20)
+        assert bus.reconnects == 0
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_ended_itself_is_told_and_nobody_waits(server: NatsServer) -> None:
+    lost: list[TidelogError] = []
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url, on_lost=lost.append)
+        server.kill()
+        await until(lambda: not bus.connected)
+        waits = asyncio.ensure_future(bus.request("echo", b"", timeout_s=30))
+        await until(lambda: len(bus.connection.outbox) == 1)
+        await bus.connection._client.close()
+        async with asyncio.timeout(5):
+            with pytest.raises(Unavailable, match="is closed"):
+                await waits
+        with pytest.raises(Unavailable):
+            await bus.publish("x", b"")
+        assert [type(one) for one in lost] == [Stopped]
+        await bus.close()
+
+    asyncio.run(run())
+    assert len(lost) == 1, "to close it is nothing that was lost"
+
+
+def test_a_subscription_at_a_server_that_stands_still_is_there_later(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CLOSE_S", 0.1)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        server.pause()
+        await bus.serve("echo", echo)
+        server.resume()
+        await answered(bus)
+        assert bus.reconnects == 0
+        server.kill()
+        await until(lambda: not bus.connected)
+        await bus.serve("late", echo)
+        server.start()
+        await answered(bus)
+        assert (await bus.request("late", b"x", timeout_s=20)).data == b"x"
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_the_end_does_not_wait_for_a_server_that_stands_still(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever still waits is told, and what was not sent is counted in the log."""
+    monkeypatch.setattr(connection, "CLOSE_S", 0.1)
+    monkeypatch.setattr(nats_client, "END_S", 0.1)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        server.pause()
+        try:
+            large = bytes(bus.max_payload)
+            for _ in range(9):
+                await bus.publish("x", large)
+            waits = asyncio.ensure_future(bus.request("echo", b"", timeout_s=30))
+            await until(lambda: len(bus.connection._waiting) == 1)
+            with capture_logs() as logs:
+                async with asyncio.timeout(20):
+                    await bus.close()
+                    with pytest.raises(Unavailable, match="is closed"):
+                        await waits
+        finally:
+            server.resume()
+        (told,) = [one for one in logs if "unsent" in one["event"]]
+        assert told["count"] > 0
+
+    asyncio.run(run())
+
+
+def test_who_publishes_waits_for_room_and_not_for_ever(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real_bus, "TIMEOUT_S", 0.1)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        server.kill()
+        await until(lambda: not bus.connected)
+        large = bytes(bus.max_payload)
+        for _ in range(8):
+            await bus.publish("x", large)
+        with pytest.raises(DeadlineExceeded, match="too much waits"):
+            await bus.publish("x", b"")
+        with pytest.raises(Unavailable):
+            await bus.stream_state("S")
+        server.start()
+        await until(lambda: not len(bus.connection.outbox))
+        await bus.publish("x", large)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_answers_beyond_their_bound_are_dropped_and_counted(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who answers can't wait: its own requests would."""
+    monkeypatch.setattr(real_bus, "HARD_BYTES", 1)
+
+    async def run() -> None:
+        bus, other = await NatsBus.connect(server.url), await NatsBus.connect(server.url)
+
+        async def slow(request: Request) -> None:
+            bus.connection.queue("filler", b"something")
+            request.respond(b"")
+
+        async def much(request: Request) -> None:
+            request.respond(bytes(bus.max_payload + 1))
+
+        await bus.serve("slow", slow)
+        await bus.serve("much", much)
+        before = bus_metrics.dropped_answers._value.get()
+        for subject in ("slow", "much"):
+            with pytest.raises(DeadlineExceeded):
+                await other.request(subject, b"", timeout_s=0.5)
+        assert bus_metrics.dropped_answers._value.get() - before == 2
+        await other.close()
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_a_server_without_jetstream_says_so(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path)
+    config = tmp_path / "nats.conf"
+    config.write_text(config.read_text().partition("jetstream")[0])
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        for ask in (bus.stream_state("S"), bus.append("S", [Outgoing("s.x", b"")])):
+            with pytest.raises(Unavailable, match="does not offer JetStream"):
+                await ask
+        await bus.close()
+
+    server.start()
+    try:
+        asyncio.run(run())
+    finally:
+        server.kill()
