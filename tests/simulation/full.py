@@ -2,7 +2,8 @@
 
 Plays again what found something, then blocks of seeds that `played.json` doesn't have yet, up to
 --to histories in all. Each whole block is noted as it ends; Ctrl-C ends it at any time. Exits 1 if
-a seed finds something now.
+a seed finds something now. Another machine plays seeds `--from` further on into a `--record` of its
+own, which `--add` takes into this one.
 """
 
 from __future__ import annotations
@@ -69,9 +70,18 @@ class Played(msgspec.Struct):
             self.histories, transactions, sum(block.faults for block in self.blocks), found
         )
 
-    def gaps(self, upto: int) -> Iterator[range]:
-        """Seeds from 0 on that no block has, a block each, as many as lack to `upto` histories."""
-        left, seed = upto - self.histories, 0
+    def add(self, other: Played) -> None:
+        """Raises ValueError where seeds would be in it twice."""
+        for one in other.blocks:
+            if any(one.first < block.to and block.first < one.to for block in self.blocks):
+                raise ValueError(f"seeds {one.first}..{one.to} are in both records")
+        self.blocks += other.blocks
+        self.reached = dict(Counter(self.reached) + Counter(other.reached))
+
+    def gaps(self, upto: int, begin: int = 0) -> Iterator[range]:
+        """Seeds from `begin` on that no block has, a block each, as many as lack to `upto`
+        histories."""
+        left, seed = upto - self.histories, begin
         blocks = sorted((block.first, block.to) for block in self.blocks)
         while left > 0:
             first, to = next((block for block in blocks if block[1] > seed), (seed + left, 0))
@@ -83,18 +93,17 @@ class Played(msgspec.Struct):
             left, seed = left - (end - seed), end
 
 
-def read(path: Path | None = None) -> Played:
-    path = path or RECORD
+def read(path: Path) -> Played:
     return msgspec.json.decode(path.read_bytes(), type=Played) if path.exists() else Played()
 
 
-def write(played: Played) -> None:
+def write(played: Played, path: Path) -> None:
     """Whole, or not at all; a line each block."""
     lines = b",\n".join(map(msgspec.json.encode, played.blocks))
     reached = msgspec.json.encode(played.reached, order="sorted").replace(b',"', b',\n"')
-    fresh = RECORD.with_suffix(".new")
+    fresh = path.with_suffix(".new")
     fresh.write_bytes(b'{"blocks":[\n' + lines + b'\n],"reached":' + reached + b"}\n")
-    fresh.replace(RECORD)
+    fresh.replace(path)
 
 
 def play_block(seeds: range, jobs: int, commit: str) -> tuple[Block, Counter[str]]:
@@ -156,19 +165,23 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--to", type=int, default=ALL, help="histories in all")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin none after so")
+    parser.add_argument("--from", type=int, default=0, dest="begin", metavar="SEED")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--add", type=Path, metavar="RECORD", help="what another machine played")
     options = parser.parse_args(argv)
     commit = _commit()
-    began, played = time.monotonic(), read()
+    began, played = time.monotonic(), read(options.record)
+    if options.add:
+        played.add(read(options.add))
     bad = play_again(played, commit)
-    write(played)
+    write(played, options.record)
     try:
-        for seeds in played.gaps(options.to):
+        for seeds in played.gaps(options.to, options.begin):
             if time.monotonic() - began > options.seconds:
                 break
             block, reached = play_block(seeds, options.jobs, commit)
-            played.blocks.append(block)
-            played.reached = dict(Counter(played.reached) + reached)
-            write(played)
+            played.add(Played([block], dict(reached)))
+            write(played, options.record)
             bad += len(block.found)
             end = "\r" if sys.stdout.isatty() else ""
             print(f"{end}seeds {seeds.start}..{seeds.stop}, {time.monotonic() - began:.0f} s")

@@ -33,6 +33,7 @@ def test_blocks_fill_what_nobody_played() -> None:
     assert list(played.gaps(320)) == [range(100, 200), range(200, 250), range(300, 320)]
     assert list(played.gaps(150)) == []
     assert list(Played().gaps(150)) == [range(100), range(100, 150)]
+    assert list(played.gaps(320, 270)) == [range(300, 400), range(400, 470)]
 
 
 class Histories:
@@ -59,17 +60,17 @@ def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake, path = Histories(250), tmp_path / "played.json"
-    monkeypatch.setattr(full, "RECORD", path)
     monkeypatch.setattr(full, "histories", fake.many)
     monkeypatch.setattr(full, "play", fake.play)
     monkeypatch.setattr(full, "differing", lambda first, jobs: [])
     line = "simulation: {0} histories, {1} transactions, {2} faults, {3} lost"
-    assert full.main(["--to", "350"]) == 1
+    arguments = ["--to", "350", "--record", str(path)]
+    assert full.main(arguments) == 1
     assert line.format(200, 400, 600, 2) in capsys.readouterr().out
     assert full.read(path).blocks[0].found == {42: {"loss": 2}}
 
     fake.ends_at, fake.seed_42_is_mended = 1000, True
-    assert full.main(["--to", "350"]) == 0
+    assert full.main(arguments) == 0
     assert line.format(350, 700, 1050, 0) in capsys.readouterr().out
     kept = full.read(path)
     assert [(block.first, block.to) for block in kept.blocks] == [
@@ -82,7 +83,21 @@ def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
     assert kept.reached == {"kill pump": 350}
 
 
+def test_what_another_machine_played_is_added_and_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    full.write(Played([_block(0, 100)], {"kill pump": 3}), ours)
+    full.write(Played([_block(500, 600)], {"kill pump": 2, "gap": 1}), theirs)
+    arguments = ["--to", "200", "--record", str(ours), "--add", str(theirs)]
+    full.main(arguments)
+    assert "200 histories, 1400 transactions" in capsys.readouterr().out
+    assert full.read(ours).reached == {"kill pump": 5, "gap": 1}
+    with pytest.raises(ValueError, match=r"500\.\.600 are in both"):
+        full.main(arguments)
+
+
 def test_the_record_can_be_read_and_no_seed_is_in_it_twice() -> None:
-    played = full.read()
+    played = full.read(full.RECORD)
     seeds = [seed for block in played.blocks for seed in range(block.first, block.to)]
     assert len(seeds) == len(set(seeds)) == played.histories
