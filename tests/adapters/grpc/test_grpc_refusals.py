@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 import grpc.aio
+import pytest
 
-from tidelog.errors import BadInput, MessageTooLarge, NoResponders, TidelogError
+from tidelog.errors import BadInput, MessageTooLarge, NoResponders, TidelogError, Unavailable
 from tidelog.pump_client.delivery.grpc_way import GrpcWay
+from tidelog.pump_client.errors import NotSent
 from tidelog_proto.pump_pb2 import WriteBinlogResp
 
 Handler = Callable[[bytes, "grpc.aio.ServicerContext[bytes, bytes]"], Awaitable[bytes]]
@@ -86,5 +88,69 @@ def test_an_address_where_no_pump_is_any_more_reached_nobody() -> None:
             assert isinstance(await refusal_of(way, b"binlog"), NoResponders)
 
         await asked(acks, ask, method="Another", calls=8)
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_none_of_a_pump_leaves_it_unknown() -> None:
+    """Neither garbage nor a message of an error is an ack."""
+
+    async def main() -> None:
+        async def garbage(_request: bytes, _context: object) -> bytes:
+            return b"\xff\xff"
+
+        async def complains(_request: bytes, _context: object) -> bytes:
+            return WriteBinlogResp(errmsg="no room").SerializeToString()
+
+        for handler, said in ((garbage, "can't be read"), (complains, "no room")):
+
+            async def ask(way: GrpcWay, said: str = said) -> None:
+                refusal = await refusal_of(way, b"binlog")
+                assert isinstance(refusal, Unavailable)
+                assert not refusal.definite
+                assert said in refusal.message
+
+            await asked(handler, ask, method="WriteBinlog", calls=8)
+
+    asyncio.run(main())
+
+
+def test_a_write_to_a_pump_that_moves_meanwhile_is_unknown_and_the_next_one_finds_it() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(ANSWER_S):
+            entered, never = asyncio.Event(), asyncio.Event()
+
+            async def hangs(_request: bytes, _context: object) -> bytes:
+                entered.set()
+                await never.wait()
+                return b""
+
+            async def with_both(old: GrpcWay) -> None:
+                address = [old._address_now()]
+                way = GrpcWay("p1", lambda: address[0], 0)
+
+                async def moved(new: GrpcWay) -> None:
+                    first = asyncio.create_task(refusal_of(way, b"first"))
+                    await entered.wait()
+                    address[0] = new._address_now()
+                    assert await way.write([b"second"], ANSWER_S) == [None]
+                    refusal = await first
+                    assert isinstance(refusal, Unavailable)
+                    assert "has moved" in refusal.message
+
+                await asked(acks, moved, method="WriteBinlog", calls=8)
+                await way.close()
+
+            await asked(hangs, with_both, method="WriteBinlog", calls=8)
+
+    asyncio.run(main())
+
+
+def test_a_pump_without_a_grpc_address_was_sent_nothing() -> None:
+    async def main() -> None:
+        with pytest.raises(NotSent) as refused:
+            await GrpcWay("p1", str, 0).write([b"binlog"], ANSWER_S)
+        assert refused.value.definite
+        assert "grpc-addr" in refused.value.hint
 
     asyncio.run(main())

@@ -64,7 +64,11 @@ class Tiny:
         self.ended: list[str] = []
         self._begun = begun
         config = ServiceConfig(
-            cluster="c", node_id="t1", nats_url=url, data_dir=str(self.data), http_addr="127.0.0.1:0"
+            cluster="c",
+            node_id="t1",
+            nats_url=url,
+            data_dir=str(self.data),
+            http_addr="127.0.0.1:0",
         )
         self.runner = Runner("tiny", config, self.build, no_downstream, offline)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from tests.integration.pump.rig import registry_and_client, running, until
-from tests.integration.pump.test_pump_http import CONFIG
+from tests.adapters.pump.rig import registry_and_client, running, until
+from tests.adapters.pump.test_pump_http import CONFIG
 from tests.unit.pump.rig import NODE, Client, Registry, commit, prewrite
 from tidelog.supervisor import Supervisor
 from tidelog.timestamps import TS_MAX

@@ -11,8 +11,8 @@ import grpc
 import msgspec
 import pytest
 
-from tests.integration.pump.rig import GrpcClient, registry_and_client, running, until
-from tests.integration.pump.test_pump_real import config
+from tests.adapters.pump.rig import GrpcClient, registry_and_client, running, until
+from tests.adapters.pump.test_pump_real import config
 from tests.servers import nats_server
 from tests.unit.pump.rig import NODE, commit, prewrite
 from tidelog.real.clock import RealClock

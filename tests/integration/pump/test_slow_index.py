@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.pump.rig import registry_and_client
+from tests.adapters.pump.rig import registry_and_client
 from tests.integration.pump_client.cluster import Service
 from tests.servers import nats_server
 from tests.unit.pump.rig import CLUSTER, CLUSTER_ID, NODE, Client, commit, prewrite

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.integration.pump.rig import registry_and_client, running
+from tests.adapters.pump.rig import registry_and_client, running
 from tests.servers import nats_server
 from tests.unit.pump.rig import CLUSTER, CLUSTER_ID, NODE, commit, prewrite, rollback
 from tidelog import messages, subjects

@@ -11,8 +11,8 @@ import grpc
 import msgspec
 import pytest
 
-from tests.integration.pump.rig import GrpcClient, registry_and_client, running, until
-from tests.integration.pump.test_pump_http import CONFIG
+from tests.adapters.pump.rig import GrpcClient, registry_and_client, running, until
+from tests.adapters.pump.test_pump_http import CONFIG
 from tests.servers import nats_server
 from tests.unit.pump.rig import CLUSTER_ID, NODE, Client, commit, prewrite
 from tidelog.errors import MessageTooLarge

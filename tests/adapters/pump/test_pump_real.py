@@ -1,4 +1,4 @@
-"""The Pump on real servers: what a TiDB recorded goes in, what the original answered comes out."""
+"""A Pump at real servers: gRPC's statuses and streams, late pairs, an index that does not open."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import grpc
 import msgspec
 import pytest
 
-from tests.fixtures.capture import pulled, records
-from tests.integration.pump.rig import (
+from tests.adapters.pump.rig import (
     GrpcClient,
-    ascending,
     registry_and_client,
     running,
     until,
@@ -27,8 +25,6 @@ from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_proto.pump_pb2 import PullBinlogResp
 from tidelog_pump.config import PumpConfig, StorageConfig
 
-SET = "set-a"
-
 
 def config(directory: Path, cluster_id: int) -> PumpConfig:
     return PumpConfig(
@@ -41,48 +37,6 @@ def config(directory: Path, cluster_id: int) -> PumpConfig:
         segment_bytes=4 << 20,
         storage=StorageConfig(stop_write_at_available_space=1),
     )
-
-
-def test_a_replayed_capture_comes_back_as_the_original_answered_it(tmp_path: Path) -> None:
-    async def main(url: str) -> None:
-        wire = records(SET)
-        expected = [b for b in pulled(SET) if b.start_ts != b.commit_ts]
-        last = max(b.commit_ts for b in expected)
-        settings = config(tmp_path, wire[0].cluster_id)
-        async with registry_and_client(url, NODE) as (_, client):
-            client.cluster_id = settings.cluster_id
-            async with running(settings, tmp_path / "data", url) as tree:
-                await client.until_online()
-                over_socket = GrpcClient(f"unix:{settings.socket}", settings.cluster_id)
-                for number, record in enumerate(wire):
-                    if number % 2:
-                        await client.done(record.payload)
-                    else:
-                        assert await over_socket.write(record.payload) == ""
-                await over_socket.close()
-                txns = await client.pull_up_to(last)
-                assert [Binlog.FromString(t.payload) for t in txns] == expected
-                assert tree.status()["sorter"]["late_copies"] == 0
-                assert tree.status()["indexer"]["unpaired_commits"] == []
-            async with running(settings, tmp_path / "data", url) as tree:
-                await client.until_online()
-                again = await client.pull_up_to(last)
-                assert [t.payload for t in again] == [t.payload for t in txns]
-                address = tree.status()["grpc"]["bound"]
-                reader = GrpcClient(str(address), settings.cluster_id)
-                seen = []
-                async for response in reader.pull(0):
-                    entity = response.entity
-                    seen.append((entity.meta.startTs, entity.meta.commitTs, entity.payload))
-                    if entity.meta.commitTs >= last:
-                        break
-                await reader.close()
-                assert ascending(commit_ts for _, commit_ts, _ in seen)
-                real = [payload for start, commit_ts, payload in seen if start != commit_ts]
-                assert real == [t.payload for t in txns]
-
-    with nats_server(tmp_path) as server:
-        asyncio.run(main(server.url))
 
 
 def test_grpc_statuses_and_a_large_transaction(tmp_path: Path) -> None:

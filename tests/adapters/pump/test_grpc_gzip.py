@@ -9,9 +9,9 @@ import grpc
 import msgspec
 import pytest
 
+from tests.adapters.pump.rig import registry_and_client, running
+from tests.adapters.pump.test_pump_http import CONFIG
 from tests.faults.proxy import proxied
-from tests.integration.pump.rig import registry_and_client, running
-from tests.integration.pump.test_pump_http import CONFIG
 from tests.servers import nats_server
 from tests.unit.pump.rig import CLUSTER_ID, NODE, commit, prewrite
 from tidelog.real.clock import RealClock
