@@ -32,7 +32,7 @@ from tidelog.messages import (
     encode,
     encode_error,
 )
-from tidelog.ports import Ports, Request
+from tidelog.ports import Bus, Ports, Request
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.workload import Committed, Workload, WorkloadConfig
 from tidelog_proto.binlog_pb2 import Binlog
@@ -56,17 +56,7 @@ class Bed:
 
     async def _main(self) -> Workload:
         self.bus = MemoryBus()
-        self.cluster = FakeCluster(self.bus, *self.nodes)
-        trouble = random.Random(self.config.seed)
-        for pump in self.cluster.pumps.values():
-            pump.delay_s = 0.002
-            if self.trouble:
-                pump.judge = _troubled(trouble, self.trouble)
-        await self.cluster.start()
-        self._ts = 1 << 40
-        await self.bus.serve(subjects.registry("c", "tso"), self._tso)
-        await self.bus.serve(subjects.registry("c", "ddl-append"), self._append)
-        await self.bus.serve(subjects.registry("c", "ddl-list"), self._list)
+        await self.serve(self.bus)
         ports = cast(Ports, _SomePorts(clock=LoopClock(), rng=Dice(), bus=self.bus))
         workload = Workload(ports, self.config, self.ledger.append)
         stop = asyncio.Event()
@@ -77,6 +67,20 @@ class Bed:
             await self.ask_dead(workload)
             stop.set()
         return workload
+
+    async def serve(self, bus: MemoryBus | Bus) -> None:
+        """Pumps and a registry, on any bus."""
+        self.cluster = FakeCluster(bus, *self.nodes)
+        trouble = random.Random(self.config.seed)
+        for pump in self.cluster.pumps.values():
+            pump.delay_s = 0.002
+            if self.trouble:
+                pump.judge = _troubled(trouble, self.trouble)
+        await self.cluster.start()
+        self._ts = 1 << 40
+        await bus.serve(subjects.registry("c", "tso"), self._tso)
+        await bus.serve(subjects.registry("c", "ddl-append"), self._append)
+        await bus.serve(subjects.registry("c", "ddl-list"), self._list)
 
     async def ask_dead(self, workload: Workload) -> None:
         """What a Pump does about Prewrites that stay open."""

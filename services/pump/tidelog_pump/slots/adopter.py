@@ -266,6 +266,7 @@ class Adopter(Actor[Nothing]):
         while not self._stopping:
             await clock.sleep(WATCH_S)
             if tree.ready:
+                self._failures.pop(self._slot, None)  # what it was is over: it is being drained
                 await self._go_on(tree)
             if self._ports.disk.exists(f"{self._slot}/{WANTED}"):
                 wanted_at = min(wanted_at, clock.monotonic())
