@@ -35,7 +35,8 @@ class Rng(Protocol):
 
     def random(self) -> float: ...
     def randbelow(self, bound: int) -> int: ...
-    def token(self) -> str: ...
+    def token(self) -> str:
+        """At least 64 bits of it, in hexadecimal digits."""
 
 
 class File(Protocol):

@@ -92,6 +92,20 @@ def test_time_goes_on(place: Place) -> None:
     place.run(scenario)
 
 
+def test_randomness_keeps_to_its_bounds(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        rng = place.ports().rng
+        assert {rng.randbelow(3) for _ in range(200)} == {0, 1, 2}
+        drawn = {rng.random() for _ in range(50)}
+        assert len(drawn) == 50
+        assert all(0 <= one < 1 for one in drawn)
+        tokens = {rng.token() for _ in range(50)}
+        assert len(tokens) == 50
+        assert all(len(bytes.fromhex(one)) >= 8 for one in tokens)
+
+    place.run(scenario)
+
+
 def test_a_fresh_index_is_not_behind(place: Place) -> None:
     async def scenario(place: Place) -> None:
         index = place.index()

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import grpc
 import grpc.aio
@@ -14,9 +15,13 @@ import pytest
 from tests.adapters.security.pki import HOST, Authority
 from tests.conditions import until
 from tests.unit.upstream.fake_net import FakeNet, served
+from tidelog.config import ServiceConfig
 from tidelog.errors import ConfigError
+from tidelog.ports import Bus
 from tidelog.real import grpc_channel, grpc_rpc
+from tidelog.real.disk import RealDisk
 from tidelog.real.grpc_rpc import GrpcRpc
+from tidelog.real.ports import real_ports
 from tidelog.security.tls import TlsFiles
 from tidelog.upstream.rpc import RpcFailed
 
@@ -121,6 +126,17 @@ def test_a_server_is_known_by_its_name_wherever_it_is(
     else:
         with pytest.raises(RpcFailed):
             asyncio.run(whole)
+
+
+def test_a_services_ports_have_one(tmp_path: Path) -> None:
+    ports = real_ports(ServiceConfig(), RealDisk(tmp_path), cast(Bus, None))
+
+    async def ask(port: int) -> None:
+        rpc = ports.open_rpc(TlsFiles())
+        assert await rpc.call(f"{HOST}:{port}", CALL, b"x", timeout_s=20) == b"x"
+        await rpc.close()
+
+    asyncio.run(with_server(ask, grpc.unary_unary_rpc_method_handler(echo), CALL))
 
 
 def test_without_grpcio_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

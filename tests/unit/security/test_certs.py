@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from tidelog.errors import ConfigError
 from tidelog.real.nats_access import tls_context
@@ -92,3 +93,29 @@ def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't be used") as refused:
         read_pem(TlsFiles(ssl_ca=good.ssl_ca, ssl_cert=good.ssl_cert, ssl_key=good.ssl_ca))
     assert "its own key" in refused.value.hint
+    with pytest.raises(ConfigError, match="can't be used: No such file"):
+        tls_context(NatsAccess(nats_ca=str(tmp_path / "none.pem")))
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+    """OpenSSL would ask on the terminal, if there is one, and wait."""
+    made(tmp_path)
+    cert, key = tmp_path / "pump/cert.pem", tmp_path / "pump/key.pem"
+    plain = serialization.load_pem_private_key(key.read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"canary")
+    form = serialization.PrivateFormat.PKCS8
+    key.write_bytes(plain.private_bytes(serialization.Encoding.PEM, form, locked))
+    for load in (
+        lambda: read_pem(TlsFiles(ssl_cert=str(cert), ssl_key=str(key))),
+        lambda: tls_context(NatsAccess(nats_cert=str(cert), nats_key=str(key))),
+    ):
+        with pytest.raises(ConfigError, match="can't be used") as refused:
+            load()
+        assert "without a passphrase" in refused.value.hint
+
+
+def test_what_is_read_of_a_key_is_never_shown(tmp_path: Path) -> None:
+    made(tmp_path)
+    files = grpc_files(tmp_path, "pump")
+    assert "PRIVATE" in (read_pem(files).key or b"").decode()
+    assert "PRIVATE" not in f"{read_pem(files)!r} {read_pem(files)}"

@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import nkeys
 import pytest
 
 from tidelog.errors import BadInput, ConfigError, Corrupt
@@ -85,3 +86,11 @@ def test_a_seed_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{tmp_path}/none can't be read") as refused:
         public_key_of(str(tmp_path / "none"))
     assert "tidelog keys" in refused.value.hint
+
+
+def test_a_seed_of_an_account_is_no_users(tmp_path: Path) -> None:
+    seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_ACCOUNT)
+    (tmp_path / "nkey").write_bytes(seed)
+    with pytest.raises(ConfigError, match="holds no seed of a user") as refused:
+        public_key_of(str(tmp_path / "nkey"))
+    assert "begins with SU" in refused.value.hint

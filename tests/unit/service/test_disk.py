@@ -157,6 +157,29 @@ def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     asyncio.run(run())
 
 
+def test_a_short_read_is_continued_up_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pread
+
+    def short(fd: int, length: int, offset: int) -> bytes:
+        return real(fd, min(length, 3), offset)
+
+    async def run() -> None:
+        file = await RealDisk(tmp_path).open("x", create=True)
+        await file.append([b"abcdefghij"], sync=True)
+        monkeypatch.setattr("tidelog.real.disk.os.pread", short)
+        assert file.read(1, 8) == b"bcdefghi"
+        assert file.read(8, 100) == b"ij"
+        os.truncate(tmp_path / "x", 5)  # somebody else
+        assert file.read(0, 10) == b"abcde"
+        with pytest.raises(IoFailed, match="the file ends at 5"):
+            await file.rewrite(0)
+        file.close()
+
+    asyncio.run(run())
+
+
 def test_a_lock_is_exclusive_until_released_or_dead(tmp_path: Path) -> None:
     disk = RealDisk(tmp_path)
     lock = disk.lock("lock")

@@ -92,3 +92,17 @@ def test_a_failure_that_cant_be_marked_is_told_with_it(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "index")
     with pytest.raises(IoFailed, match=r"get is impossible .*can't be marked"):
         index.get(key(1))
+
+
+def test_a_scan_that_ends_too_early_is_not_taken_for_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an iterator does that meets a damaged block."""
+    index = RocksIndex(tmp_path / "index")
+    index.write([(key(n), b"x") for n in range(5)])
+    first = index._first
+    monkeypatch.setattr(index, "_first", lambda start, bounds, limit: first(start, bounds, 2))
+    assert len(index.scan(key(0), key(9), 2)) == 2
+    with pytest.raises(IoFailed, match="ended too early"):
+        index.scan(key(0), key(9), 3)
+    index._db.close()
