@@ -323,7 +323,10 @@ class Connection:
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.outbox.idle()
-                await asyncio.shield(self.spawn(self._client.sync(), "bus-flush"))
+                syncing = self.spawn(self._client.sync(), "bus-flush")
+                # Nobody waits for it any more when the time is up.
+                syncing.add_done_callback(lambda task: task.cancelled() or task.exception())
+                await asyncio.shield(syncing)
         except (TimeoutError, nats_errors.Error):
             log.warning("closing the bus with unsent messages", count=len(self.outbox))
 

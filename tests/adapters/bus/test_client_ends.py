@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,32 @@ def test_the_end_does_not_wait_for_a_server_that_stands_still(
         assert told["count"] > 0
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 10])
+def test_a_server_that_dies_at_the_end_is_no_error(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    """It stood still first: nats-py waits for it to take the rest, of large and small messages at
+    another place."""
+    monkeypatch.setattr(connection, "CLOSE_S", 0.1)
+    monkeypatch.setattr(nats_client, "END_S", 20.0)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        server.pause()
+        for _ in range((12 << 20) // size):
+            await bus.publish("x", bytes(size))
+        ending = asyncio.ensure_future(bus.close())
+        await until(lambda: bus.connection._client.is_closed)
+        assert not ending.done()
+        server.kill()
+        async with asyncio.timeout(10):
+            await ending
+
+    asyncio.run(run())
+    gc.collect()
+    assert not [one for one in caplog.records if "never retrieved" in one.message]
 
 
 def test_who_publishes_waits_for_room_and_not_for_ever(
