@@ -20,6 +20,8 @@ from tidelog.errors import (
 )
 from tidelog.kv import Bucket
 from tidelog.ports import Outgoing, StreamConfig
+from tidelog.real import bus as real_bus
+from tidelog.real import jetstream
 from tidelog.real.bus import NatsBus
 
 S = StreamConfig("S", ("s.>",))
@@ -113,6 +115,26 @@ def test_a_batch_of_64_mib_goes_in_windows(server: NatsServer) -> None:
         bus = await NatsBus.connect(server.url)
         await bus.stream_create(S)
         assert await bus.append("S", some(256, 256 << 10), timeout_s=60) == 256
+        await bus.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("window", [1, 1 << 20])
+def test_a_batch_that_is_refused_at_its_first_message_is_told_so(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    """By a stream that somebody made without atomic batches; nobody waits for the rest."""
+    monkeypatch.setattr(real_bus, "WINDOW_BYTES", window)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        body = jetstream.stream_body(S) | {"allow_atomic": False}
+        jetstream.created_state(await bus.api("STREAM.CREATE.S", body))
+        with pytest.raises(Unavailable, match="atomic publish is disabled"):
+            await bus.append("S", some(3), timeout_s=20)
+        assert not bus.connection._waiting
+        assert await bus.append("S", some(1)) == 1
         await bus.close()
 
     asyncio.run(run())
