@@ -138,7 +138,7 @@ compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under 
 	@./tests/compose/with-engine $(PYTEST) -s tests/compose
 
 integration: $(VENV)/.dev mariadb etcd nodejs prometheus ## real servers, real processes, kills
-	@$(PYTEST) -n 2 --dist loadfile tests/integration tests/acceptance
+	@$(PYTEST) -n 3 --dist loadfile tests/integration tests/acceptance
 
 faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes
 	@$(PYTEST) -s tests/faults
