@@ -99,3 +99,9 @@ def test_a_large_request_is_cut_without_a_copy() -> None:
     assert isinstance(view, memoryview)
     assert view.obj is request
     assert classify(view).start_ts == 5
+
+
+@pytest.mark.parametrize("head", [b"\x08", b"\x08\x80", b"\x1a\x80", b"\x10\x05\x1a"])
+def test_a_prewrite_key_that_is_cut_off_is_none(head: bytes) -> None:
+    """The upstream is asked by start_ts alone then."""
+    assert payload.prewrite_key(head) == b""

@@ -21,6 +21,7 @@ from tests.unit.pump_client.shop import (
 from tidelog.pump_client.tables import errors
 from tidelog.pump_client.tables.catalog import Catalog
 from tidelog.pump_client.tables.table import Table
+from tidelog.pump_client.tables.texts import JSON_DEPTH
 from tidelog.rows.errors import BadValue
 from tidelog.schema.model import (
     FLAG_AUTO_INCREMENT,
@@ -54,6 +55,9 @@ JSON = FieldType(245, 0, 4294967295)
 UTF8 = FieldType(15, 0, 20, 0, "utf8", "utf8_bin")
 ZONE = dt.timezone(dt.timedelta(hours=2))
 
+DEEP: list[object] = []
+for _ in range(JSON_DEPTH + 1):
+    DEEP = [DEEP]
 TREE = {"a": [1, 2.5, None, True], "b": (1 << 64) - 1, "c": {}}
 
 GOOD = [
@@ -115,6 +119,8 @@ BAD = [
     (TEXT, "x" * 21, errors.OutOfRange),
     (TEXT, b"x", errors.WrongType),
     (TEXT, "\ud800", errors.OutOfRange),
+    (JSON, {"\ud800": 1}, errors.OutOfRange),
+    (JSON, DEEP, errors.OutOfRange),
     (UTF8, "😀", errors.OutOfRange),
     (TINYTEXT, "ß" * 128, errors.OutOfRange),
     (CHAR, "a ", errors.OutOfRange),
@@ -122,6 +128,11 @@ BAD = [
     (BINARY, "1234", errors.WrongType),
     (FIXED, b"123", errors.OutOfRange),
     (DATE, "2024-02-30", errors.OutOfRange),
+    (DATE, "tomorrow", errors.OutOfRange),
+    (DATETIME, "soon", errors.OutOfRange),
+    (DATETIME, "2024-02-30 12:00:00", errors.OutOfRange),
+    (DATETIME, 1709208000, errors.WrongType),
+    (TIME, 3600, errors.WrongType),
     (DATE, dt.datetime(2024, 2, 29), errors.WrongType),  # noqa: DTZ001
     (DATETIME, "2024-02-29 12:00:00.0001", errors.OutOfRange),
     (DATETIME, dt.datetime(2024, 2, 29, tzinfo=ZONE), errors.WrongType),
