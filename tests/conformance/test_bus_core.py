@@ -219,3 +219,23 @@ def test_a_closed_bus_refuses(place: Place) -> None:
             await client.request(f"{place.name}.x", b"", timeout_s=1)
 
     place.run(scenario)
+
+
+def test_who_still_waits_when_its_bus_closes_is_told(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        server, client = await place.bus(), await place.bus()
+        arrived: list[Request] = []
+
+        async def silent(request: Request) -> None:
+            arrived.append(request)
+
+        await server.serve(f"{place.name}.silent", silent)
+        ask = client.request(f"{place.name}.silent", b"", timeout_s=60)
+        waits = asyncio.get_running_loop().create_task(ask)
+        await until(lambda: len(arrived) == 1)
+        await client.close()
+        async with asyncio.timeout(5):
+            with pytest.raises(Unavailable):
+                await waits
+
+    place.run(scenario)

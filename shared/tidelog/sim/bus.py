@@ -317,8 +317,14 @@ class SimBus:
         return reader
 
     async def close(self) -> None:
-        if not self._closed:
-            self.kill()
+        if self._closed:
+            return
+        self.kill()
+        sent, self._sent = self._sent, {}
+        for future in sent:
+            fail(future, Unavailable("the bus is closed"))
+        for waiting in self._waiting:
+            settle(waiting)
 
     async def hop(self) -> None:
         """The time of one way between here and the server."""
