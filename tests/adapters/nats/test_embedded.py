@@ -54,6 +54,15 @@ def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
     return put
 
 
+async def ending(server: EmbeddedNats) -> asyncio.Future[int]:
+    """The exit code of the process that it starts, or has started: of that one, whatever becomes of
+    it."""
+    await until(lambda: server.pid != 0)
+    waiting = asyncio.ensure_future(server.wait())
+    await asyncio.sleep(0)  # it waits now
+    return waiting
+
+
 def test_one_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path, stand: Stand) -> None:
     stand("print('no such option')\nraise SystemExit(1)")
     server = EmbeddedNats(tmp_path / "nats")
@@ -76,17 +85,15 @@ def test_one_that_does_not_answer_is_given_up_and_ended(
 ) -> None:
     stand(text)
     monkeypatch.setattr(nats_server, "START_S", 0.5)
-    started: list[int] = []
 
     async def main() -> None:
         server = EmbeddedNats(tmp_path / "nats")
         starting = asyncio.ensure_future(server.start())
-        await until(lambda: server.pid != 0)
-        started.append(server.pid)
+        ends = await ending(server)
         with pytest.raises(Unavailable, match="does not answer"):
             await starting
         assert server.pid == 0
-        await until(lambda: not Path(f"/proc/{started[0]}/cmdline").exists())
+        assert await ends == -9
 
     asyncio.run(main())
 
@@ -97,12 +104,11 @@ def test_who_is_cancelled_at_its_start_leaves_no_server(tmp_path: Path, stand: S
     async def main() -> None:
         server = EmbeddedNats(tmp_path / "nats")
         starting = asyncio.ensure_future(server.start())
-        await until(lambda: server.pid != 0)
-        pid = server.pid
+        ends = await ending(server)
         starting.cancel()
         await asyncio.wait([starting])
         assert starting.cancelled()
-        await until(lambda: not Path(f"/proc/{pid}/cmdline").exists())
+        assert await ends == -9
 
     asyncio.run(main())
 
@@ -117,8 +123,7 @@ def test_one_that_does_not_end_is_killed(
         server = EmbeddedNats(tmp_path / "nats")
         await server.start()
         assert server.running
-        ends = asyncio.ensure_future(server.wait())
-        await asyncio.sleep(0)  # it waits now
+        ends = await ending(server)
         with capture_logs() as logs:
             await server.stop()
         assert await ends == -9
