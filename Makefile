@@ -12,7 +12,7 @@ STATES ?= 15000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test beside apart check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,7 +34,14 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb etcd compiler nodejs java check unit adapters compiled models crash fuzz simulation kills fixtures integration faults spark console compose soak ## everything CI runs
+test: $(VENV)/.dev mariadb etcd compiler nodejs java prometheus browser check unit adapters compiled models crash fuzz simulation kills fixtures integration faults beside ## everything CI runs
+
+# Images and containers are mostly waited for. All packages are installed by now: apt takes one at a time.
+beside:
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line compose apart
+
+apart: spark
+	@$(MAKE) --no-print-directory console soak
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server

@@ -28,8 +28,8 @@ QUICK, MORE = "quick", "more"
 
 MODELS = tuple(f"--ignore-glob=*/test_*_{kind}.py" for kind in ("machine", "model", "damage"))
 PLACES = ("tests/unit", "tests/conformance", "tests/adapters")
-TRACED = ("pytest", "-q", "-p", "tests.coverage.tracing", "--dist", "loadfile")
-UNIT = (*TRACED, "-n", "2", "--timeout", "600", *PLACES, *MODELS)
+PYTEST = ("pytest", "-q", "-n", "2", "--dist", "loadfile")
+UNIT = (*PYTEST, "--timeout", "600", *PLACES, *MODELS)
 SEEDS = ("tests.simulation.run", "--seeds", "0:50", "--jobs", "2")
 
 
@@ -121,7 +121,7 @@ def main(argv: list[str]) -> int:
     if options.forget:
         forget(MORE)
     if options.more:
-        return measure(MORE, (*TRACED, "-n", "3", *options.more))
+        return measure(MORE, (*PYTEST, *options.more))
     if not options.report:
         forget(QUICK)
         if failed := [module for module in (SEEDS, UNIT) if measure(QUICK, module)]:

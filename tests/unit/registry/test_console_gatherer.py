@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from tests.unit.registry.test_console_model import cluster
+from tests.unit.registry.test_console_shown import cluster
 from tidelog.actor import Actor, Ref
 from tidelog.bulk.control import JobStatus
 from tidelog.changes import DdlMessage, MarkedTxn, Marker, Watermark
@@ -49,7 +49,7 @@ class Directory(Actor[DirectoryMail]):
 
 
 class Page:
-    """One viewer of a console whose cluster is the one of `test_console_model`."""
+    """One viewer of a console whose cluster is the one of `test_console_shown`."""
 
     def __init__(self, bus: Bus, viewers: Viewers, gatherer: Ref[First]) -> None:
         self.bus = bus
