@@ -40,8 +40,10 @@ test: $(VENV)/.dev mariadb etcd compiler nodejs java prometheus browser check un
 beside:
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line compose apart
 
-apart: spark
-	@$(MAKE) --no-print-directory console soak
+apart:
+	@$(MAKE) --no-print-directory spark
+	@$(MAKE) --no-print-directory console
+	@$(MAKE) --no-print-directory soak
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
