@@ -13,6 +13,10 @@ from tidelog.ports import Bus
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+HEARD_S = 10.0
+"""A registry that has just started, or lost what it knew, has heard by then of all Drainers and
+Appliers that live."""
+
 
 async def ask(
     bus: Bus, cluster: str, verb: str, body: msgspec.Struct, kind: type[S], *, timeout_s: float

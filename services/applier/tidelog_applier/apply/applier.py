@@ -32,7 +32,7 @@ from tidelog.errors import (
 )
 from tidelog.feed_reader import Gap
 from tidelog.lease import TAKEOVER_S, AskLead, LeaseMail, Role
-from tidelog.messages import APPLIER
+from tidelog.messages import APPLIER, NodeStatus
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog.relay import Batch, BatchLog
@@ -377,25 +377,34 @@ class Applier(Actor[Mail]):
         self._halt(Stopped(error.message, hint=error.hint))
 
     async def _has_companion(self) -> bool:
-        """Does another Applier keep up the same copy? The registry is asked until it answers."""
-        config = self._config
+        """Does another Applier keep up the same copy? The registry is asked until it can tell."""
+        config, clock = self._config, self._ports.clock
         trouble = Trouble(self._ports, self._position, "the registry")
-        while True:
+        began, now = None, 0.0
+        while began is None or now - began < ask_registry.HEARD_S:
             self.progress()
             try:
                 known = await ask_registry.nodes(
                     self._ports.bus, config.cluster, timeout_s=TAKEOVER_S
                 )
-                break
             except Unavailable as error:
                 await trouble.met(error)
-        trouble.over()
-        return any(
+                continue
+            trouble.over()
+            if any(map(self._is_companion, known.nodes)):
+                return True
+            await clock.sleep(LOOK_S)
+            now = clock.monotonic()
+            began = now if began is None else began
+        return False
+
+    def _is_companion(self, one: NodeStatus) -> bool:
+        config = self._config
+        return (
             one.kind == APPLIER
             and one.feed == config.feed
             and one.nodeId != config.node
             and config.copy in (one.nodeId, one.standbyOf)
-            for one in known.nodes
         )
 
     def _halt(self, error: TidelogError) -> None:
