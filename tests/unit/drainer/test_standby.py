@@ -357,6 +357,10 @@ def test_a_stranger_that_publishes_the_feed_is_a_typed_stop() -> None:
 async def fenced_by_d2(made: Scene) -> None:
     """d2 has written late, and is silent."""
     await made.world.until(lambda: published(made.world)[-1:] == [10], 30, "all there is")
+    await written_by_d2(made)
+
+
+async def written_by_d2(made: Scene) -> None:
     mark = msgspec.json.encode(Watermark(10, 10))
     names = (changes.H_EPOCH, changes.H_ATTEMPT)
     headers = dict.fromkeys(names, "99:d2") | {changes.H_INDEX: "0"}
@@ -376,6 +380,22 @@ def test_one_of_ours_that_wrote_late_and_is_silent_stops_nobody() -> None:
             await world.until(lambda: said(made.first)["epoch"] == "100:d1", 30, "a new beginning")
         await made.whole()
         assert leads(made.first)
+
+    run(main, 1)
+
+
+def test_one_that_still_writes_and_has_lost_the_lease_is_begun_anew_behind() -> None:
+    """Seed 11232: both led for a moment, and the other had written once more meanwhile."""
+
+    async def main(world: World) -> None:
+        made = await scene(world)
+        await fenced_by_d2(made)
+        async with made.load(0.5):
+            await world.until(lambda: "99:d2" in said(made.first)["waiting"], 30, "the fence")
+            await world.sleep(TAKEOVER_S / 2)
+            await written_by_d2(made)
+            await world.until(lambda: said(made.first)["epoch"] == "100:d1", 30, "a new beginning")
+        await made.whole()
 
     run(main, 1)
 
