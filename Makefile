@@ -12,7 +12,7 @@ STATES ?= 15000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
-.PHONY: help demo test beside apart check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test rigs beside-kills beside beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,13 +34,22 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb etcd compiler nodejs java prometheus browser check unit adapters compiled models crash fuzz simulation kills fixtures integration faults beside ## everything CI runs
+test: $(VENV)/.dev mariadb etcd compiler nodejs java prometheus browser check unit adapters compiled models crash fuzz simulation rigs integration beside ## everything CI runs
 
-# Images and containers are mostly waited for. All packages are installed by now: apt takes one at a time.
+# Processes that die, images and containers are mostly waited for: something else runs beside them.
+# All packages are installed by now, of which apt takes one at a time.
+BESIDE := --no-print-directory --jobs 2 --output-sync=line
+rigs:
+	@$(MAKE) $(BESIDE) kills beside-kills
+
+beside-kills:
+	@$(MAKE) --no-print-directory fixtures
+	@$(MAKE) --no-print-directory faults
+
 beside:
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line compose apart
+	@$(MAKE) $(BESIDE) compose beside-compose
 
-apart:
+beside-compose:
 	@$(MAKE) --no-print-directory spark
 	@$(MAKE) --no-print-directory console
 	@$(MAKE) --no-print-directory soak
