@@ -117,12 +117,14 @@ class Operator:
     async def _with_pump(
         self, event: str, act: Callable[[Node], Awaitable[bool]], *, leaves: bool
     ) -> bool:
-        """On a Pump that no other event has in hand; one that leaves is never the last."""
+        """On a Pump that no other event has in hand, nor let go (seeds 10429, 14802: that one takes
+        no orders); one that leaves is never the last."""
         while not self.no_more:
             free = [
                 node
                 for node in self._cluster.pumps
-                if node.running and node not in self._in_hand and node not in self.gone
+                if node.running and _state(node) != OFFLINE
+                if node not in self._in_hand and node not in self.gone
             ]
             if len(free) > leaves:
                 pump = self._rng.choice(free)
