@@ -84,7 +84,7 @@ TESTS = (
     Noticed(
         "published-without-the-lease",
         "unit/drainer/test_standby.py::test_the_second_says_who_leads_and_is_ready",
-        "assert said",
+        "assert writers",
     ),
     Noticed(
         "position-of-the-newest-message",

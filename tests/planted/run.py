@@ -41,21 +41,24 @@ ENOUGH = 0.8
 def replay(jobs: int, *, keep: bool) -> int:
     """What notices each bug, with the bug and without: a schedule on its one seed. `keep`: what
     was found is the record, where there is none of more seeds."""
-    began, caught = time.monotonic(), 0
+    began, missed = time.monotonic(), []
     with copied() as whole, ThreadPoolExecutor(jobs) as pool:
         print(f"the sources copied and compiled in {time.monotonic() - began:.1f} s")
         calm = pool.submit(_without, whole)
         for bug, found in zip(BUGS, pool.map(partial(_replayed, whole), BUGS), strict=True):
             unclean = [one for one in calm.result() if one.bug == bug.name and not one.clean]
             record = _record(bug, [found], unclean)
-            caught += bool(found.said) and not unclean
+            if unclean or not found.said:
+                missed.append(bug.name)
             if keep and load(bug.name).plays <= 1:
                 save(bug.name, record)
             word = "NOT CLEAN" if unclean else "caught" if found.said else "NOT CAUGHT"
             how = f"seed {found.seed}" if found.seed is not None else "test"
             print(f"{word:<11} {bug.name:<34} {how:<7} {found.found}: {found.said[:100]}")
     print(f"{time.monotonic() - began:.0f} s, {_used_s():.0f} s of processor")
-    return _last_line(caught, len(BUGS))
+    if missed:
+        print(f"missed: {', '.join(missed)}")
+    return _last_line(len(BUGS) - len(missed), len(BUGS))
 
 
 def _without(whole: Path) -> list[Played]:

@@ -69,6 +69,13 @@ def published(world: World) -> list[int]:
     return found[1:]
 
 
+def writers(world: World) -> set[str]:
+    """The Drainers that wrote what stands in the stream."""
+    slots = world.nats.streams[subjects.changes_stream(FEED)].slots
+    epochs = [slot.message.headers[changes.H_EPOCH] for slot in slots if slot is not None]
+    return {epoch.partition(":")[2] for epoch in epochs}
+
+
 class Scene:
     """d1 leads, d2 stands by; `times`: what the Pump has committed."""
 
@@ -132,7 +139,10 @@ def test_the_second_says_who_leads_and_is_ready() -> None:
         assert said(made.second)["not_ready"] == ""
         await world.until(lambda: made.registry.details.get("d2", {}).keys() == {"standby"}, 9)
         assert made.registry.details["d1"] == {}
+        async with made.load():
+            await world.sleep(2)
         await made.whole()
+        assert writers(world) == {"d1"}
 
     run(main, 1)
 
