@@ -36,6 +36,11 @@ def inserts(ids: Sequence[int], table_id: int = 7, text: str = "x") -> TableMuta
 
 def prewrite(start_ts: int, *mutations: TableMutation, version: int = VERSION) -> bytes:
     value = PrewriteValue(schema_version=version, mutations=mutations).SerializeToString()
+    return with_value(start_ts, value)
+
+
+def with_value(start_ts: int, value: bytes) -> bytes:
+    """A Prewrite of whatever it is."""
     one = Binlog(tp=0, start_ts=start_ts, prewrite_key=b"k", prewrite_value=value)  # type: ignore[arg-type]
     return one.SerializeToString()
 

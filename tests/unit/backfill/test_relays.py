@@ -22,6 +22,7 @@ from tidelog.relay import Piece, Whole
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import FoundDdl
 from tidelog_backfill.files.inputs import found
+from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.view import Span, View
 from tidelog_proto.relay_pb2 import RelayRecord
@@ -30,12 +31,14 @@ ALL = View([Span(0, 1 << 60)])
 _json = msgspec.json.encode
 
 
-def told(directory: Path, chunk_bytes: int, view: View = ALL) -> list[int]:
+def told(
+    directory: Path, chunk_bytes: int, view: View = ALL, on_corrupt: OnCorrupt = "stop"
+) -> list[int]:
     """commit_ts of each row that a view shows."""
     return sorted(
         event.commit_ts
         for chunk in found(directory).chunks(chunk_bytes)
-        for body in bodies(chunk, view)
+        for body in bodies(chunk, view, on_corrupt=on_corrupt)
         for event in msgspec.json.decode(body.body, type=RowMessage).events
         if event.commit_ts > body.after
     )

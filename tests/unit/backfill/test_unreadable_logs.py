@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -11,10 +12,16 @@ from tests.unit.backfill import pb_logs, pump_logs
 from tests.unit.backfill.relay_logs import of_several
 from tests.unit.backfill.relay_logs import write as write_relay
 from tidelog import record
+from tidelog.changes import Event
+from tidelog.decode.errors import Undecodable
 from tidelog.errors import BadInput, ConfigError, Corrupt, TidelogError
+from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog.schema.tracker import SchemaTracker
+from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import Facts, FoundDdl
 from tidelog_backfill.files.inputs import found
 from tidelog_backfill.files.survey import survey
+from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay.pb_ddls import text_ddls, told_apart
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.wanted import Wanted
@@ -58,8 +65,14 @@ def test_a_record_of_a_relay_that_is_none(tmp_path: Path) -> None:
 
 def test_a_relay_whose_first_record_is_no_header(tmp_path: Path) -> None:
     (tmp_path / "relay-000000").write_bytes(record.frame(GARBAGE))
-    with pytest.raises(Corrupt, match="relay-000000"):
+    with pytest.raises(Corrupt, match="relay-000000 at offset 0: it is no relay record"):
         found(tmp_path)
+    damaged = bytearray(relay(tmp_path).read_bytes())
+    damaged[record.HEADER_BYTES] ^= 1
+    (tmp_path / "relay-000000").write_bytes(damaged)
+    with pytest.raises(Corrupt, match="begins with a header") as raised:
+        found(tmp_path)
+    assert raised.value.hint.startswith("restore the file")
 
 
 def test_a_body_that_is_no_row_message(tmp_path: Path) -> None:
@@ -68,6 +81,19 @@ def test_a_body_that_is_no_row_message(tmp_path: Path) -> None:
     (chunk,) = found(tmp_path).chunks(1 << 20)
     with pytest.raises(Corrupt, match=r"relay-000000.*a body of the stream"):
         survey(chunk)
+
+
+def test_a_body_that_is_no_row_message_is_named_by_whoever_looks_into_it(tmp_path: Path) -> None:
+    batch = of_several(101, 105)
+    write_relay(tmp_path, (101, msgspec.structs.replace(batch, rows=[GARBAGE])))
+    (chunk,) = found(tmp_path).chunks(1 << 20)
+    whole, cut = View([Span(0, 200)]), View([Span(0, 200)], only=("d.t1",))
+    assert [one.body for one in bodies(chunk, whole)] == [GARBAGE], "nothing to be cut"
+    with pytest.raises(
+        Corrupt, match=r"relay-000000 at offset \d+: a body of the stream"
+    ) as raised:
+        list(bodies(chunk, cut))
+    assert "skip does not pass it by" in raised.value.hint
 
 
 def test_a_ddl_or_a_structure_of_a_relay_that_is_none(tmp_path: Path) -> None:
@@ -94,6 +120,47 @@ def test_a_binlog_of_a_pump_that_is_none(tmp_path: Path) -> None:
     for read in (surveyed, raw):
         with pytest.raises(TidelogError, match=r"000000\.vlog"):
             read(tmp_path)
+
+
+def test_a_prewrite_whose_rows_are_none_is_passed_by_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    good = [pump_logs.prewrite(20, pump_logs.inserts([7])), pump_logs.commit(20, 21)]
+    none = pump_logs.with_value(10, b"\x12\x7f")
+    pump_logs.write(tmp_path, [[none, pump_logs.commit(10, 11), *good]])
+    (chunk,) = found(tmp_path).chunks()
+    shown = pump_logs.view(0, 30)
+    for read in (survey, lambda one: list(bodies(one, shown))):
+        with pytest.raises(Corrupt, match=r"000000\.vlog at offset 0: no Binlog: "):
+            read(chunk)
+    facts = survey(chunk, on_corrupt="skip")
+    size = len(record.frame(none))
+    assert (facts.rows, facts.skipped, facts.skipped_at) == (1, size, [(0, size)])
+    assert [one.start_ts for one in bodies(chunk, shown, on_corrupt="skip")] == [20]
+    ignored = msgspec.structs.replace(pump_logs.view(11, 30), ignored_txns=frozenset((11,)))
+    counted: Counter[str] = Counter()
+    assert len(list(bodies(chunk, ignored, on_corrupt="skip", left_out=counted))) == 1
+    assert not +counted
+
+
+def test_a_document_of_a_pb_file_that_is_none(tmp_path: Path) -> None:
+    columns = (ColumnStructure("i", "int", "int"), ColumnStructure("j", "json", "json"))
+    table = TableStructure("t", 1, columns=columns)
+    as_text = msgspec.structs.replace(
+        table, columns=(columns[0], ColumnStructure("j", "varchar(9)", "varchar"))
+    )
+    pb_logs.write(tmp_path, pb_logs.rows(5, as_text, Event("c", 5, after={"i": 1, "j": '{"a":'})))
+    (chunk,) = found(tmp_path).chunks()
+    with pytest.raises(Corrupt, match=r"at offset 0: a row: column j: "):
+        list(bodies(chunk, View([Span(0, 9, named=[("shop", table)])])))
+
+
+def test_a_ddl_of_a_pump_that_is_no_binlog(tmp_path: Path) -> None:
+    pump_logs.write(tmp_path, [[pump_logs.ddl(10, 3), pump_logs.commit(10, 11)]])
+    (facts,) = surveyed(tmp_path)
+    broken = msgspec.structs.replace(facts, ddls=[FoundDdl(11, 10, GARBAGE)])
+    with pytest.raises(Undecodable, match="11: its bytes are no binlog"):
+        plan([broken], Wanted(), history=SchemaTracker())
 
 
 def test_a_time_that_is_none_is_named() -> None:

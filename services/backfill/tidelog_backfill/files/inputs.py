@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 
 from tidelog import record
-from tidelog.errors import BadInput, NotFound, UnparsablePayload
+from tidelog.errors import BadInput, Corrupt, NotFound, UnparsablePayload
 from tidelog.relay import records
 from tidelog_backfill.files import pb
 from tidelog_backfill.files.chunk import Chunk, Kind
 from tidelog_backfill.files.parts import RELAY, SEGMENT, Part, numbered, parts
 from tidelog_backfill.files.purged import Gone, gone
-from tidelog_backfill.files.records import LogFile, corrupt
+from tidelog_backfill.files.records import LogFile, unreadable
 from tidelog_proto.relay_pb2 import RelayHeader
 
 CHUNK_BYTES = 64 << 20
@@ -104,7 +104,10 @@ def _header(part: Part) -> RelayHeader:
     try:
         one = records.parsed(found[0][1]) if found else None
     except UnparsablePayload as error:
-        raise corrupt(part.path, 0, error.message) from error
+        raise unreadable(part.path, 0, error.message) from error
     if one is None or one.WhichOneof("content") != "header":
-        raise corrupt(part.path, 0, "a relay's file begins with a header, this one doesn't")
+        raise Corrupt(
+            f"{part.path}: a relay's file begins with a header, this one doesn't",
+            hint="restore the file: only there it says whose log it is",
+        )
     return one.header

@@ -23,7 +23,7 @@ from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.chunk import Body, Chunk
 from tidelog_backfill.files.pb import PbRecords, file_number
-from tidelog_backfill.files.records import OnCorrupt, corrupt
+from tidelog_backfill.files.records import OnCorrupt, unreadable
 from tidelog_backfill.files.spans import Spans
 from tidelog_backfill.files.view import Span
 from tidelog_proto import pb_binlog_pb2 as pb
@@ -56,7 +56,7 @@ def pb_bodies(
         try:
             yield from _told(binlog, base + record.offset, spans, known, left_out)
         except Malformed as error:
-            raise corrupt(chunk.path, record.offset, f"a row: {error}") from error
+            raise unreadable(chunk.path, record.offset, f"a row: {error}") from error
 
 
 def _told(

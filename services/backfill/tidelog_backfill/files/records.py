@@ -36,6 +36,10 @@ HINT = (
     " --on-corrupt skip"
 )
 MISSING_HINT = "restore the file: nothing goes on without one, not even --on-corrupt skip"
+UNREADABLE_HINT = (
+    "its bytes are those that were written, so --on-corrupt skip does not pass it by: look at it"
+    " with `tidelog inspect`, and report it"
+)
 _HEADER = record.HEADER_BYTES
 
 
@@ -46,6 +50,11 @@ def missing(what: str) -> Corrupt:
 
 def corrupt(path: str, offset: int, what: str) -> Corrupt:
     return Corrupt(f"{path} at offset {offset}: {what}", hint=HINT)
+
+
+def unreadable(path: str, offset: int, what: str) -> Corrupt:
+    """Within a record that is whole."""
+    return Corrupt(f"{path} at offset {offset}: {what}", hint=UNREADABLE_HINT)
 
 
 class LogFile:

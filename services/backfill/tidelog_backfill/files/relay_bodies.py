@@ -9,7 +9,7 @@ from tidelog.decode.ddl_filter import IGNORED_TXN
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Body
-from tidelog_backfill.files.records import corrupt
+from tidelog_backfill.files.records import unreadable
 from tidelog_backfill.files.relays import Entry, Relay
 from tidelog_backfill.files.spans import Spans
 
@@ -53,7 +53,7 @@ class _Cut:
             return b"" if reason else row_texts.cut(body, message, self._shows)
         except NOT_READABLE as error:
             what = f"a body of the stream: {error}"
-            raise corrupt(self._path, entry.offset, what) from error
+            raise unreadable(self._path, entry.offset, what) from error
 
     def _shows(self, commit_ts: int) -> bool:
         return self._spans.of(commit_ts) is not None

@@ -15,7 +15,14 @@ from tidelog.errors import UnparsablePayload
 from tidelog.ports import Buffer
 from tidelog.relay.records import parsed
 from tidelog_backfill.files.chunk import Chunk
-from tidelog_backfill.files.records import LogFile, OnCorrupt, Records, corrupt
+from tidelog_backfill.files.records import (
+    LogFile,
+    OnCorrupt,
+    Records,
+    behind,
+    corrupt,
+    is_whole,
+)
 from tidelog_proto.relay_pb2 import RelayBatch, RelayHeader, RelayPiece, RelayRecord
 
 Content = RelayHeader | RelayPiece | RelayBatch
@@ -43,7 +50,7 @@ class Ahead(msgspec.Struct, frozen=True):
 
 
 _NONE = Ahead(-1)
-BATCH_TAG = RelayRecord.BATCH_FIELD_NUMBER << 3 | 2
+_BATCH = bytes((RelayRecord.BATCH_FIELD_NUMBER << 3 | 2,))
 """What the payload of a batch begins with."""
 
 
@@ -62,21 +69,12 @@ class Relay:
         """Raises Corrupt."""
         for step in self.records.steps():
             for offset, payload in step:
-                yield self._entry(offset, self._content(offset, payload))
-
-    def _content(self, offset: int, payload: Buffer) -> Content:
-        try:
-            one = parsed(payload)
-        except UnparsablePayload as error:
-            raise corrupt(self.path, offset, error.message) from error
-        kind = one.WhichOneof("content")
-        if kind == "batch":
-            return one.batch
-        if kind == "piece":
-            return one.piece
-        if kind == "header":
-            return one.header
-        raise corrupt(self.path, offset, "a relay record without content")
+                try:
+                    one = _content(payload)
+                except UnparsablePayload as error:
+                    self.records.lose(offset, record.HEADER_BYTES + len(payload), error.message)
+                else:
+                    yield self._entry(offset, one)
 
     def _entry(self, offset: int, one: Content) -> Entry:
         if isinstance(one, RelayBatch):
@@ -90,18 +88,41 @@ class Relay:
         return Entry(offset, one)
 
     def _batch_behind(self, offset: int) -> Ahead:
-        """The next batch in the file; its end where there is none. Raises Corrupt."""
+        """The next batch in the file that is what was written; its end where there is none. Raises
+        Corrupt."""
         while offset < self._limit:
+            if self._skip and not is_whole(self._file, offset):
+                offset = behind(self._file, offset, self._limit)
+                continue
             head = self._file.read(offset, record.HEADER_BYTES + 1)
             found = record.parse_header(head)
             if found is None:
-                if self._skip:
-                    break
                 raise corrupt(self.path, offset, "no record begins here")
-            if head[record.HEADER_BYTES] == BATCH_TAG:
-                payload = self._file.read(offset + record.HEADER_BYTES, found.length)
-                one = self._content(offset, payload)
+            if head[record.HEADER_BYTES :] == _BATCH:
+                one = self._ahead_at(offset, found.length)
                 if isinstance(one, RelayBatch):
                     return Ahead(offset, one.pieces, one.pieces_at, one.after, one.commit_ts)
             offset += record.HEADER_BYTES + found.length
         return Ahead(self._limit)
+
+    def _ahead_at(self, offset: int, length: int) -> Content | None:
+        """None: it is none, and passed by where it is met. Raises Corrupt."""
+        try:
+            return _content(self._file.read(offset + record.HEADER_BYTES, length))
+        except UnparsablePayload as error:
+            if self._skip:
+                return None
+            raise corrupt(self.path, offset, error.message) from error
+
+
+def _content(payload: Buffer) -> Content:
+    """Raises UnparsablePayload."""
+    one = parsed(payload)
+    kind = one.WhichOneof("content")
+    if kind == "batch":
+        return one.batch
+    if kind == "piece":
+        return one.piece
+    if kind == "header":
+        return one.header
+    raise UnparsablePayload("a relay record without content")

@@ -15,7 +15,7 @@ from tidelog.filter.filters import EVENT_FILTER
 from tidelog.filter.loopback import LOOPBACK, has_channel
 from tidelog.filter.rows import without
 from tidelog.rows.errors import Malformed, RowCorrupt
-from tidelog.rows.payload import MutationRows, Payload, read_payload
+from tidelog.rows.payload import MutationRows, Payload
 from tidelog.rows.table_codec import DELETE, INSERT, UPDATE, TableCodec
 from tidelog.schema.history import TableAt
 from tidelog.schema.model import TableInfo
@@ -67,10 +67,15 @@ class SegmentBodies:
         """Raises Corrupt, Undecodable, InvariantBroken."""
         for commit_ts, start_ts, offset, payload in transactions:
             span = self._spans.of(commit_ts)
+            if span is None and not self._spans.ignores(commit_ts):
+                continue
+            value = transactions.value(offset, payload)
+            if value is None:
+                continue
             try:
                 if span is not None:
-                    yield from self._rows(span, commit_ts, start_ts, read_payload(bytes(payload)))
-                elif self._spans.ignores(commit_ts) and not read_payload(bytes(payload)).is_ddl:
+                    yield from self._rows(span, commit_ts, start_ts, value)
+                elif not value.is_ddl:
                     self._left_out[IGNORED_TXN] += 1
             except (Malformed, RowCorrupt) as error:
                 reason = f"{path} at offset {offset}: {error}"

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from tidelog import record
 from tidelog.errors import UnparsablePayload
 from tidelog.payload import FAKE, PREWRITE, PREWRITE_HEAD, Head, head
+from tidelog.rows.errors import Malformed
+from tidelog.rows.payload import Payload, read_payload
 from tidelog_backfill.files.chunk import UNDECIDED, Chunk
 from tidelog_backfill.files.parts import following
 from tidelog_backfill.files.records import LogFile, OnCorrupt, Placed, Records
@@ -50,6 +52,14 @@ class Transactions:
         """The verdicts that a part of the chunk may not see."""
         told = self._prewrites.keys() & (self._far | self.waiting.keys())
         return tuple((one, self._verdicts.get(one, UNDECIDED)) for one in sorted(told))
+
+    def value(self, offset: int, payload: bytes | memoryview) -> Payload | None:
+        """What makes one of them; None: it is passed by. Raises Corrupt."""
+        try:
+            return read_payload(bytes(payload))
+        except Malformed as error:
+            self.records.lose(offset, record.HEADER_BYTES + len(payload), f"no Binlog: {error}")
+            return None
 
     def __iter__(self) -> Iterator[Transaction]:
         """In the order of Prewrites. Raises Corrupt."""

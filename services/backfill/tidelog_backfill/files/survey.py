@@ -7,14 +7,12 @@ import msgspec
 from tidelog.changes import MarkedTxn, Marker
 from tidelog.payload import committed
 from tidelog.relay.batches import above
-from tidelog.rows.errors import Malformed
-from tidelog.rows.payload import read_payload
 from tidelog.subjects import escape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files import row_texts
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
 from tidelog_backfill.files.pb_survey import pb_survey
-from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Records, corrupt
+from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Records, unreadable
 from tidelog_backfill.files.relays import Entry, Relay
 from tidelog_backfill.files.runs import Piece, runs
 from tidelog_backfill.files.segments import Transactions
@@ -94,10 +92,9 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
     found = _Found()
     for commit_ts, start_ts, offset, payload in transactions:
         found.seen(commit_ts, commit_ts)
-        try:
-            value = read_payload(bytes(payload))
-        except Malformed as error:
-            raise corrupt(chunk.path, offset, f"it is no Binlog: {error}") from error
+        value = transactions.value(offset, payload)
+        if value is None:
+            continue
         if value.is_ddl:  # it says so only if a job or a text is named
             found.ddls.append(FoundDdl(commit_ts, start_ts, committed(payload, commit_ts)))
             continue
@@ -128,7 +125,8 @@ def _relay(relay: Relay, chunk: Chunk) -> Facts:
         try:
             found.add(entry)
         except NOT_READABLE as error:
-            raise corrupt(chunk.path, entry.offset, f"a body of the stream: {error}") from error
+            what = f"a body of the stream: {error}"
+            raise unreadable(chunk.path, entry.offset, what) from error
     facts = found.facts(chunk, relay.records)
     return msgspec.structs.replace(
         facts,
