@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import json
 
 from tests.unit.backfill.pb_logs import SECOND, ddl, facts, inserted, ints
+from tests.unit.schema import jobs
 from tidelog.changes import RowMessage
 from tidelog.errors import Stopped
+from tidelog.schema import jobs as kinds
+from tidelog.schema.model import DdlJob, TableInfo
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
+from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.replay.errors import DdlNotTold
 from tidelog_backfill.replay.plan import Plan
@@ -70,6 +75,41 @@ def test_a_ddl_that_its_text_does_not_tell_is_named(tmp_path: Path) -> None:
         plan(log, Wanted())
     assert "ddl-history" in raised.value.hint
     assert len(plan(log, Wanted(until_ts=3 * S - 1)).segments) == 1
+
+
+def _job(version: int, kind: int, info: TableInfo, finished_ts: int, query: str) -> DdlJob:
+    made = jobs.job(version, kind, info, schema=(1, "shop"), query=query)
+    assert made.binlog is not None
+    ended = msgspec.structs.replace(made.binlog, finished_ts=finished_ts)
+    return msgspec.structs.replace(made, binlog=ended)
+
+
+def test_a_history_tells_tables_where_they_are_there(tmp_path: Path) -> None:
+    """One that is made later and one that is gone by the end, too."""
+    tracker = SchemaTracker()
+    old, new = jobs.table_info(7, "old", "id", "v"), jobs.table_info(8, "new", "id")
+    dropped, created = "DROP TABLE `old`", "CREATE TABLE `new` (`id` INT PRIMARY KEY)"
+    tracker.add_jobs(
+        [
+            jobs.create_schema(1, 1, "shop"),
+            _job(2, kinds.CREATE_TABLE, old, S, "CREATE TABLE `old` (`id` INT, `v` INT)"),
+            _job(3, kinds.CREATE_TABLE, new, 4 * S + 1, created),
+            _job(4, kinds.DROP_TABLE, old, 6 * S + 1, dropped),
+        ]
+    )
+    log = facts(
+        tmp_path,
+        inserted(3 * S, "old", id=1, v=2),
+        ddl(4 * S, created),
+        inserted(5 * S, "new", id=1),
+        ddl(6 * S, dropped),
+        inserted(7 * S, "new", id=2),
+    )
+    assert done(plan(log, Wanted(), history=tracker)) == [
+        ([], {"shop.old": ("id", "v")}),
+        (["create_table"], {"shop.new": ("id",)}),
+        (["drop_table"], {"shop.new": ("id",)}),
+    ]
 
 
 def test_what_is_done_needs_not_be_told(tmp_path: Path) -> None:

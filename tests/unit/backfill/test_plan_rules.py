@@ -84,6 +84,21 @@ def test_a_ddl_that_nobody_decided_about_stops_unless_it_is_not_reached() -> Non
     plan(facts, Wanted(until_ts=at - 1), history=upstream.tracker, config=stop)
 
 
+def test_so_does_one_whose_columns_rows_have_before_it() -> None:
+    upstream = Recorded()
+    upstream.schema("shop")
+    upstream.create("shop", "a")
+    upstream.late_binlog(upstream.add_column("shop", "a", "late"))
+    upstream.row("a", 1)
+    at = upstream.ts
+    upstream.let_go()
+    facts = PumpLog(upstream.log).facts()
+    stop = DecodeConfig(ddl_policy={"add_column": "stop"})
+    with pytest.raises(DdlNotDecided, match=f"add_column at {at}"):
+        plan(facts, Wanted(), history=upstream.tracker, config=stop)
+    plan(facts, Wanted(until_ts=at - 1), history=upstream.tracker, config=stop)
+
+
 def test_transactions_that_carry_the_mark_of_our_channel_are_left_out_whole() -> None:
     upstream = Recorded()
     upstream.schema("retl")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.downstreams.shapes import column, table
 from tidelog.changes import Event, RowMessage
-from tidelog.errors import BadInput
+from tidelog.errors import BadInput, UnparsablePayload
 from tidelog.schema.structure import ColumnStructure
 from tidelog_backfill.files.chunk import Body
 from tidelog_backfill.source.typed import batches, schema
@@ -122,6 +122,21 @@ def test_a_deletion_is_the_row_as_it_was_and_a_lacking_column_is_null() -> None:
     chosen = pa.schema([schema(shape).field(name) for name in ("late", "op")])
     (fewer,) = batches([body], shape, chosen)
     assert fewer.to_pylist() == [{"late": None, "op": "c"}, {"late": 2, "op": "d"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[",
+        b'{"events":[{"op":"c","commit_ts":"7","after":{"c":1}}]}',
+        b'{"events":[{"op":"c","commit_ts":7,"after":{"c":1},"b64":{}}]}',
+        b'{"events":[{"op":"d","commit_ts":7,"before":[1]}]}',
+    ],
+)
+def test_a_body_that_is_no_row_message_is_an_error_of_ours(text: bytes) -> None:
+    shape = table("t", column("c", "int(11)"))
+    with pytest.raises(UnparsablePayload, match="a row message can't be read: "):
+        list(batches([Body(text, 0)], shape, schema(shape)))
 
 
 def test_a_table_with_a_column_like_ours_is_refused() -> None:
