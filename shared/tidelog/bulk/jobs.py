@@ -148,12 +148,12 @@ def encode_job(job: Job) -> bytes:
     return msgspec.json.encode(job)
 
 
-def decode_job(data: bytes) -> Job:
-    """Raises ConfigError, which names the key."""
+def decode_job(data: bytes, of: str = "this") -> Job:
+    """Raises ConfigError, which names the key and what they are `of`."""
     try:
         return cast(Job, msgspec.json.decode(data, type=Job))
     except NOT_READABLE as error:
-        raise ConfigError(f"not a job: {error}", hint=_KEYS_HINT) from error
+        raise ConfigError(f"{of} is not a job: {error}", hint=_KEYS_HINT) from error
 
 
 _KEYS_HINT = "docs/replay.md has the keys"
@@ -164,7 +164,7 @@ def read_job(path: Path) -> Job:
     try:
         data = path.read_bytes()
         if path.suffix != ".toml":
-            return decode_job(data)
+            return decode_job(data, str(path))
         return cast(Job, msgspec.convert(tomllib.loads(data.decode()), type=Job))
     except (*NOT_READABLE, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} is not a job: {error}", hint=_KEYS_HINT) from error

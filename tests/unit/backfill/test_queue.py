@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.bulk.jobs import BackfillJob
 from tidelog.bulk.told import Progress
-from tidelog.errors import Unavailable
+from tidelog.errors import Corrupt, Unavailable
 from tidelog_backfill.jobs.queue import Queue
 
 JOB = BackfillJob(source="/dump", parquet="/lake")
 LOST = Unavailable("lost")
 S = 100
+
+
+@pytest.mark.parametrize("data", [b"", b'[{"id":1}]', b'[{"id":"\xff"}]', b"[" * 100_000])
+def test_a_list_of_jobs_that_is_none_says_what_becomes_of_them(data: bytes) -> None:
+    with pytest.raises(Corrupt, match=r"jobs\.json, can't be read") as raised:
+        Queue.decode(data)
+    assert raised.value.hint.startswith("delete it: what jobs have written stays")
+    assert "unregister FEED job-ID" in raised.value.hint
+    queue = _queue()
+    (kept,) = Queue.decode(queue.encode())
+    assert kept == queue.find("c")
+    assert kept.consumer == "job-c"
 
 
 def _tried(queue: Queue, *told: Progress) -> bool:

@@ -89,6 +89,17 @@ def test_a_job_that_is_cancelled_ends_before_the_next_begins() -> None:
     run(main, 3)
 
 
+def test_who_asks_for_a_job_that_is_not_known_is_told_so() -> None:
+    async def main(world: World) -> None:
+        client, _ = await started(world)
+        await client.submit("a")
+        with pytest.raises(NotFound, match="no job 'b' is known here"):
+            await client.one("b")
+        assert (await client.one("a")).id == "a"
+
+    run(main, 3)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_answered_outlives_every_crash(seed: int) -> None:
     async def main(world: World) -> None:

@@ -205,8 +205,9 @@ class Queue:
             return msgspec.json.decode(data, type=list[Kept])
         except NOT_READABLE as error:
             raise Corrupt(
-                f"the list of jobs can't be read: {error}",
-                hint="delete it: what jobs have written stays, submitted again they go on there",
+                f"the list of jobs, jobs.json, can't be read: {error}",
+                hint="delete it: what jobs have written stays, submitted again they go on there;"
+                " `tidelog feed unregister FEED job-ID` gives up what the Pumps keep for the old",
             ) from error
 
 
