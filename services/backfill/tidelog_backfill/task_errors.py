@@ -3,8 +3,8 @@
 with errors_carried():          # in the task
     ...                         # raises Corrupt
 ...
-except Exception as error:      # in the driver
-    raise carried(error) or error
+except (PySparkException, Py4JError) as error:      # in the driver
+    raise carried(error) or unexpected(error) from error
 """
 
 from __future__ import annotations

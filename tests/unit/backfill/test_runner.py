@@ -21,7 +21,7 @@ JOB = BackfillJob(source="/dump", parquet="/lake")
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner.logs, "configure", lambda **_: None)
+    monkeypatch.setattr("tidelog.logs.configure", lambda **_: None)
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 import msgspec
 import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidelog.bulk.jobs import ReplayJob
@@ -45,7 +47,7 @@ from tidelog_backfill.replay.step import (
 from tidelog_backfill.replay.target import DatabaseTarget, Target
 from tidelog_backfill.replay.wanted import Wanted
 from tidelog_backfill.replay.write import Reading
-from tidelog_backfill.task_errors import carried
+from tidelog_backfill.task_errors import carried, unexpected
 from tidelog_backfill.watching import watched
 
 Told = Callable[[Progress], None]
@@ -57,11 +59,8 @@ def replay(spark: SparkSession, job: ReplayJob, told: Told) -> Report:
     this downstream), TakenOver, Stopped, Unavailable, and what planning raises."""
     try:
         return asyncio.run(_Replay(spark, job, told).run())
-    except Exception as error:
-        typed = carried(error)
-        if typed is None:
-            raise
-        raise typed from error
+    except (PySparkException, Py4JError) as error:
+        raise carried(error) or unexpected(error) from error
 
 
 class _Replay:
