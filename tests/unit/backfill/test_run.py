@@ -15,7 +15,7 @@ from tidelog import record
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Report
 from tidelog.downstream import Checkpoint
-from tidelog.errors import BadInput, NotFound, Purged, Refused
+from tidelog.errors import BadInput, NotFound, Purged, Refused, Stopped
 from tidelog.relay import RelayGap
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.replay import run
@@ -111,6 +111,16 @@ def test_a_time_is_refused_that_an_earlier_life_may_have_passed(tmp_path: Path) 
     assert saved(tmp_path) == begun
     assert replayed(tmp_path, until_ts=end - 2).commit_ts == end - 2
     assert saved(tmp_path).consistent
+
+
+def test_files_of_which_nobody_knows_what_they_hold_are_left_alone(tmp_path: Path) -> None:
+    relay(tmp_path, 2)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / STATE).write_bytes(b'{"commitTS":')
+    with pytest.raises(Stopped, match=f"{STATE} does not say up to where") as raised:
+        replayed(tmp_path)
+    assert "empty this one" in raised.value.hint
+    assert [one.name for one in (tmp_path / "lake").iterdir()] == [STATE]
 
 
 def test_a_copy_that_is_not_whole_is_no_beginning(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tidelog.downstreams.writing import rule_of
 from tidelog.errors import Refused, Stopped
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.subjects import escape, unescape
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
 from tidelog_backfill.parquet_values import array, place_of
 from tidelog_backfill.replay.bundles import EVENT, GONE, Bundle, Change
@@ -58,12 +59,19 @@ class ParquetTarget:
         self.position = Position(feed, None)
 
     async def open(self) -> None:
-        """Raises Refused for another feed's directory."""
+        """Raises Refused for another feed's directory, Stopped for a state that can't be read."""
         path = f"{self._root}/{STATE}"
         if self._files.get_file_info(path).type != fs.FileType.File:
             return
         with self._files.open_input_stream(path) as stream:
-            saved = msgspec.json.decode(stream.read(), type=Checkpoint)
+            data = stream.read()
+        try:
+            saved = msgspec.json.decode(data, type=Checkpoint)
+        except NOT_READABLE as error:
+            raise Stopped(
+                f"{path} does not say up to where the files are: {error}",
+                hint="name another directory, or empty this one",
+            ) from error
         if saved.feed != self._feed:
             raise Refused(f"{self._url} holds a replay of feed {saved.feed}", hint="name another")
         self.position = Position(self._feed, saved)
