@@ -89,7 +89,7 @@ class DownstreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     cluster_id: int = 0
     if_free: bool = False
-    """Take it from nobody: `open` raises Refused while another Applier holds it."""
+    """Take it from nobody: the first `open` raises Refused while another Applier holds it."""
     lanes: int = 1
     checkpoint_table: str = "tidb_binlog.checkpoint"
     loopback: bool = False

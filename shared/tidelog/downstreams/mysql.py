@@ -94,8 +94,8 @@ class MysqlDownstream:
             await check_epoch(session, feed, CONTROL, epoch, self._life)
         self._life = self._life or await draw_life(session)
         tells = not self._flavor.is_tidb
-        if options.if_free and tells:
-            await refuse_held(session, feed)
+        if options.if_free and tells and not epoch:
+            await refuse_held(session, feed)  # with an epoch, who holds it is we: a lost connection
         await take_lock(session, feed, tells_holder=tells)
         for lane in await lanes_known(session, feed) if tells else ():
             await take_lock(session, feed, lane, tells_holder=tells)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pymysql
@@ -26,16 +27,16 @@ def url(server: MariaDb) -> str:
 
 def sql(server: MariaDb, *statements: str) -> list[tuple[Any, ...]]:
     """The last one's rows."""
-    connection = pymysql.connect(
+    with closing(connected(server)) as connection, connection.cursor() as at:
+        for statement in statements:
+            at.execute(statement)
+        return list(at.fetchall())
+
+
+def connected(server: MariaDb) -> pymysql.Connection[Any]:
+    return pymysql.connect(
         host=server.host, port=server.port, user="root", autocommit=True, charset="utf8mb4"
     )
-    try:
-        with connection.cursor() as at:
-            for statement in statements:
-                at.execute(statement)
-            return list(at.fetchall())
-    finally:
-        connection.close()
 
 
 class Copy:

@@ -9,11 +9,12 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.adapters.backfill.copies_rig import PLAIN, Copy, S, sql, url
+from tests.adapters.backfill.copies_rig import PLAIN, Copy, S, connected, sql, url
 from tests.servers import MariaDb, mariadb_server
-from tidelog.downstream import Checkpoint, DownstreamOptions
+from tidelog.downstream import Checkpoint, DownstreamOptions, TakenOver
 from tidelog.downstreams import open_downstream
-from tidelog.errors import Refused, Unavailable
+from tidelog.downstreams.state_tables import CONTROL, lock_name
+from tidelog.errors import Refused, Stopped, Unavailable
 from tidelog_backfill.snapshot.mysql_source import MysqlSource
 from tidelog_backfill.snapshot.plan import Chunk
 from tidelog_backfill.snapshot.source import Rows
@@ -105,6 +106,69 @@ def test_a_whole_one_that_was_not_forgotten_is_done(source: MariaDb, target: Mar
         with pytest.raises(Refused, match=f"up to {S + 7}"):
             again.kept()
     assert sql(target, "select count(*) from shop.item") == [(ROWS,)]
+
+
+LOCK = lock_name("main", CONTROL)
+
+
+def lost(target: MariaDb) -> None:
+    """The connection that a copy asks its target over."""
+    ((connection,),) = sql(target, f"select is_used_lock('{LOCK}')")
+    sql(target, f"kill {connection}")
+    wait = f"select get_lock('{LOCK}', 10), release_lock('{LOCK}')"
+    assert sql(target, wait) == [(1, 1)]
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_copy_that_lost_its_idle_connection_ends_by_another(
+    source: MariaDb, target: MariaDb, noticed: bool
+) -> None:
+    """Also where the server has not heard of it, and the old one still holds the lock."""
+    with closing(Copy(source, target)) as copy, closing(connected(target)) as former:
+        plan = copy.begin()
+        copy.done(plan)
+        copy.write(plan, plan.chunks)
+        lost(target)
+        if not noticed:
+            with former.cursor() as at:
+                at.execute(f"select get_lock('{LOCK}', 10)")
+                assert at.fetchall() == ((1,),)
+        copy.finish(plan)
+    with closing(Copy(source, target)) as again, pytest.raises(Refused, match=f"up to {S}"):
+        again.kept()
+
+
+def test_who_took_a_copy_over_keeps_its_target(source: MariaDb, target: MariaDb) -> None:
+    with closing(Copy(source, target)) as copy:
+        plan = copy.begin()
+        copy.done(plan)
+        copy.write(plan, plan.chunks)
+        lost(target)
+        applied(target, S + 7)
+        with pytest.raises(TakenOver):
+            copy.finish(plan)
+    with closing(Copy(source, target)) as again:
+        assert again.kept() == plan
+        assert again.done(plan) == frozenset(range(len(plan.chunks)))
+        again.finish(plan)
+        with pytest.raises(Refused, match=f"up to {S + 7}"):
+            again.kept()
+
+
+def test_a_kept_plan_that_can_not_be_read_is_gone_on_with_by_nobody(
+    source: MariaDb, target: MariaDb
+) -> None:
+    with closing(Copy(source, target)) as copy:
+        copy.begin()
+    sql(target, "update tidb_binlog.backfill set plan = left(plan, 20)")
+    with closing(Copy(source, target)) as again:
+        with pytest.raises(
+            Stopped, match=r"the backfill's plan in mysql://.* can't be read"
+        ) as bad:
+            again.kept()
+        assert "delete its rows in `tidb_binlog`.`backfill`" in bad.value.hint
+        sql(target, "delete from tidb_binlog.backfill")
+        assert again.kept() is None
 
 
 @contextmanager
