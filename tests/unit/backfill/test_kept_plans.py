@@ -13,6 +13,7 @@ from tidelog.bulk.jobs import BackfillJob
 from tidelog.errors import Refused, Stopped, TidelogError, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
+from tidelog_backfill.snapshot.parquet import PLAN as PLAN_FILE
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.refusals import refuse_another
 from tidelog_backfill.snapshot.run import Backfill
@@ -63,6 +64,19 @@ def _run(dump: Path, place: str, table: str) -> Any:
     job = BackfillJob(source=str(dump), parquet=place, tables=(table,), snapshot_ts=S)
     with asyncio.Runner() as loop:
         return Backfill(NO_SPARK, job, lambda _: None, loop).run()
+
+
+@pytest.mark.parametrize("data", [b"", b'{"ts":"x"}', b"\xff"])
+def test_a_directory_whose_plan_can_not_be_read(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "d-schema-create.sql").write_text("CREATE DATABASE `d`;\n")
+    (tmp_path / "d.t-schema.sql").write_text("CREATE TABLE `t` (`id` int(11));\n")
+    place = tmp_path / "copy"
+    place.mkdir()
+    (place / PLAN_FILE).write_bytes(data)
+    with pytest.raises(Stopped, match=f"{PLAN_FILE} is no plan of a backfill") as raised:
+        _run(tmp_path, str(place), "d.t")
+    assert raised.value.hint == "name another directory, or empty this one"
+    assert [one.name for one in place.iterdir()] == [PLAN_FILE]
 
 
 class Changing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,11 +11,15 @@ import pytest
 
 from tests.unit.registry.nodes import CLUSTER, Script, nodes
 from tests.unit.registry.rig import join, play
+from tidelog import subjects
 from tidelog.bulk.jobs import BackfillJob
-from tidelog.messages import APPLIER, PUMP, Consumer
-from tidelog.ports import Bus
+from tidelog.changes import H_LAST_TS, Watermark
+from tidelog.errors import NotFound, TidelogError, Unavailable
+from tidelog.feeds import Feed, Feeds
+from tidelog.messages import APPLIER, PUMP, Consumer, encode
+from tidelog.ports import Bus, Outgoing, StreamConfig
 from tidelog.sim import World
-from tidelog_backfill.snapshot.pin import Pin, consumer_of
+from tidelog_backfill.snapshot.pin import SETTLE_S, Pin, consumer_of
 from tidelog_registry import consumers
 
 JOB = BackfillJob(
@@ -87,6 +92,84 @@ def test_what_a_copy_that_ended_still_holds_is_said_or_dropped() -> None:
         await pin.drop()
         assert not pin.held
         assert await known(bus) == []
+
+    play(main)
+
+
+def test_what_can_not_be_dropped_now_is_said_and_dropped_by_the_next_one() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        pin = SimPin(world)
+        await pin.drop()
+        await pin.hold(S)
+        world.node("r").kill()
+        await pin.drop()
+        assert f"`tidelog feed unregister f {OWN.name}`" in pin.held
+        world.node("r").restart()
+        await settled(world, bus)
+        assert await known(bus) == [OWN]
+        await pin.drop()
+        assert await known(bus) == []
+
+    play(main)
+
+
+async def settled(world: World, bus: Bus) -> None:
+    """The registry answers again."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await known(bus)
+            except TidelogError:
+                await world.sleep(0.2)
+            else:
+                return
+
+
+GIVEN = msgspec.structs.replace(JOB, snapshot_ts=S)
+
+
+async def mark(bus: Bus, resolved_ts: int) -> None:
+    body = encode(Watermark(resolved_ts, 0))
+    told = Outgoing(subjects.changes_watermark("f"), body, {H_LAST_TS: str(resolved_ts)})
+    await bus.append(subjects.changes_stream("f"), [told])
+
+
+async def created(bus: Bus) -> None:
+    await Feeds(bus, CLUSTER).create(Feed("f", 5))
+
+
+def test_a_copy_begins_when_its_feed_was_published_that_far() -> None:
+    """Its Drainer may make the stream only then."""
+
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        await created(bus)
+        waiting = asyncio.ensure_future(SimPin(world, GIVEN).timestamp(0))
+        await world.sleep(1)
+        assert await known(bus) == [OWN], "held before it is waited for"
+        stream = StreamConfig(subjects.changes_stream("f"), ("changes.f.>",))
+        await bus.stream_create(stream)
+        for ts in (S - 1, S):
+            await world.sleep(1)
+            assert not waiting.done()
+            await mark(bus, ts)
+        assert await waiting == S
+
+    play(main)
+
+
+def test_a_feed_that_nobody_publishes_is_not_waited_for_for_ever() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        with pytest.raises(NotFound, match="no feed 'f' begins before 100"):
+            await SimPin(world, GIVEN).timestamp(0)
+        await created(bus)
+        began = world.loop.time()
+        with pytest.raises(Unavailable, match="has not been published up to 100") as raised:
+            await SimPin(world, GIVEN).timestamp(0)
+        assert SETTLE_S < world.loop.time() - began < SETTLE_S + 5
+        assert "Drainer" in raised.value.hint
 
     play(main)
 

@@ -10,6 +10,7 @@ take a copy before they follow the feed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -17,10 +18,11 @@ from tidelog import subjects
 from tidelog.change_bodies import Joiner
 from tidelog.changes import H_FRAGMENT, MESSAGE_BYTES, Event, RowMessage
 from tidelog.downstream import Image
-from tidelog.errors import StreamMissing
+from tidelog.errors import Stopped, StreamMissing
 from tidelog.ports import Message, Outgoing, StreamConfig
 from tidelog.real.bus import NatsBus
 from tidelog.security.access import NatsAccess
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 
@@ -28,6 +30,7 @@ APPEND_MESSAGES = 64
 """In one batch, so about 16 MiB."""
 CONNECT_S = 10.0
 READ_S = 1.0
+T = TypeVar("T")
 
 
 class ChunkDone(msgspec.Struct, frozen=True):
@@ -132,8 +135,17 @@ class FeedTarget:
         async for message in self._read("plan"):
             whole = joiner.whole(message)
             if whole is not None:
-                return msgspec.json.decode(whole.data, type=SnapshotPlan)
+                return self._decoded(whole.data, SnapshotPlan)
         return None
+
+    def _decoded(self, data: bytes, kind: type[T]) -> T:
+        """Raises Stopped."""
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except NOT_READABLE as error:
+            stream = subjects.snap_stream(self._feed)
+            what = f"the stream {stream} holds what is of no copy: {error}"
+            raise Stopped(what, hint=self.anew) from error
 
     async def prepare(self, tables: Sequence[CopiedTable], ts: int) -> Prepared:
         bus = await self._connected()
@@ -154,8 +166,7 @@ class FeedTarget:
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
         found = [
-            msgspec.json.decode(message.data, type=ChunkDone).number
-            async for message in self._read("chunk")
+            self._decoded(message.data, ChunkDone).number async for message in self._read("chunk")
         ]
         return frozenset(found)
 
