@@ -15,6 +15,7 @@ from tidelog.errors import Corrupt
 from tidelog_backfill.files.inputs import found
 from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
+from tidelog_proto.relay_pb2 import RelayRecord
 
 WHOLE_FILE = 1 << 20
 LARGE = (102, 103)
@@ -67,6 +68,23 @@ def test_all_is_read_but_what_a_flipped_bit_is_in(tmp_path: Path, number: int) -
         assert seen(tmp_path, "skip") == (LEFT[number], end - begin), at
         with pytest.raises(Corrupt, match=r"relay-000000 at offset"):
             seen(tmp_path, "stop")
+
+
+@pytest.mark.parametrize("number", range(1, 1 + len(LEFT)))
+@pytest.mark.parametrize(
+    "payload", [b"\xff none", bytes((RelayRecord.BATCH_FIELD_NUMBER << 3 | 2, 9))]
+)
+def test_nor_is_anything_else_left_out_with_a_record_that_means_nothing(
+    tmp_path: Path, number: int, payload: bytes
+) -> None:
+    path = relay(tmp_path)
+    data = path.read_bytes()
+    at, _ = records(data)[number]
+    none = record.frame(payload)
+    path.write_bytes(data[:at] + none + data[at:])
+    assert seen(tmp_path, "skip") == ([101, 102, 102, 103, 103, 104, 105], len(none))
+    with pytest.raises(Corrupt, match=f"relay-000000 at offset {at}: it is no relay record"):
+        seen(tmp_path, "stop")
 
 
 def seen(directory: Path, on_corrupt: OnCorrupt) -> tuple[list[int], int]:
