@@ -88,10 +88,19 @@ class DdlWatch:
             return ""
         state, seconds, query, stage, stages, percent = found[0]
         if self._limit_s and int(seconds) > self._limit_s and not self.overran:
-            self.overran = True
-            what = f"QUERY ID {int(query)}" if self._is_mariadb else f"QUERY {self._id}"
-            await session.run(f"KILL {what}")
+            await self._end(
+                session, f"QUERY ID {query}" if self._is_mariadb else f"QUERY {self._id}"
+            )
         return told(str(state or ""), int(seconds), int(stage), int(stages), float(percent))
+
+    async def _end(self, session: MysqlSession, what: str) -> None:
+        """Whose order got lost gives it again at its next look."""
+        self.overran = True  # before the answer: the statement's own end may come first
+        try:
+            await session.run(f"KILL {what}")
+        except BaseException:
+            self.overran = False
+            raise
 
 
 def told(state: str, seconds: int, stage: int, stages: int, percent: float) -> str:

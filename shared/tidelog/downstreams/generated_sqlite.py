@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.sqlite import SQLite
 from sqlglot.errors import SqlglotError
 
 _INTRODUCER = re.compile(r"_(?:utf8mb4|utf8mb3|utf8|latin1|ascii|binary|gbk)(?=')", re.IGNORECASE)
+
+
+class _Backticks(SQLite):
+    """As `table_sqlite.name` has it: a column that is not there is an error, never a text."""
+
+    class Tokenizer(SQLite.Tokenizer):
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`"]
 
 
 def expression(mysql: str) -> str | None:
@@ -16,7 +25,7 @@ def expression(mysql: str) -> str | None:
     word when the column is created."""
     try:
         tree = sqlglot.parse_one(_INTRODUCER.sub("", mysql), read="mysql")
-        return tree.transform(_unquoted_json).sql(dialect="sqlite")
+        return tree.transform(_unquoted_json).sql(dialect=_Backticks)
     except (SqlglotError, RecursionError):
         return None
 

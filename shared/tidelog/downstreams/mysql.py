@@ -23,7 +23,6 @@ from tidelog.downstream import (
 )
 from tidelog.downstreams import state_tables
 from tidelog.downstreams.checkpoint_table import CheckpointTable, load
-from tidelog.downstreams.ddl_mysql import STATE_DB
 from tidelog.downstreams.ddl_steps import DdlSteps
 from tidelog.downstreams.ddl_watch import DdlWatch
 from tidelog.downstreams.divergence import Divergences
@@ -271,4 +270,7 @@ async def _guarded(session: MysqlSession, sql: str) -> None:
     try:
         await session.run(sql)
     except StatementRefused as error:
-        raise Stopped(error.message, hint=f"the account needs to create `{STATE_DB}`") from error
+        hint = (
+            "rename the table at that name, which is none of ours, or name another in the settings"
+        )
+        raise Stopped(error.message, hint=hint) from error

@@ -197,7 +197,8 @@ class MysqlSession:
 
     @contextmanager
     def _guarded(self, sql: bytes) -> Iterator[None]:
-        """Whatever interrupts a query costs the connection, unless the server answered."""
+        """Whatever interrupts a query costs the connection, unless the server answered. (The driver
+        tells the socket's errors by its own.)"""
         try:
             yield
         except pymysql.err.MySQLError as error:
@@ -205,9 +206,6 @@ class MysqlSession:
             if isinstance(wrapped, Unavailable) and not isinstance(wrapped, WorkRolledBack):
                 self.discard()
             raise wrapped from error
-        except OSError as error:
-            self.discard()
-            raise typed(error, self.where, "") from error
         except BaseException:
             self.discard()
             raise

@@ -13,7 +13,9 @@ QuoteName = Callable[[str], str]
 
 
 def name(identifier: str) -> str:
-    return '"' + identifier.replace('"', '""') + '"'
+    """In backticks: SQLite takes a name in double quotes that is no column's for a text, silently,
+    and a unique index on that has room for one row."""
+    return "`" + identifier.replace("`", "``") + "`"
 
 
 def place(db: str, table: str) -> str:

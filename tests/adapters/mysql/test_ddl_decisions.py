@@ -19,7 +19,7 @@ from tests.adapters.mysql.mysql_rig import (
     run,
 )
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.downstreams.shapes import created, ddl, ranges
+from tests.unit.downstreams.shapes import column, created, ddl, ranges
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE, DdlPending
@@ -229,3 +229,39 @@ def test_what_another_release_planned_otherwise_asks_an_operator(
 
     found = run(server, scenario).sql("SHOW COLUMNS FROM d.t LIKE 'n'")
     assert bool(found) is (word == AGAIN)
+
+
+def test_a_statement_of_ours_that_is_refused_stops_and_nothing_is_half_done(
+    server: MariaDb,
+) -> None:
+    """The DDL's own statement ran; what was to note it down did not."""
+
+    async def scenario(rig: Rig) -> None:
+        rig.sql("DROP TABLE tidb_binlog.dropped")
+        with pytest.raises(Stopped, match=r"can't run the DDL at \d+: .*1146") as caught:
+            await rig.ddl(ddl("create_table", (None, T)))
+        assert "start the Applier again" in caught.value.hint
+        await rig.downstream.open("feed")
+        assert await rig.again(ddl("create_table", (None, T))) == []
+        await rig.rows(T, created({"id": 1, "v": "a"}))
+
+    assert run(server, scenario).sql("SELECT v FROM d.t") == [("a",)]
+
+
+def test_what_the_server_refuses_can_t_tell_whether_it_is_done(server: MariaDb) -> None:
+    """Somebody changed the table meanwhile, and no definition could come of the statement."""
+    strange = msgspec.structs.replace(T, columns=(*T.columns, column("n", "strange", id=3)))
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        message = ddl("add_column", (T, strange))
+        with pytest.raises(Stopped, match="can't be run"):
+            await rig.ddl(message)
+        rig.sql(OTHERS)
+        await rig.downstream.open("feed")
+        with pytest.raises(Stopped, match="neither what was there before") as caught:
+            await rig.again(message)
+        assert "`own`" in str(caught.value)
+        assert rig.sql("SHOW TABLES FROM tidb_binlog LIKE 'ddl_shadow'") == []
+
+    run(server, scenario)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.adapters.mysql.mysql_rig import ADD_N, UNSYNCED, WAITS, Reader, Rig, T, run, seen
-from tests.servers import MariaDb, mariadb_server
+from tests.servers import MariaDb, free_port, mariadb_server
 from tests.unit.downstreams.shapes import created, ddl
 from tidelog.downstreams.ddl_watch import DdlWatch, told
 from tidelog.downstreams.mysql import MysqlDownstream
@@ -82,6 +82,53 @@ def test_a_ddl_above_its_time_is_ended_and_an_operator_asked(server: MariaDb) ->
         await rig.again(ADD_N)
 
     assert run(server, scenario).sql("SELECT n FROM d.t") == [(7,)]
+
+
+def test_an_order_to_end_a_ddl_that_got_lost_is_given_again(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, orders = MysqlSession.run, list[str]()
+
+    async def losing(session: MysqlSession, sql: str | bytes) -> int:
+        if isinstance(sql, str) and sql.startswith("KILL"):
+            orders.append(sql)
+            if len(orders) == 1:
+                session.discard()
+                raise Unavailable("the connection is lost")
+        return await kept(session, sql)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        options = msgspec.structs.replace(rig.options, ddl_timeout_s=1)
+        await rig.downstream.close()
+        rig.downstream = MysqlDownstream(target_of(server), options)
+        await rig.downstream.open("feed")
+        monkeypatch.setattr(MysqlSession, "run", losing)
+        with closing(Reader(server)) as reader:
+            reader.begin()
+
+            async def run_it() -> None:
+                with pytest.raises(Stopped, match="ddl-timeout"):
+                    await rig.ddl(ADD_N)
+
+            await until_done(rig, asyncio.ensure_future(run_it()))
+        assert len(orders) == 2
+
+    run(server, scenario)
+
+
+def test_who_can_t_ask_how_far_a_ddl_is_leaves_it_alone(server: MariaDb) -> None:
+    async def scenario(rig: Rig) -> None:
+        watched = await MysqlSession.connect(target_of(server))
+        nowhere = Target.parse(f"mysql://root@{server.host}:{free_port()}/")
+        watch = DdlWatch(nowhere, Flavor("mariadb", frozenset()), watched, 1)
+        await watch.begin()
+        assert await watch.look() == ""
+        assert (await watched.rows("SELECT 1"), watch.overran) == ([(1,)], False)
+        watch.end()
+        await watched.close()
+
+    run(server, scenario)
 
 
 def test_a_ddl_whose_connection_the_server_ended_is_tried_again(server: MariaDb) -> None:

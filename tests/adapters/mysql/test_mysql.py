@@ -17,6 +17,7 @@ from tidelog import failpoints
 from tidelog.changes import Event
 from tidelog.downstream import Checkpoint, DownstreamOptions
 from tidelog.downstreams.mysql import MysqlDownstream
+from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Stopped, Unavailable
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
@@ -255,3 +256,50 @@ def test_a_read_only_server_is_unavailable(server: MariaDb) -> None:
             await plain.close()
 
     run(server, scenario)
+
+
+def test_a_table_at_our_mark_s_name_that_is_none_of_ours(server: MariaDb) -> None:
+    """Nothing is missing that a right would give: it is told what stands there."""
+
+    async def scenario(rig: Rig) -> None:
+        rig.sql("CREATE OR REPLACE DATABASE theirs")
+        rig.sql("CREATE TABLE theirs._drainer_repl_mark (note TEXT)")
+        options = msgspec.structs.replace(rig.options, loopback=True, mark_schema="theirs")
+        await rig.downstream.close()
+        rig.downstream = MysqlDownstream(Target.parse(rig.options.url), options)
+        with pytest.raises(Stopped, match="_drainer_repl_mark") as caught:
+            await rig.downstream.open("feed")
+        assert "rename the table" in caught.value.hint
+        rig.sql("RENAME TABLE theirs._drainer_repl_mark TO theirs.renamed")
+        await rig.downstream.open("feed")
+
+    assert run(server, scenario).sql("SELECT COUNT(*) FROM theirs._drainer_repl_mark") == [(1,)]
+
+
+def test_a_server_that_does_not_know_full_names_of_collations(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a MariaDB before 10.10."""
+    kept, refused = MysqlSession.rows, list[str]()
+
+    async def older(session: MysqlSession, sql: str) -> list[tuple[Any, ...]]:
+        if "FULL_COLLATION_NAME" in sql:
+            refused.append(sql)
+            sql = sql.replace("FULL_COLLATION_NAME", "NO_SUCH_COLUMN")
+        return await kept(session, sql)
+
+    shape = table("t", ID, column("v", "varchar(9)", collation="utf8mb4_0900_ai_ci"), key=("id",))
+
+    async def collation(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, shape)))
+        await rig.rows(shape, created({"id": 1, "v": "a"}))
+
+    asked = (
+        "SELECT COLLATION_NAME FROM information_schema.COLUMNS"
+        " WHERE TABLE_SCHEMA = 'd' AND COLUMN_NAME = 'v'"
+    )
+    ((newest,),) = run(server, collation).sql(asked)
+    monkeypatch.setattr(MysqlSession, "rows", older)
+    ((found,),) = run(server, collation).sql(asked)
+    assert refused
+    assert (newest, found) == ("utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_bin")

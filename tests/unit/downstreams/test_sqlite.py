@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,46 @@ def test_generated_columns_are_computed_or_listed(tmp_path: Path) -> None:
     rig = run(tmp_path, scenario)
     assert rig.read('SELECT twice FROM "d.t"') == [(8,)]
     assert rig.read('SELECT * FROM "d.o"') == [(4, "a")]
+
+
+def test_an_index_on_a_column_that_is_left_out_is_left_out_too(tmp_path: Path) -> None:
+    """SQLite would take the name for a text: in a unique index each row replaced the one before."""
+    odd = column("odd", "varchar(64)", generated="sha2(`v`, 256)")
+    on_it = column("on_it", "varchar(64)", generated="lower(`odd`)")
+
+    async def scenario(rig: Rig) -> None:
+        for number, expression in enumerate(("", "lower(`odd`)", "concat(`odd`, 'x')")):
+            part = KeyPart("" if expression else "odd", expression=expression)
+            key = KeyStructure("k", (part,), unique=True)
+            shape = table(f"t{number}", ID, V, odd, key=("id",), keys=(key,), number=number + 1)
+            left_out, index = await rig.ddl(ddl("create_table", (None, shape)))
+            assert f"d.t{number}.odd" in left_out
+            assert f"index d.t{number}.k: no such column: odd" in index
+            await rig.rows(shape, *(created({"id": n, "v": "a"}) for n in range(3)))
+            found = rig.read(f'SELECT id FROM "d.t{number}" ORDER BY id')
+            assert found == [(0,), (1,), (2,)]
+        key = KeyStructure("k", (KeyPart("on_it"),), unique=True)
+        both = table("both", ID, V, odd, on_it, key=("id",), keys=(key,), number=9)
+        notes = await rig.ddl(ddl("create_table", (None, both)))
+        assert len(notes) == 3
+        await rig.rows(both, *(created({"id": n, "v": "a"}) for n in range(3)))
+        assert len(rig.read('SELECT * FROM "d.both"')) == 3
+
+    run(tmp_path, scenario)
+
+
+def test_a_schema_that_somebody_damaged_is_told(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        with closing(sqlite3.connect(rig.path)) as other, other:
+            other.execute("PRAGMA writable_schema = ON")
+            other.execute("UPDATE sqlite_master SET sql = 'CREATE TABLE' WHERE name = 'd.t'")
+            (version,) = other.execute("PRAGMA schema_version").fetchone()
+            other.execute(f"PRAGMA schema_version = {version + 1}")
+        with pytest.raises(Stopped, match="malformed database schema"):
+            await rig.downstream.rule("d", T)
+
+    run(tmp_path, scenario)
 
 
 def test_dropped_rows_come_back_until_they_are_old(tmp_path: Path) -> None:
