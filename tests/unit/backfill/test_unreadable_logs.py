@@ -15,11 +15,13 @@ from tidelog import record
 from tidelog.changes import Event
 from tidelog.decode.errors import Undecodable
 from tidelog.errors import BadInput, ConfigError, Corrupt, TidelogError
+from tidelog.pb_files.framing import OVERHEAD
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import Facts, FoundDdl
 from tidelog_backfill.files.inputs import found
+from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay.pb_ddls import text_ddls, told_apart
@@ -46,12 +48,14 @@ def relay(directory: Path, *more: bytes) -> Path:
     return path
 
 
-def raw(directory: Path) -> list[object]:
+def raw(directory: Path, on_corrupt: OnCorrupt = "stop") -> list[tuple[int, str]]:
+    """Offset and kind of each record."""
     asked = options.parse({"path": str(directory), "rows": "raw"})
     return [
-        one
+        (row["offset"], row["kind"])
         for task in tasks(asked, Window())
-        for one in raw_records.batches(task.chunk, raw_records.SCHEMA, "stop")
+        for one in raw_records.batches(task.chunk, raw_records.SCHEMA, on_corrupt)
+        for row in one.to_pylist()
     ]
 
 
@@ -61,6 +65,35 @@ def test_a_record_of_a_relay_that_is_none(tmp_path: Path) -> None:
         with pytest.raises(Corrupt) as raised:
             read(tmp_path)
         assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["relay", "pb", "segment"])
+def test_one_in_the_midst_is_passed_by_where_that_is_asked_for(tmp_path: Path, kind: str) -> None:
+    lost = len(record.frame(GARBAGE))
+    if kind == "relay":
+        expected = ["header", "batch", "batch"]
+        whole = relay(tmp_path).read_bytes()
+        header, first, second = (data for _, data in record.split(whole).records)
+        (tmp_path / "relay-000000").write_bytes(
+            b"".join(map(record.frame, map(bytes, (header, first, GARBAGE, second))))
+        )
+    elif kind == "pb":
+        row = pb_logs.inserted(5, "t", i=1)
+        pb_logs.write(tmp_path, row, GARBAGE, row)
+        expected, lost = ["dml", "dml"], OVERHEAD + len(GARBAGE)
+    else:
+        good = pump_logs.prewrite(10, pump_logs.inserts([7])), pump_logs.commit(10, 11)
+        pump_logs.write(tmp_path, [[good[0], GARBAGE, good[1]]])
+        expected = ["prewrite", "commit"]
+    assert [one for _, one in raw(tmp_path, "skip")] == expected
+    (chunk,) = found(tmp_path).chunks(1 << 20)
+    facts = survey(chunk, on_corrupt="skip")
+    assert facts.rows
+    ((at, size),) = facts.skipped_at
+    assert (facts.skipped, size) == (lost, lost)
+    for read in (surveyed, raw):
+        with pytest.raises(Corrupt, match=f"at offset {at}: "):
+            read(tmp_path)
 
 
 def test_a_relay_whose_first_record_is_no_header(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import final
 
 import structlog
+from google.protobuf.message import DecodeError
 
 from tidelog.pb_files import framing, names
 from tidelog.pb_files.framing import Record
-from tidelog.pb_files.reader import file_records, parsed, whole_files
+from tidelog.pb_files.reader import file_records, whole_files
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.parts import Part
 from tidelog_backfill.files.purged import Gone
@@ -73,7 +74,13 @@ class PbRecords:
         """Raises Corrupt."""
         found = self._packed() if is_packed(self._path) else self._plain()
         for record in found:
-            yield record, parsed(self._path, record)
+            try:
+                binlog = Binlog.FromString(record.payload)
+            except DecodeError as error:
+                bad = f"the payload is no pb_binlog: {error}"
+                self._lose(record._replace(bad=bad), record.end)
+            else:
+                yield record, binlog
 
     def _packed(self) -> Iterator[Record]:
         if self._chunk.begin:
@@ -116,11 +123,6 @@ class PbRecords:
         if len(self.skipped_at) <= FEW:
             self.skipped_at.append((record.offset, lost))
         log.warning("skipped", file=str(self._path), offset=record.offset, bytes=lost)
-
-
-def records(chunk: Chunk, on_corrupt: OnCorrupt) -> Iterator[Record]:
-    """Those that begin in it. Raises Corrupt."""
-    return (record for record, _ in PbRecords(chunk, on_corrupt))
 
 
 def _is_last(path: Path) -> bool:
