@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,9 +13,11 @@ import pytest
 from tests.unit.backfill import pb_logs, pump_logs
 from tests.unit.backfill.relay_logs import of_several
 from tests.unit.backfill.relay_logs import write as write_relay
+from tests.unit.relay.relay_rig import STRUCTURES
 from tidelog import record
 from tidelog.changes import Event
 from tidelog.decode.errors import Undecodable
+from tidelog.downstreams.writing import rule_of
 from tidelog.errors import BadInput, ConfigError, Corrupt, TidelogError
 from tidelog.pb_files.framing import OVERHEAD
 from tidelog.schema.structure import ColumnStructure, TableStructure
@@ -26,9 +30,12 @@ from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay.pb_ddls import text_ddls, told_apart
 from tidelog_backfill.replay.planning import plan
+from tidelog_backfill.replay.routing import routing
 from tidelog_backfill.replay.wanted import Wanted
+from tidelog_backfill.replay.write import Reading, without_spark
 from tidelog_backfill.snapshot.dump_tables import defined
-from tidelog_backfill.source import options, raw_records
+from tidelog_backfill.source import changes, options, raw_records
+from tidelog_backfill.source.data_source import TidelogReader
 from tidelog_backfill.source.pushdown import Window
 from tidelog_backfill.source.tasks import tasks
 from tidelog_proto.pb_binlog_pb2 import Binlog, BinlogType
@@ -127,6 +134,26 @@ def test_a_body_that_is_no_row_message_is_named_by_whoever_looks_into_it(tmp_pat
     ) as raised:
         list(bodies(chunk, cut))
     assert "skip does not pass it by" in raised.value.hint
+
+
+def test_events_that_are_none_are_named_by_whoever_reads_them(tmp_path: Path) -> None:
+    """A marker tells how many there are: a survey looks at none."""
+    batch = of_several(101, 105, tables=("d.t1",))
+    none = batch.rows[0].replace(b'"op":"c"', b'"op":{}')
+    write_relay(tmp_path, (101, msgspec.structs.replace(batch, rows=[none])))
+    (facts,) = surveyed(tmp_path)
+    assert facts.rows == 1
+    structure = STRUCTURES["d", "t1", 1]
+    route = routing([("d", structure, rule_of(structure))], 1)
+    (chunk,) = found(tmp_path).chunks()
+    reading = Reading([chunk], View([Span(0, 200)]), route, frozenset(), "stop")
+    nobody: Any = None
+    with pytest.raises(Corrupt, match=r"relay-000000 at offset \d+: a row message can't be read"):
+        asyncio.run(without_spark(reading, nobody, 1 << 20))
+    source = TidelogReader(options.parse({"path": str(tmp_path)}), changes.SCHEMA)
+    (partition,) = source.partitions()
+    with pytest.raises(Corrupt, match=r"relay-000000: a row message can't be read"):
+        list(source.read(partition))
 
 
 def test_a_ddl_or_a_structure_of_a_relay_that_is_none(tmp_path: Path) -> None:

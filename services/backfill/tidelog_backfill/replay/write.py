@@ -14,12 +14,13 @@ from pyspark import TaskContext
 from tidelog.bulk.jobs import OnCorrupt
 from tidelog.downstream import DownstreamOptions, Lane, PartDone, Work
 from tidelog.downstreams import open_downstream
-from tidelog.errors import Unavailable
+from tidelog.errors import Unavailable, UnparsablePayload
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import Chunk
+from tidelog_backfill.files.records import unreadable
 from tidelog_backfill.files.view import View
 from tidelog_backfill.replay.bundles import Bundle, Counts, counted, in_order
 from tidelog_backfill.replay.gather import gathered
@@ -165,7 +166,10 @@ def _sent(reading: Reading, chunk: Chunk, counts: Counts) -> Iterator[list[Bundl
     shuffler = Shuffler(reading.routing, span.after_ts, span.until_ts)
     shown = bodies(chunk, reading.view, on_corrupt=reading.on_corrupt, left_out=counts.left_out)
     for body in shown:
-        shuffler.add(body)
+        try:
+            shuffler.add(body)
+        except UnparsablePayload as error:  # of a relay: other bodies are made by who reads them
+            raise unreadable(chunk.path, body.seq, error.message) from error
         if shuffler.is_full:
             yield from _pieces(shuffler, reading.done)
     yield from _pieces(shuffler, reading.done)

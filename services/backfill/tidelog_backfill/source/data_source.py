@@ -9,9 +9,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, Corrupt, UnparsablePayload
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
+from tidelog_backfill.files.records import UNREADABLE_HINT
 from tidelog_backfill.source import changes, raw_records, typed
 from tidelog_backfill.source.options import Options, parse
 from tidelog_backfill.source.pushdown import Window
@@ -84,7 +85,12 @@ class TidelogReader(DataSourceReader):
         assert isinstance(partition, _Partition)
         settle()
         for task in partition.tasks:
-            yield from self._read(task)
+            try:
+                yield from self._read(task)
+            except UnparsablePayload as error:
+                raise Corrupt(
+                    f"{task.chunk.path}: {error.message}", hint=UNREADABLE_HINT
+                ) from error
 
     def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
         on_corrupt = self._options.on_corrupt
