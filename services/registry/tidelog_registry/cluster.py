@@ -329,12 +329,12 @@ class Cluster:
         return node.order if node is not None else Order()
 
     def reader_orders(self) -> list[ReaderOrder]:
-        """What of them has to be kept: all but an offline that is done."""
+        """What of them has to be kept: all but an offline that is done, and known to its reader."""
         return [
             ReaderOrder(kind, name, node.status.feed, node.state, node.order)
             for (kind, name), node in sorted(self.nodes.items())
             if kind != PUMP and node.order.action
-            if node.state != OFFLINE or node.order.action != "offline"
+            if node.state != OFFLINE or not node.left_before(node.status)
         ]
 
     def has_drainer(self, feed: str) -> bool:

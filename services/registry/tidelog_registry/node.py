@@ -75,8 +75,9 @@ class Node(msgspec.Struct):
         return Member(status.nodeId, state, status.epoch, high, status.mark, read_ts, self.order)
 
     def left_before(self, status: NodeStatus) -> bool:
-        """Is the order that stands here for leaving done, by the word of a reader that registers?
-        It was told so by an earlier life of the registry, which could not keep it."""
+        """Is the order that stands here for leaving done, by the word of a reader? One that died
+        before it was told so would leave again when it is started: for it, that is kept. One that
+        registers was told by an earlier life of the registry, which could not keep it."""
         done = Order("", self.order.number)
         return self.order.action == "offline" and status.order == done
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tidelog.messages import (
@@ -32,6 +33,48 @@ def test_a_reader_that_left_and_is_started_again_is_not_sent_away_twice(kind: st
     assert comes_back(Order("", 5)) == ONLINE
     assert comes_back(Order("offline", 5)) == CLOSING, "it had not left yet"
     assert comes_back(Order("resume", 4)) == CLOSING, "it has not heard of it"
+
+
+@pytest.mark.parametrize("kind", [APPLIER, DRAINER])
+@pytest.mark.parametrize("died", ["while it left", "when it had left"])
+def test_a_reader_that_died_before_it_was_told_that_it_left_is_let_in_again(
+    kind: str, died: str
+) -> None:
+    """Seed 12254: it keeps the order, and only the registry knows that there is nothing to do any
+    more, also when it was started again meanwhile."""
+    cluster = Cluster({}, 0.0, fresh=False, lost=False)
+    cluster.register(NodeStatus("r", kind=kind, feed="main"), 1.0)
+    given = cluster.operate(StateRequest("r", "offline"), 2.0, {}, 1000)[0].status.order
+    status = NodeStatus("r", kind=kind, feed="main", state=CLOSING, isAlive=True, order=given)
+    assert cluster.heartbeat(status, 3.0)[0] == CLOSING
+    if died == "when it had left":
+        assert cluster.heartbeat(msgspec.structs.replace(status, state=OFFLINE), 4.0)[0] == OFFLINE
+    else:
+        cluster.tick(60.0)
+        answer, _ = cluster.operate(StateRequest("r", "offline"), 61.0, {}, 2000)
+        assert answer.status.state == OFFLINE
+
+    orders = cluster.reader_orders()
+    assert [one.state for one in orders] == [OFFLINE]
+    again = Cluster({}, 0.0, fresh=False, lost=False, orders=orders)
+    assert not again.has_drainer("main")
+    assert again.reader_orders() == orders, "until it comes back"
+    assert again.register(status, 1.0)[0] == ONLINE
+    assert again.reader_orders() == []
+
+
+@pytest.mark.parametrize("kind", [APPLIER, DRAINER])
+def test_that_a_reader_left_is_forgotten_once_it_knows(kind: str) -> None:
+    given = ReaderOrder(kind, "r", "main", CLOSING, Order("offline", 5))
+    cluster = Cluster({}, 0.0, fresh=False, lost=False, orders=[given])
+    drained = NodeStatus(
+        "r", kind=kind, feed="main", state=OFFLINE, isAlive=True, order=given.order
+    )
+    assert cluster.heartbeat(drained, 1.0)[0] == OFFLINE
+    assert cluster.reader_orders() != []
+    told = msgspec.structs.replace(drained, order=Order("", 5))
+    assert cluster.heartbeat(told, 2.0)[0] == OFFLINE
+    assert cluster.reader_orders() == []
 
 
 @pytest.mark.parametrize("kind", [APPLIER, DRAINER])
