@@ -17,7 +17,7 @@ from tidelog.ports import Bus, Disk, Ports
 from tidelog.sealed import unseal
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.merge.sources import Sources
-from tidelog_drainer.publish import position
+from tidelog_drainer.publish import lives
 from tidelog_drainer.publish.beginning import FeedRecord
 from tidelog_drainer.schema.structures import Known, Structures
 
@@ -65,9 +65,9 @@ class DrainerFiles:
         return {name: value for name, value in found.items() if value not in (None, ())}
 
     def _epoch(self) -> int | None:
-        if not self._disk.exists(position.EPOCH_FILE):
+        if not self._disk.exists(lives.EPOCH_FILE):
             return None
-        data = unseal(self._disk.read_file(position.EPOCH_FILE))
+        data = unseal(self._disk.read_file(lives.EPOCH_FILE))
         told = msgspec.json.decode(data, type=dict[str, Any])
         return cast(int, told["number"])
 
@@ -82,7 +82,7 @@ class DrainerFiles:
         """A new epoch, above all that were ever used."""
         number = 1 + max((n for name, n in self.ledger.handed if name == "epoch"), default=0)
         given = ("epoch", number)
-        epoch = await self.ledger.hand(given, by=position.rise(CONFIG, self._ports))
+        epoch = await self.ledger.hand(given, by=lives.rise(CONFIG, self._ports))
         if epoch.number != number:
             raise Wrong(f"epoch {epoch.number}, {number - 1} was used before")
 

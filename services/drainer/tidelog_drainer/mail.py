@@ -45,10 +45,11 @@ class AskStart(msgspec.Struct, frozen=True):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """After `commit_ts`. `chain`: `publish.position.Risen`."""
+    """After `commit_ts`. `chain`, `apart`: `publish.lives.Risen`."""
 
     commit_ts: int
     chain: int
+    apart: int
 
 
 class Merged(msgspec.Struct, frozen=True):

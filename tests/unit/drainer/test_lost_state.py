@@ -22,7 +22,7 @@ from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.merge.sources import SOURCES_FILE
 from tidelog_drainer.publish.beginning import FEED_FILE
-from tidelog_drainer.publish.position import EPOCH_FILE
+from tidelog_drainer.publish.lives import EPOCH_FILE
 from tidelog_drainer.service import build
 
 STREAM, RECORD, DIRECTORY = "stream", "record", "directory"

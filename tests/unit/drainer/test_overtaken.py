@@ -17,6 +17,7 @@ from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.merge.merger import Merger, Overtaken
 from tidelog_drainer.merge.sources import SOURCES_FILE
+from tidelog_drainer.publish.beginning import FOLLOW_S
 from tidelog_drainer.service import build
 
 
@@ -310,6 +311,42 @@ def test_nor_by_a_life_that_only_began_a_lost_stream_anew() -> None:
         pump.commit([], 300)
         await published(world, node, 300)
         assert await everything(world, 100) == [250]
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_it_still_had_to_read_another_one_has_passed_since(lost: bool) -> None:
+    """A Pump was met, and not read up to the feed's position, when another Drainer took over (seed
+    13619). `lost`: with the stream goes what told so, but this one had stood by."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node, other = world.node("drainer"), world.node("other")
+        pump.commit([*DDLS, txn(10)], 20)
+        await published(world, node, 20)
+        late = await registry.pump("p2")
+        await world.until(lambda: remembered(node) == {"p1": None, "p2": 0}, 30, "p2")
+        node.kill()
+        other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
+        late.commit([txn(50)], 100)
+        pump.commit([], 100)
+        await published(world, other, 100)
+        if lost:
+            node.restart()
+            await world.until(lambda: bool(said(node, "lease").get("standby")), 30, "the standby")
+            await world.sleep(2 * FOLLOW_S)
+            registry.consumers = [Consumer("reader", FEED, 100)]
+            world.nats.delete(subjects.changes_stream(FEED))
+        other.kill()
+        if not lost:
+            node.restart()
+        late.commit([txn(250)], 300)
+        pump.commit([], 300)
+        await published(world, node, 300)
+        assert (await everything(world, 100))[-1:] == [250]
+        assert said(node, "collector")["error"] == ""
 
     run(main, 1)
 

@@ -18,7 +18,8 @@ from tidelog.ports import Outgoing, StreamConfig
 from tidelog.sim import World, run
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.publish.batcher import H_EARLY
-from tidelog_drainer.publish.position import Epoch, NotOurs, Start, find_start
+from tidelog_drainer.publish.lives import Epoch
+from tidelog_drainer.publish.position import NotOurs, Start, find_start
 from tidelog_registry import service
 from tidelog_registry.config import RegistryConfig
 

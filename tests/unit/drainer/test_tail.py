@@ -12,13 +12,15 @@ from tidelog import changes, subjects
 from tidelog.errors import Purged, StreamMissing, Unavailable
 from tidelog.ports import Bus, Outgoing, Ports, StreamConfig
 from tidelog.sim.world import World, run
-from tidelog_drainer.publish.position import Epoch, Start
+from tidelog_drainer.publish.lives import Epoch, Risen
+from tidelog_drainer.publish.position import Start
 from tidelog_drainer.publish.tail import Fenced, StreamTail, StreamTooSmall, TailLost
 from tidelog_drainer.schema.stream_floor import TRIES, oldest_ts
 
 FEED = "f"
 STREAM = subjects.changes_stream(FEED)
 OURS, EARLIER, ANOTHER = Epoch(5, "d1"), Epoch(4, "d1"), Epoch(6, "d2")
+LIFE = Risen(OURS.number, OURS.node)
 
 
 class Shaky:
@@ -58,7 +60,7 @@ class Bed:
         await self.bus.append(STREAM, [message(1, EARLIER)])
         state = await self.bus.stream_state(STREAM)
         assert state is not None
-        return StreamTail(self.ports, FEED, Start(1, 0, state, OURS, 0, (), False, 0))
+        return StreamTail(self.ports, FEED, Start(1, 0, state, 0, (), False, LIFE))
 
     async def last(self) -> int:
         state = await self.bus.stream_state(STREAM)

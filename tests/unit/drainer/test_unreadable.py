@@ -11,7 +11,7 @@ from tidelog.lease_store import FILE as LEASE_FILE
 from tidelog.orders import ORDER_FILE
 from tidelog.sim.world import World, run
 from tidelog_drainer.publish.ddl_desk import DDLS_FILE
-from tidelog_drainer.publish.position import EPOCH_FILE
+from tidelog_drainer.publish.lives import EPOCH_FILE
 from tidelog_drainer.schema.structures import SCHEMAS_FILE
 
 

@@ -254,7 +254,7 @@ class Collector(Actor[CollectorMail]):
             return
         following.cancel()
         await asyncio.wait([following])
-        known = self._sources.begin(begin.commit_ts, chain=begin.chain)
+        known = self._sources.begin(begin.commit_ts, chain=begin.chain, apart=begin.apart)
         self._merger = Merger(begin.commit_ts)
         for node, after_ts in known.items():
             self._add(node, after_ts)

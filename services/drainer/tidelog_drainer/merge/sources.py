@@ -47,13 +47,16 @@ class Sources:
         self._kept = Kept()
         self._keeping = asyncio.Lock()
 
-    def begin(self, start: int, *, chain: int) -> dict[str, int]:
+    def begin(self, start: int, *, chain: int, apart: int = 0) -> dict[str, int]:
         """The Pumps of earlier lives, and after what ts each is read. `chain`: of the lives of this
         directory's Drainer, since which nobody else published: what was passed since, they passed.
-        0 = nobody knows since when. Raises Corrupt."""
+        0 = nobody knows since when. `apart`: what chains before this one still had to read, another
+        Drainer has passed since, with its own sources. Raises Corrupt."""
         self._chain = chain
         self._kept = self._stored()
         pumps, since = self._kept.pumps, self._kept.since
+        if self._kept.chain < apart:
+            pumps = dict.fromkeys(pumps)
         self._gone = set(self._kept.gone) - pumps.keys()
         ours = chain in (0, self._kept.chain)
         self._since = min(start, since) if ours and since is not None else start

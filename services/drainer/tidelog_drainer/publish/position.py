@@ -14,18 +14,16 @@ import structlog
 
 from tidelog import changes, subjects
 from tidelog.changes import DdlMessage, Marker, Watermark
-from tidelog.errors import Corrupt, Stopped, StreamMissing, Unavailable
+from tidelog.errors import Corrupt, DiskFull, Stopped, StreamMissing, Unavailable
 from tidelog.failpoints import hit
 from tidelog.ports import Message, Ports, StreamConfig, StreamState
-from tidelog.sealed import seal, unseal
 from tidelog.timestamps import TS_MAX
 from tidelog.unreadable import NOT_READABLE
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.publish.batcher import H_EARLY
-from tidelog_drainer.publish.beginning import beginning
+from tidelog_drainer.publish.beginning import FOLLOW_S, beginning
+from tidelog_drainer.publish.lives import Epoch, Risen, chained, parted, rise
 
-EPOCH_FILE = "drainer.json"
-UNREADABLE = "delete it: the feed's stream tells the epoch that was reached"
 STREAM_MIN_BYTES = 64 << 20
 
 M = TypeVar("M", Marker, Watermark)
@@ -43,26 +41,6 @@ class NotOurs(Stopped):
             f"{stream}`, and start the Drainer again: it makes the stream anew, and fills it from "
             "the Pumps for readers that are registered",
         )
-
-
-class Epoch(msgspec.Struct, frozen=True, order=True):
-    """Rises with every life of a feed's publisher; the node tells apart two that rose alike."""
-
-    number: int
-    node: str = ""
-
-    @property
-    def text(self) -> str:
-        return f"{self.number}:{self.node}"
-
-
-class Risen(msgspec.Struct, frozen=True):
-    """What `drainer.json` holds: the epoch, and the number of the first life of a chain: each of
-    the later ones found that nobody but this node had written to the stream since. 0 = unknown."""
-
-    number: int
-    node: str = ""
-    chain: int = 0
 
 
 def parse_epoch(message: Message | None) -> Epoch:
@@ -109,16 +87,19 @@ class Tail(msgspec.Struct, frozen=True):
 
 class Start(msgspec.Struct, frozen=True):
     """Where to go on: publish what is above `commit_ts`. `fresh`: the stream holds no mark yet.
-    `chain`: as `Risen`, of this life."""
+    `life`: this one, and the chain that it belongs to."""
 
     commit_ts: int
     prev_commit_ts: int
     state: StreamState
-    epoch: Epoch
     schema_version: int
     early: tuple[int, ...]
     fresh: bool
-    chain: int
+    life: Risen
+
+    @property
+    def epoch(self) -> Epoch:
+        return Epoch(self.life.number, self.life.node)
 
 
 async def read_tail(ports: Ports, feed: str) -> Tail:
@@ -200,15 +181,14 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
         await _create_stream(config, ports)
         hit("drainer.stream.created")
         tail = await read_tail(ports, config.feed)
-    ours = tail.epoch.number > 0 and tail.epoch.node == config.node
     if tail.epoch.number >= epoch.number:
         epoch = await rise(config, ports, tail.epoch.number, own=epoch.number)
     # What another Drainer of the feed wrote meanwhile is where it goes on.
     fresh = tail.commit_ts is None
     if tail.commit_ts is not None:
         begin, prev = tail.commit_ts, tail.prev_commit_ts
-    chain = await _chain(config, ports, epoch, ours=ours)
-    return Start(begin, prev, tail.state, epoch, tail.schema_version, tail.early, fresh, chain)
+    life = await chained(config, ports, epoch, tail.epoch.node if tail.epoch.number else "")
+    return Start(begin, prev, tail.state, tail.schema_version, tail.early, fresh, life)
 
 
 async def _create_stream(config: DrainerConfig, ports: Ports) -> None:
@@ -236,41 +216,14 @@ async def _create_stream(config: DrainerConfig, ports: Ports) -> None:
             log.warning("a smaller change stream is tried", max_bytes=max_bytes, reason=str(error))
 
 
-async def rise(config: DrainerConfig, ports: Ports, above: int = 0, own: int = 0) -> Epoch:
-    """A new epoch, above the one stored here and `above`; durable when it returns. `own`: this life
-    has risen to it before. A chain that nobody knows of, or that this life began, begins with it.
-
-    Raises Corrupt."""
-    stored = _stored(ports)
-    epoch = Epoch(max(above, stored.number) + 1, config.node)
-    chain = epoch.number if stored.chain == own else stored.chain
-    await _store(ports, Risen(epoch.number, epoch.node, chain))
-    return epoch
-
-
-async def _chain(config: DrainerConfig, ports: Ports, epoch: Epoch, *, ours: bool) -> int:
-    """The chain that this life belongs to; durable before it writes anything to the stream: else
-    the next life took what it writes for a proof that the chain was never broken."""
-    stored = _stored(ports).chain
-    chain = epoch.number
-    if ours:
-        chain = stored if stored != epoch.number else 0
-    if chain != stored:
-        await _store(ports, Risen(epoch.number, config.node, chain))
-    return chain
-
-
-def _stored(ports: Ports) -> Risen:
-    """Raises Corrupt."""
-    if not ports.disk.exists(EPOCH_FILE):
-        return Risen(0)
-    try:
-        return msgspec.json.decode(unseal(ports.disk.read_file(EPOCH_FILE)), type=Risen)
-    except NOT_READABLE as error:
-        raise Corrupt(f"{EPOCH_FILE} can't be read: {error}", hint=UNREADABLE) from error
-
-
-async def _store(ports: Ports, risen: Risen) -> None:
-    hit("drainer.epoch.before_write")
-    await ports.disk.write_file(EPOCH_FILE, seal(msgspec.json.encode(risen)))
-    hit("drainer.epoch.risen")
+async def follow_leader(config: DrainerConfig, ports: Ports) -> None:
+    """Until it is cancelled, beside another Drainer that leads: notes that this one publishes, for
+    the time when its stream is lost."""
+    stream = subjects.changes_stream(config.feed)
+    while True:
+        with contextlib.suppress(Unavailable, StreamMissing, Stopped, Corrupt, DiskFull):
+            newest = await ports.bus.last_message(stream, f"changes.{config.feed}.>")
+            if parse_epoch(newest).node not in ("", config.node):
+                await parted(ports)
+                return
+        await ports.clock.sleep(FOLLOW_S)

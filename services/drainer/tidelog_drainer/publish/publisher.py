@@ -40,8 +40,9 @@ from tidelog_drainer.publish.counts import Counts
 from tidelog_drainer.publish.ddl_desk import DdlDesk
 from tidelog_drainer.publish.fenced import stand_off
 from tidelog_drainer.publish.intake import Intake
+from tidelog_drainer.publish.lives import Epoch, rise
 from tidelog_drainer.publish.parts import PartsBatcher
-from tidelog_drainer.publish.position import Epoch, Start, find_start, rise
+from tidelog_drainer.publish.position import Start, find_start, follow_leader
 from tidelog_drainer.publish.tail import Fenced, StreamTail
 from tidelog_drainer.schema.store import KEEP_S, SchemaStore
 
@@ -157,7 +158,8 @@ class Publisher(Actor[PublisherMail]):
         while self._askers and self._stopped is not None:
             self._askers.pop().reply.fail(self._stopped)
         while self._askers and self._start is not None:
-            self._askers.pop().reply.set(Begin(self._intake.accepted, self._start.chain))
+            life = self._start.life
+            self._askers.pop().reply.set(Begin(self._intake.accepted, life.chain, life.apart))
         if not self._error:
             self._intake.answer()
 
@@ -201,10 +203,13 @@ class Publisher(Actor[PublisherMail]):
     async def _begin(self) -> None:
         """The position first, once this Drainer leads: the merge waits for nothing else."""
         record = FeedRecord(self._config, self._ports)
-        following = self.spawn(record.follow(), "feed-record")
+        leader = follow_leader(self._config, self._ports)
+        following = [self.spawn(record.follow(), "feed-record"), self.spawn(leader, "leader")]
         await self._lease.ask(AskLead)
         hit("drainer.publisher.leading")
-        following.cancel()
+        for task in following:
+            task.cancel()
+        await asyncio.wait(following)
         while self._start is None:
             try:
                 start = await find_start(self._config, self._ports, self._epoch)

@@ -18,7 +18,8 @@ from tidelog.errors import (
 from tidelog.failpoints import hit
 from tidelog.ports import Outgoing, Ports, StreamState
 from tidelog_drainer.metrics import APPEND_BYTES, APPEND_MESSAGES, APPEND_RETRIES, APPEND_SECONDS
-from tidelog_drainer.publish.position import Epoch, Start, parse_epoch
+from tidelog_drainer.publish.lives import Epoch
+from tidelog_drainer.publish.position import Start, parse_epoch
 
 APPEND_TIMEOUT_S = 5.0
 BACKOFF_MIN_S = 0.02

@@ -42,7 +42,7 @@ from tidelog_drainer.mail import (
 )
 from tidelog_drainer.merge.sources import SOURCES_FILE
 from tidelog_drainer.metrics import REWINDS
-from tidelog_drainer.publish.position import EPOCH_FILE
+from tidelog_drainer.publish.lives import EPOCH_FILE
 from tidelog_drainer.rewind.filling import Filling, Kept
 from tidelog_drainer.rewind.forget import forget
 from tidelog_drainer.schema.structures import SCHEMAS_FILE
