@@ -59,6 +59,11 @@ def _has_left(status: NodeStatus) -> bool:
     return status.isAlive and status.state == OFFLINE and status.order.action != "offline"
 
 
+def _left_since(node: Node, status: NodeStatus) -> bool:
+    """A late word of an earlier life is none."""
+    return _has_left(status) and status.order.number >= node.order.number
+
+
 class Cluster:
     """`members` is the bucket as it was found, `orders` what was kept of readers; `fresh` says that
     there was no trace of an earlier life, so that there is nobody to wait for until a node says
@@ -165,23 +170,24 @@ class Cluster:
     @staticmethod
     def _unregistered(node: Node, status: NodeStatus) -> bool:
         """Shall a living node ask to be let in again? (Not a Pump that an operator took out: it is
-        told so, and leaves.)"""
+        told so, and leaves. Nor one that left: it never asks.)"""
         if node.join is not None or node.state not in (OFFLINE, JOINING):
             return False
+        if node.state == JOINING:
+            return not _left_since(node, status)
         taken_out = status.kind == PUMP and node.order.action == "offline"
-        return node.state == JOINING or (status.state != OFFLINE and not taken_out)
+        return status.state != OFFLINE and not taken_out
 
     def _said(self, node: Node, status: NodeStatus, behind: Behind) -> str:
         """The state after a living node said what it has reached."""
         kind = status.kind
-        # A late word of an earlier life is none.
-        left = _has_left(status) and status.order.number >= node.order.number
+        left = _left_since(node, status)
         if status.state == PAUSED:
             return follows(kind, node.state, "paused")
         if status.state != OFFLINE or not (left or node.state == CLOSING):
             return node.state
         # One that left where our entry of that is lost takes the same way again.
-        closing = follows(kind, node.state, "offline")
+        closing = follows(kind, node.state, "left")
         node.behind = tuple(behind(status.maxCommitTS)) if kind == PUMP else ()
         if node.behind:
             return closing

@@ -5,6 +5,7 @@
     returns, -paused, -closing   it registers, with what an operator asked of it last
     stops                        it says good-bye
     paused                       it says that it pauses now
+    left                         it says that it left, which the registry has forgotten
     drained                      it says that it is done, and every consumer has passed it
     opens, -paused, -closing     every Drainer took it as a source, with what an operator asked
     pause, resume, offline       an operator asks
@@ -44,6 +45,7 @@ _PUMPS = _table(
     returns-closing  .        closing  closing  closing  .        joining
     stops            .        paused   paused   .        .        .
     paused           .        .        paused   .        .        .
+    left             closing  closing  closing  closing  .        .
     drained          .        .        .        .        offline  .
     opens            online   .        .        .        .        .
     opens-paused     paused   .        .        .        .        .
@@ -64,6 +66,7 @@ _READERS = _table(
     returns-closing  closing  closing  closing  closing  .        closing
     stops            offline  offline  offline  offline  offline  .
     paused           .        .        paused   .        .        .
+    left             closing  closing  closing  closing  .        .
     drained          .        .        .        .        offline  .
     opens            .        .        .        .        .        .
     opens-paused     .        .        .        .        .        .

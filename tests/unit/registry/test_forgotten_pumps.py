@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tidelog.messages import DRAINER, JOINING, OFFLINE, PUMP, NodeStatus, StateRequest
+from tidelog.membership import Member
+from tidelog.messages import (
+    CLOSING,
+    DRAINER,
+    JOINING,
+    OFFLINE,
+    PUMP,
+    NodeStatus,
+    Order,
+    StateRequest,
+)
 from tidelog_registry.cluster import Cluster
 from tidelog_registry.effects import Write
 from tidelog_registry.node_state import NODE_LEASE_S
@@ -54,3 +64,29 @@ def test_back_it_joins_as_one_that_brings_data() -> None:
     written = [e.member for e in effects if isinstance(e, Write)]
     assert [(m.state, m.high_ts) for m in written] == [(JOINING, 50)]
     assert cluster.nodes[PUMP, "p"].join is not None
+
+
+def test_one_that_left_and_still_runs_is_let_go_by_a_registry_that_has_it_on_its_way_in() -> None:
+    """Seed 15538: the bucket went back to when it joined. It never asks to be let in, so that one
+    who waited for it waited for ever."""
+    kept = Member("p", JOINING, epoch=3, high_ts=50, mark="m", order=Order("", 1))
+    cluster = Cluster({"p": kept}, 0.0, fresh=False, lost=True)
+    left = NodeStatus(
+        "p", state=OFFLINE, isAlive=True, epoch=3, mark="m", maxCommitTS=50, order=Order("", 7)
+    )
+    state, effects = cluster.heartbeat(left, LATER_S, lambda ts: ["reader"] if ts >= 50 else [])
+    assert state == CLOSING, "what it holds is to be read"
+    assert [e.member.state for e in effects if isinstance(e, Write)] == [CLOSING]
+    assert cluster.unheard(2 * LATER_S) == []
+    state, effects = cluster.heartbeat(left, LATER_S + 1)
+    assert state == OFFLINE
+    assert [e.member.state for e in effects if isinstance(e, Write)] == [OFFLINE]
+
+
+def test_a_late_word_of_its_earlier_life_does_not_send_one_away_that_joins_again() -> None:
+    kept = Member("p", JOINING, epoch=4, high_ts=50, mark="m", order=Order("", 8))
+    cluster = Cluster({"p": kept}, 0.0, fresh=False, lost=True)
+    late = NodeStatus("p", state=OFFLINE, isAlive=True, epoch=3, mark="m", order=Order("", 7))
+    assert cluster.heartbeat(late, LATER_S)[0] is None
+    assert cluster.members() == ["p"]
+    assert cluster.nodes[PUMP, "p"].state == JOINING
