@@ -88,7 +88,7 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
 	@$(PYTEST) -n 2 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
 
-adapters: $(VENV)/.dev mariadb ## what stands at a port, each against the real server it is for
+adapters: $(VENV)/.dev mariadb etcd ## what stands at a port, each against the real server it is for
 	@$(PYTEST) -n 2 --dist loadfile tests/adapters
 
 models: $(VENV)/.dev ## state machines against their models, damage bit by bit
@@ -96,7 +96,7 @@ models: $(VENV)/.dev ## state machines against their models, damage bit by bit
 	@$(PY) -m tests.crash.damage --share 8 --seed $(SEED) --jobs 2
 
 .PHONY: coverage
-coverage: $(VENV)/.dev mariadb ## what unit tests and 50 histories run of the product, against its bars
+coverage: $(VENV)/.dev mariadb etcd ## what unit tests and 50 histories run of the product, against its bars
 	@$(PY) -m tests.coverage.run
 
 wheel: $(VENV)/.dev compiler

@@ -6,6 +6,7 @@ The original's TiDB, Drainer and binlogctl read these entries (seed 000, "Pump s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -23,8 +24,9 @@ from tidelog.messages import (
 )
 from tidelog.unreadable import NOT_READABLE
 
+T = TypeVar("T")
 ROOT = "/tidb-binlog/v1/"
-PLACES = {PUMP: ROOT + "pumps/", DRAINER: ROOT + "drainers/"}
+PLACES = {PUMP: "pumps/", DRAINER: "drainers/"}
 WISHES = {
     ONLINE: "resume",
     PAUSING: "pause",
@@ -55,71 +57,82 @@ class Found(msgspec.Struct, frozen=True):
     revision: int
 
 
-class Write(msgspec.Struct, frozen=True):
-    """`revision`: the change that it follows; 0 = the key is new."""
+class Shadow(msgspec.Struct, frozen=True):
+    """What we wrote last, under a key of our own. It is written with the entry, in one transaction:
+    as long as both are of one revision, nobody else has touched the entry."""
 
-    key: str
+    state: str
+    host: str
+
+
+class Write(msgspec.Struct, frozen=True):
+    """`name`: of the entry below ROOT, and of its shadow. `revision`: the change of the entry that
+    it follows; 0 = it is new."""
+
+    name: str
     entry: Entry
     revision: int
 
+    @property
+    def shadow(self) -> Shadow:
+        return Shadow(self.entry.state, self.entry.host)
+
 
 class Plan(msgspec.Struct):
-    """`foreign`: entries of somebody else's nodes, left alone. `odd`: what was found instead of
-    ours and means nothing (deleted, unreadable), and is put right."""
+    """Names of entries: `foreign`, of somebody else's nodes, left alone; `odd`, what was found
+    instead of ours and means nothing (deleted, unreadable), put right; `old`, of before we showed
+    this node here, ours from now on."""
 
     writes: list[Write] = []
     wishes: list[StateRequest] = []
     foreign: list[str] = []
     odd: list[str] = []
+    old: list[str] = []
 
 
 class PdEntries:
-    """Remembers what it wrote: only against that a change is somebody's."""
+    """Remembers which change was answered: each is, once, whatever becomes of the answer."""
 
     def __init__(self) -> None:
-        self._tried: dict[str, Entry] = {}
-        self._revisions: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
 
-    def plan(self, nodes: Sequence[NodeStatus], found: dict[str, Found]) -> Plan:
-        """What to write now, and what was wished there since the last look. A Pump that joins is
-        not shown: a TiDB would write to it."""
+    def plan(
+        self, nodes: Sequence[NodeStatus], found: dict[str, Found], shadows: dict[str, Found]
+    ) -> Plan:
+        """What to write now, and what was wished there since we wrote, both by name. A Pump that
+        joins is not shown: a TiDB would write to it. Nor is a node whose id would be a path: who
+        reads the entries takes them for keys of a directory."""
         plan = Plan()
         for node in nodes:
-            if node.kind in PLACES and node.state != JOINING:
-                self._compare(plan, node, found)
+            if node.kind in PLACES and node.state != JOINING and "/" not in node.nodeId:
+                name = PLACES[node.kind] + node.nodeId
+                self._compare(plan, name, node, found.get(name), shadows.get(name))
         return plan
 
-    def _compare(self, plan: Plan, node: NodeStatus, found: dict[str, Found]) -> None:
-        key = PLACES[node.kind] + node.nodeId
-        there, was = found.get(key), self._tried.get(key)
+    def _compare(
+        self, plan: Plan, name: str, node: NodeStatus, there: Found | None, kept: Found | None
+    ) -> None:
         ours = entry_of(node)
         if there is None:
-            if self._revisions.pop(key, 0):
-                plan.odd.append(key)
-            plan.writes.append(Write(key, ours, 0))
+            if kept is not None:
+                plan.odd.append(name)
+            plan.writes.append(Write(name, ours, 0))
             return
-        said = _read(there.value)
-        if was is None and said is not None and _anothers(said, ours):
-            plan.foreign.append(key)
+        said, was = _read(there.value, Entry), _read(kept.value, Shadow) if kept else None
+        if said is not None and _anothers(said, ours, was):
+            plan.foreign.append(name)
             return
-        if was is not None and there.revision != self._revisions.get(key):
-            # Once only, whatever becomes of the order and of the answer.
-            self._revisions[key] = there.revision
+        changed = kept is None or kept.revision != there.revision
+        if changed and self._answered.get(name) != there.revision:
+            self._answered[name] = there.revision
             if said is None or said.state not in WISHES:
-                plan.odd.append(key)
+                plan.odd.append(name)
+            elif was is None:
+                plan.old.append(name)
             elif said.state not in (was.state, ours.state):
                 plan.wishes.append(StateRequest(node.nodeId, WISHES[said.state], kind=node.kind))
-        if said != ours:
-            plan.writes.append(Write(key, ours, there.revision))
-        else:
-            self._tried[key], self._revisions[key] = ours, there.revision
-
-    def trying(self, write: Write) -> None:
-        """It may be written from now on, whether or not that is told."""
-        self._tried[write.key] = write.entry
-
-    def wrote(self, write: Write, revision: int) -> None:
-        self._revisions[write.key] = revision
+        if changed or said != ours:
+            plan.writes.append(Write(name, ours, there.revision))
 
 
 def entry_of(node: NodeStatus) -> Entry:
@@ -133,13 +146,14 @@ def entry_of(node: NodeStatus) -> Entry:
     )
 
 
-def _anothers(said: Entry, ours: Entry) -> bool:
-    """Is it another node of that id? One that is offline lets its id go."""
-    return said.host != ours.host and said.state != OFFLINE
+def _anothers(said: Entry, ours: Entry, was: Shadow | None) -> bool:
+    """Is it another node of that id? (Ours may have moved.) One that is offline lets its id go."""
+    known = (ours.host, was.host if was is not None else ours.host)
+    return said.host not in known and said.state != OFFLINE
 
 
-def _read(value: bytes) -> Entry | None:
+def _read(value: bytes, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(value, type=Entry)
+        return msgspec.json.decode(value, type=kind)
     except NOT_READABLE:
         return None

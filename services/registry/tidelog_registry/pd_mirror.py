@@ -1,8 +1,9 @@
 """Shows the nodes in PD's etcd, where TiDB and the original's tools look for them.
 
-The registry decides; the entries only tell. Every write names the change that it follows, so what
-an operator's `binlogctl update-pump` put there is never overwritten unseen: it is found at the next
-look, given as an order where it can be one, and the truth is written back.
+The registry decides; the entries only tell. Every write names the change that it follows, and is
+kept beside the entry, so what an operator's `binlogctl update-pump` put there is never overwritten
+unseen, also while no registry ran: it is found at the next look, given as an order where it can be
+one, and the truth is written back.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class PdMirror(Actor[Nothing]):
         self._rpc = ports.open_rpc(config.upstream.security)
         self._etcd = EtcdClient(self._rpc, config.upstream.pd_urls, cluster_id=config.cluster_id)
         self._entries = PdEntries()
+        self._shadows = f"/tidelog/{config.cluster}/"
         self._foreign: list[str] = []
         self._reason = ""
 
@@ -70,31 +72,40 @@ class PdMirror(Actor[Nothing]):
     async def look(self) -> None:
         """Raises ForeignCluster, Unavailable."""
         await self._etcd.check_cluster()
-        kvs = await self._etcd.under(ROOT.encode())
-        found = {kv.key.decode(errors="replace"): Found(kv.value, kv.mod_revision) for kv in kvs}
+        found, shadows = await self._under(ROOT), await self._under(self._shadows)
         nodes: Nodes = await self._directory.ask(ListNodes)
-        plan = self._entries.plan(nodes.nodes, found)
+        plan = self._entries.plan(nodes.nodes, found, shadows)
         self._tell(plan)
         for wish in plan.wishes:
             await self._order(wish)
         for write in plan.writes:
             self._tenure.check()
-            self._entries.trying(write)
-            revision = await self._etcd.put_if(
-                write.key.encode(), msgspec.json.encode(write.entry), write.revision
+            await self._etcd.put_if(
+                (ROOT + write.name).encode(),
+                msgspec.json.encode(write.entry),
+                write.revision,
+                beside=((self._shadows + write.name).encode(), msgspec.json.encode(write.shadow)),
             )
-            if revision:
-                self._entries.wrote(write, revision)
+
+    async def _under(self, root: str) -> dict[str, Found]:
+        kvs = await self._etcd.under(root.encode())
+        return {
+            kv.key.decode(errors="replace")[len(root) :]: Found(kv.value, kv.mod_revision)
+            for kv in kvs
+        }
 
     def _tell(self, plan: Plan) -> None:
-        for key in plan.odd:
+        for name in plan.odd:
             PD_CHANGES.labels("put back").inc()
-            log.warning("an entry in PD was deleted or is none, and is written anew", key=key)
-        for key in sorted(set(plan.foreign) - set(self._foreign)):
+            log.warning("an entry in PD was deleted or is none, and is written anew", entry=name)
+        for name in plan.old:
+            PD_CHANGES.labels("taken over").inc()
+            log.info("an entry in PD that was there before is ours now", entry=name)
+        for name in sorted(set(plan.foreign) - set(self._foreign)):
             PD_CHANGES.labels("foreign").inc()
             log.warning(
                 "another node of that id is listed in PD, and is left there",
-                key=key,
+                entry=name,
                 hint="once it is gone for good: binlogctl update-pump -state offline",
             )
         self._foreign = plan.foreign

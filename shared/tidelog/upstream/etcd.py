@@ -73,15 +73,23 @@ class EtcdClient:
             raise Unavailable(f"more than {MAX_KEYS} keys under {prefix.decode()}")
         return list(answer.kvs)
 
-    async def put_if(self, key: bytes, value: bytes, mod_revision: int) -> int:
-        """Put it if the key's last change is still that one (0: there is none). Its revision now;
-        0 = it was changed meanwhile, and nothing is written. Raises Unavailable: it may be
-        written then."""
+    async def put_if(
+        self,
+        key: bytes,
+        value: bytes,
+        mod_revision: int,
+        *,
+        beside: tuple[bytes, bytes] | None = None,
+    ) -> int:
+        """Put it if the key's last change is still that one (0: there is none), and with it a key
+        and its value `beside`: both have one revision then. Which one; 0 = it was changed
+        meanwhile, and nothing is written. Raises Unavailable: it may be written then."""
         fence = Compare(
             result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=mod_revision
         )
-        put = RequestOp(request_put=PutRequest(key=key, value=value))
-        answer = await self._ask("Txn", TxnRequest(compare=[fence], success=[put]), TxnResponse)
+        pairs = [(key, value)] if beside is None else [(key, value), beside]
+        puts = [RequestOp(request_put=PutRequest(key=k, value=v)) for k, v in pairs]
+        answer = await self._ask("Txn", TxnRequest(compare=[fence], success=puts), TxnResponse)
         return answer.header.revision if answer.succeeded else 0
 
     async def _ask(self, method: str, request: Message, kind: type[M]) -> M:

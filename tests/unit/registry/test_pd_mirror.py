@@ -38,7 +38,7 @@ class Stage:
 
     def writes(self, key: bytes, state: str) -> None:
         """As `binlogctl update-pump -state` does."""
-        self.etcd.put(key, msgspec.json.encode(self.shown(key) | {"state": state}))
+        self.etcd.put((key, msgspec.json.encode(self.shown(key) | {"state": state})))
 
     def said(self) -> dict[str, Any]:
         status = self.world.node("r").status()
@@ -88,6 +88,18 @@ def test_what_an_operator_writes_of_either_kind_is_an_order() -> None:
         stage.writes(D1, OFFLINE)
         await until_state(stage.world, stage.bus, "d1", CLOSING)
         await stage.shows(D1, CLOSING)
+
+    play(scenario)
+
+
+def test_what_was_written_while_no_registry_ran_is_an_order_too() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.shows(P1, ONLINE)
+        stage.world.node("r").kill()
+        stage.writes(P1, PAUSED)
+        stage.world.node("r").restart()
+        await until_state(stage.world, stage.bus, "p1", PAUSED)
+        await stage.shows(P1, PAUSED)
 
     play(scenario)
 

@@ -15,14 +15,15 @@ from tidelog_proto.etcdserverpb_pb2 import (
 
 
 class FakeEtcd:
-    """Every member answers for the whole. `cluster_id`: what PD keeps in it."""
+    """Every member answers for the whole. `cluster_id`: what PD keeps in it, 0 = nothing."""
 
     def __init__(self, net: FakeNet, *addresses: str, cluster_id: int) -> None:
         self.net = net
         self.addresses = addresses
         self.keys: dict[bytes, KeyValue] = {}
         self.revision = 1
-        self.put(CLUSTER_ID_KEY, cluster_id.to_bytes(8, "big"))
+        if cluster_id:
+            self.put((CLUSTER_ID_KEY, cluster_id.to_bytes(8, "big")))
         for address in addresses:
             net.servers[address] = self._answer
 
@@ -30,9 +31,11 @@ class FakeEtcd:
     def urls(self) -> str:
         return ",".join(f"http://{address}" for address in self.addresses)
 
-    def put(self, key: bytes, value: bytes) -> None:
+    def put(self, *pairs: tuple[bytes, bytes]) -> None:
+        """One change."""
         self.revision += 1
-        self.keys[key] = KeyValue(key=key, value=value, mod_revision=self.revision)
+        for key, value in pairs:
+            self.keys[key] = KeyValue(key=key, value=value, mod_revision=self.revision)
 
     async def _answer(self, method: str, request: bytes) -> bytes:
         if method == "Range":
@@ -47,8 +50,8 @@ class FakeEtcd:
 
     def _txn(self, asked: TxnRequest) -> TxnResponse:
         fits = all(self._revision_of(one.key) == one.mod_revision for one in asked.compare)
-        for op in asked.success if fits else ():
-            self.put(op.request_put.key, op.request_put.value)
+        if fits:
+            self.put(*((op.request_put.key, op.request_put.value) for op in asked.success))
         return TxnResponse(header=self._header(), succeeded=fits)
 
     def _revision_of(self, key: bytes) -> int:
