@@ -42,11 +42,14 @@ async def do_here(job: Job, told: Told, *, env: Mapping[str, str] | None = None)
     processes = JobProcesses(RealProcesses(), RealDisk(home), RealClock(), home, env=env)
     try:
         return await processes.run("job", job, told)
-    except JobProcessEnded:
+    except JobProcessEnded as error:
         words = (home / "job.log").read_text(errors="replace").splitlines()
         for line in words[-LAST_WORDS:]:
             say(Text(line, "dim"))
-        raise
+        hint = "its last words stand above; the same command goes on where it was"
+        raise JobProcessEnded(
+            error.message, hint=hint
+        ) from error  # its log goes with its directory
     except asyncio.CancelledError:
         say(Text("ended; the same command goes on where it was"))
         raise

@@ -34,6 +34,8 @@ def read_table(path: Path, db: str, table: str, as_json: set[str]) -> list[dict[
         try:
             cursor = connection.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:  # it is locked, say
+                raise
             raise LookupError(f"{db}.{table}") from error
         names = [column[0] for column in cursor.description]
         return [

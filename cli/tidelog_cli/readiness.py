@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from tidelog import messages
-from tidelog.errors import TidelogError, Unavailable
+from tidelog.errors import TidelogError
 from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
 from tidelog.ports import Bus
 from tidelog_cli.child import Child
@@ -198,7 +198,7 @@ class Readiness:
             try:
                 async with connected(self._state()) as bus:
                     await self._watch(bus)
-            except Unavailable as error:
+            except TidelogError as error:  # none of these ends a topology that runs
                 self._say(f"nobody can be asked how they do: {error.message}")
                 await asyncio.sleep(SAY_S)
 

@@ -307,8 +307,13 @@ class Topology:
             code = await self._nats.wait()
             self._on_trouble(f"nats-server ended with {code}; it is started again")
             await asyncio.sleep(BACKOFF_S[0])
-            try:
-                await self._nats.start()
-            except Unavailable:
-                await asyncio.sleep(BACKOFF_S[-1])
+            await self._start_nats()
             self.save()
+
+    async def _start_nats(self) -> None:
+        while True:
+            try:
+                return await self._nats.start()
+            except Unavailable as error:
+                self._on_trouble(f"nats-server can't be started now: {error.message}")
+            await asyncio.sleep(BACKOFF_S[-1])

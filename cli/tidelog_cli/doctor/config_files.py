@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.config import SECTIONS, load
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError
 from tidelog_cli.doctor.finding import About, Finding
 
 CHECK = "config"
@@ -31,8 +31,6 @@ def check(given: str) -> Finding:
     except ConfigError as error:
         hint = error.hint or f"python -m tidelog_{service} --help lists the keys"
         return about.wrong(error.message, hint)
-    except TidelogError as error:
-        return about.failed(error)
     return about.ok(f"a configuration of the {service}")
 
 

@@ -25,6 +25,9 @@ SPACE_LOW = 2.0
 OPEN_S = 600.0
 """`txn-timeout-s` by default: from then on the upstream is made to decide."""
 
+SAID = frozenset(("version", "ready", "why", "actors", "config"))
+"""What is used of a service's /status."""
+
 
 class Told(NamedTuple):
     """`status`: its /status, None = it did not answer; `date_ms`: its clock, 0 = not told."""
@@ -60,6 +63,8 @@ async def _ask(session: ClientSession, name: str, url: str) -> Told:
             status = msgspec.json.decode(await answer.read(), type=dict[str, Any])
             date = answer.headers.get("Date", "")
     except (ClientError, OSError, TimeoutError, *NOT_READABLE):
+        return Told(name, url)
+    if not status.keys() >= SAID:  # what answers there is none of our services
         return Told(name, url)
     return Told(name, url, status, _ms(date))
 

@@ -69,7 +69,7 @@ def of_cell(kind: Kind, cell: Cell) -> Plain:
     if isinstance(cell, bytes):
         return cell.decode(errors="surrogateescape")
     if kind is Kind.INT:
-        return str(int(cell))
+        return _integer(cell)
     if kind is Kind.DECIMAL:
         return _decimal(str(cell))
     if kind is Kind.FLOAT:
@@ -136,6 +136,12 @@ def _single(number: float) -> float:
         return float(struct.unpack("<f", struct.pack("<f", number))[0])
     except OverflowError:
         return number
+
+
+def _integer(cell: str | int | float) -> str:
+    if isinstance(cell, float) and not cell.is_integer():
+        raise ValueError(f"{cell} is no integer")
+    return str(int(cell))
 
 
 def _decimal(text: str) -> str:

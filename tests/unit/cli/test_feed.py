@@ -6,19 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from tidelog import subjects
 from tidelog.ask_registry import ask, nodes
 from tidelog.errors import BadInput, Refused
 from tidelog.feeds import AHEAD_MS
 from tidelog.messages import (
     APPLIER,
     DRAINER_CONSUMER,
+    OFFLINE,
+    ONLINE,
+    PAUSED,
+    PUMP,
     Consumer,
     Nodes,
     NodeStatus,
     SafePoint,
     SafePointRequest,
+    encode,
 )
-from tidelog.ports import Bus
+from tidelog.ports import Bus, Request
+from tidelog.pump_control import Forgotten
 from tidelog.sim.world import World, run
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_cli import feed, up
@@ -98,5 +105,35 @@ def test_a_node_goes_otherwise(monkeypatch: pytest.MonkeyPatch, name: str) -> No
     async def main(world: World) -> None:
         with pytest.raises(Refused, match="is a node"):
             await feed.unregister(world.ports().bus, CLUSTER, "main", name, print)
+
+    run(main, 1)
+
+
+def test_a_pump_that_is_silent_is_named_when_a_feed_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Unless it is gone for good: what it kept of the feed went with it."""
+    pumps = [
+        NodeStatus("p1", kind=PUMP, state=ONLINE, isAlive=True),
+        NodeStatus("frozen", kind=PUMP, state=ONLINE, isAlive=True),
+        NodeStatus("away", kind=PUMP, state=PAUSED, isAlive=False),
+        NodeStatus("gone", kind=PUMP, state=OFFLINE, isAlive=False),
+    ]
+
+    async def known(bus: Bus, cluster: str) -> Nodes:
+        return Nodes(pumps)
+
+    monkeypatch.setattr(feed, "nodes_soon", known)
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+
+        async def forgets(request: Request) -> None:
+            request.respond(encode(Forgotten(None)))
+
+        await bus.serve(subjects.pump(CLUSTER, "p1", "control"), forgets)
+        with pytest.raises(BadInput, match="nobody knows a feed 'old'") as caught:
+            await feed.forget(bus, CLUSTER, "old", lambda _: None)
+        assert caught.value.hint == "these do not answer: away, frozen"
 
     run(main, 1)

@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 
+from tidelog.applier_control import READ_AHEAD, ApplierRequest, LetGo
 from tidelog.bulk.jobs import ReplayJob
-from tidelog.errors import DeadlineExceeded, NotFound, TidelogError, Unavailable
-from tidelog_cli import hand_over, operate
+from tidelog.bulk.told import Progress, Report
+from tidelog.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    NoResponders,
+    NotFound,
+    TidelogError,
+    Unavailable,
+)
+from tidelog.messages import DRAINER, Nodes, NodeStatus, decode, encode
+from tidelog_cli import bulk, hand_over, operate
 from tidelog_cli.operate import Wish
 from tidelog_cli.state_file import TopologyState
 
@@ -73,3 +83,62 @@ def test_an_applier_that_stays_paused_is_told(
         handed_over()
     assert registry.heard == ["pause", "resume"]
     assert "`tidelog resume applier`: the registry is gone" in capfd.readouterr().err
+
+
+class Topology:
+    """A registry that takes every order, and an Applier that is not there for a moment while it
+    reads ahead."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, goal: int) -> None:
+        self.asked: list[str] = []
+        self.report = Report(goal)
+        self._goal = goal
+        for name in ("connected", "nodes_soon", "_come_true"):
+            monkeypatch.setattr(hand_over, name, getattr(self, name.strip("_")))
+        monkeypatch.setattr(operate, "ask", self.ordered)
+        monkeypatch.setattr(bulk, "do_here", self.do_here)
+        monkeypatch.setattr(hand_over, "POLL_S", 0)
+
+    @asynccontextmanager
+    async def connected(self, _state: TopologyState) -> AsyncIterator[Topology]:
+        yield self
+
+    async def nodes_soon(self, *_: object) -> Nodes:
+        return Nodes([NodeStatus("d", kind=DRAINER, feed="main", resolvedTS=self._goal)])
+
+    async def come_true(self, *_: object) -> None:
+        """At once."""
+
+    async def ordered(self, _bus: Any, _cluster: str, wish: Wish, _confirm: Any) -> None:
+        self.asked.append(wish.action)
+
+    async def do_here(self, _job: ReplayJob, _told: Any, *, env: Any) -> Report:
+        self.asked.append("job")
+        return self.report
+
+    async def request(self, subject: str, body: bytes, *, timeout_s: float) -> Any:
+        verb = decode(body, ApplierRequest).verb
+        self.asked.append(verb)
+        reads = self.asked.count(READ_AHEAD)
+        if verb == READ_AHEAD and reads == 2:
+            raise NoResponders("it is being started again")
+        answer = LetGo("main", "applier", self._goal if reads > 3 else 5, 0, "")
+        return type("Answer", (), {"data": encode(answer)})
+
+
+def test_an_applier_that_is_started_again_while_it_reads_ahead_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = Topology(monkeypatch, goal=9)
+    told: list[Progress] = []
+    job = ReplayJob(inputs=("relay",), downstream="mysql://db/")
+    done = asyncio.run(hand_over.hand_over(STATE, "applier", job, {}, told.append))
+    assert done == topology.report
+    assert topology.asked == ["pause", "let-go", *[READ_AHEAD] * 4, "job", "resume"]
+    assert [one.commit_ts for one in told] == [5, 9]
+
+
+def test_settings_of_an_applier_that_no_job_can_have() -> None:
+    given = hand_over.Given("relay", {"downstream": "mysql://db/", "channel_id": "seven"})
+    with pytest.raises(ConfigError, match=r"the Applier's configuration: .*channel-id"):
+        given.job({})

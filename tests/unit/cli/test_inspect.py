@@ -245,3 +245,12 @@ def test_resolve_needs_one_verdict_and_somebody_who_agrees(tmp_path: Path) -> No
     assert runner.invoke(app, both).exit_code == 64
     nowhere = ["resolve", "5", "--rollback", "--yes", "--dir", str(tmp_path)]
     assert runner.invoke(app, nowhere).exit_code == 69
+
+
+def test_a_purge_record_that_can_t_be_read_gives_up_no_segment(tmp_path: Path) -> None:
+    paths = written(tmp_path, footers=True)
+    paths[0].unlink()
+    gone = [(str(paths[0]), "it was written and is gone")]
+    for kept, bad in ((b'{"first":1}', []), (b"{", gone), (b'{"first":"all"}', gone)):
+        put(tmp_path / "purged.json", kept)
+        assert [(one.file, one.bad) for one in inspect(tmp_path).files if one.bad] == bad

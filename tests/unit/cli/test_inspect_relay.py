@@ -9,10 +9,12 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from tests.unit.relay.relay_rig import STRUCTURES, piece, rows, whole
+from tidelog import record
 from tidelog.real.disk import RealDisk
 from tidelog.relay import RelayLog
 from tidelog_cli.app import app
 from tidelog_cli.inspect_relay import inspect, relay_files
+from tidelog_proto.relay_pb2 import RelayRecord
 
 
 def made(root: Path) -> Path:
@@ -74,3 +76,23 @@ def test_damage_is_told_and_a_torn_end_is_none(tmp_path: Path) -> None:
     assert report.bad == "its checksum does not match"
     assert report.bad_offset == sum(line.bytes for line in report.records)
     assert CliRunner().invoke(app, ["inspect", str(relay)]).exit_code == 70
+
+
+def test_a_batch_that_is_not_what_it_says_is_where_reading_ends(tmp_path: Path) -> None:
+    """Its checksum is right: somebody wrote it so."""
+    relay = made(tmp_path)
+    first = relay / "relay-000000"
+    data = first.read_bytes()
+    _, batch, *_ = inspect(relay_files(relay)).files[0].records
+    body = data[batch.offset + record.HEADER_BYTES : batch.offset + batch.bytes]
+    one = RelayRecord.FromString(body)
+    one.batch.marker = b"[1]"
+    other = RelayRecord.FromString(body)
+    other.batch.tables[0].structure = b'{"name":7}'
+    for wrong, said in ((one, "its marker can't be read"), (other, "a table's structure can't be")):
+        framed = record.frame(wrong.SerializeToString())
+        first.write_bytes(data[: batch.offset] + framed + data[batch.offset + batch.bytes :])
+        (report, _) = inspect(relay_files(relay)).files
+        assert said in report.bad
+        assert [line.kind for line in report.records] == ["header"]
+        assert report.bad_offset == batch.offset

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
-from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PUMP, NodeStatus
-from tidelog_cli.readiness import SAY_S, Teller, holds_up, kept_out, missing
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import DeadlineExceeded, TidelogError, Unavailable, Untrusted
+from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PUMP, Nodes, NodeStatus
+from tidelog.real.processes import RealProcesses
+from tidelog_cli import readiness
+from tidelog_cli.child import Child, Service
+from tidelog_cli.readiness import (
+    REGISTRY,
+    SAY_S,
+    Readiness,
+    Teller,
+    holds_up,
+    kept_out,
+    missing,
+)
+from tidelog_cli.state_file import TopologyState
+
+STATE = TopologyState("nats://127.0.0.1:1", "c", "main")
 
 
 def test_a_start_that_moves_says_nothing() -> None:
@@ -91,3 +113,80 @@ def test_a_stranded_pump_holds_nobody_up_while_another_takes_writes() -> None:
     assert holds_up(found, ["p1", "p2"], both, {}) == both
     joining = [node("p1", state=JOINING), node("p2")]
     assert holds_up(joining, ["p1", "p2"], why, {}) == why
+
+
+class Asked:
+    """What is known of a topology, in order, the last one for good; an error is raised."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Nodes | TidelogError) -> None:
+        self.said: list[str] = []
+        self._answers = list(answers)
+        monkeypatch.setattr(readiness, "nodes", self._nodes)
+        for name in ("SAY_S", "LOOK_S", "POLL_S"):
+            monkeypatch.setattr(readiness, name, 0.0)
+
+    def readiness(self) -> Readiness:
+        names = {"registry": REGISTRY, "pump-1": "tidelog_pump"}
+        children = [
+            Child(Service(*one, {}), Path("there"), RealProcesses(), print) for one in names.items()
+        ]
+        for child in children:
+            child.was_ready = True
+        return Readiness(children, lambda: STATE, self.said.append)
+
+    async def _nodes(self, _bus: object, _cluster: str) -> Nodes:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, TidelogError):
+            raise answer
+        return answer
+
+
+def connections(monkeypatch: pytest.MonkeyPatch, *errors: TidelogError) -> None:
+    """Refused by these, then made."""
+    left = list(errors)
+
+    @asynccontextmanager
+    async def connected(_state: TopologyState) -> AsyncIterator[None]:
+        if left:
+            raise left.pop(0)
+        yield None
+
+    monkeypatch.setattr(readiness, "connected", connected)
+
+
+def test_a_registry_that_is_ready_and_does_not_answer_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections(monkeypatch)
+    asked = Asked(monkeypatch, DeadlineExceeded("no answer within 5 s"), Nodes([node("pump-1")]))
+
+    async def reached() -> bool:
+        async with asyncio.timeout(60):
+            return await asked.readiness().reached(asyncio.Event())
+
+    assert asyncio.run(reached())
+    assert asked.said == ["waiting for registry: no answer within 5 s"]
+
+
+def test_who_can_t_be_asked_how_nodes_do_ends_no_topology(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections(monkeypatch, Unavailable("NATS is away"), Untrusted("its certificate ran out"))
+    stopped = Nodes([node("pump-1", "no space is left")])
+    asked = Asked(monkeypatch, Nodes([]), Unavailable("silence"), stopped)
+
+    async def watched() -> None:
+        task = asyncio.ensure_future(asked.readiness().watch())
+        async with asyncio.timeout(60):
+            while "pump-1: no space is left" not in asked.said:
+                assert not task.done()
+                await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(watched())
+    assert asked.said == [
+        "nobody can be asked how they do: NATS is away",
+        "nobody can be asked how they do: its certificate ran out",
+        "silence",
+        "pump-1: no space is left",
+    ]

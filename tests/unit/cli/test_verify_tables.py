@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.downstream import Checkpoint
 from tidelog.errors import BadInput
-from tidelog_cli.verify.kinds import Kind, common, meaning, of_cell, piece
-from tidelog_cli.verify.tables import Choice, Column, Plan, Table, plans
+from tidelog_cli.verify.kinds import Cell, Kind, common, meaning, of_cell, piece
+from tidelog_cli.verify.scanned_side import ScannedSide
+from tidelog_cli.verify.tables import Choice, Column, Part, Plan, Table, plans
 
 ID = Column("id", Kind.INT)
 NAME = Column("name", Kind.TEXT, "utf8mb4_general_ci")
@@ -109,3 +114,50 @@ def test_equal_values_in_other_words() -> None:
     assert common(Kind.LONG_TEXT, Kind.JSON) is Kind.JSON
     assert common(Kind.STORED, Kind.TIME) is Kind.TIME
     assert common(Kind.INT, Kind.TEXT) is None
+
+
+class Stored:
+    """A table of one column with one cell."""
+
+    shown = "sqlite:///copy.db"
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def fix(self) -> str:
+        return ""
+
+    def checkpoints(self) -> list[Checkpoint]:
+        return []
+
+    def tables(self) -> list[Table]:
+        return []
+
+    def cells(self, part: Part) -> Iterator[Sequence[Cell]]:
+        yield [self._cell]
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "said"),
+    [
+        (Kind.DECIMAL, "1.2.3", "'1.2.3' is no DECIMAL"),
+        (Kind.INT, "one", "invalid literal"),
+        (Kind.INT, 1.5, "1.5 is no integer"),
+        (Kind.INT, float("inf"), "inf is no integer"),
+        (Kind.DOUBLE, "much", "could not convert"),
+    ],
+)
+def test_a_cell_of_another_kind_is_named(kind: Kind, cell: Cell, said: str) -> None:
+    """SQLite stores what it is given: it never counts as the value that is nearest."""
+    part = Part("d", "t", (Column("n", kind),), ())
+    with pytest.raises(
+        BadInput, match=r"d\.t\.n at sqlite:///copy\.db holds another kind"
+    ) as caught:
+        asyncio.run(ScannedSide(Stored(cell)).sums(part, 1))
+    assert said in caught.value.message
+
+
+def test_a_whole_number_is_the_same_however_it_is_stored() -> None:
+    assert {of_cell(Kind.INT, cell) for cell in (7, 7.0, "7")} == {"7"}

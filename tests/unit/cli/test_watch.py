@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
+import pytest
+
+from tidelog import messages, subjects
 from tidelog.messages import CLOSING, DRAINER, OFFLINE, ONLINE, PAUSED, PAUSING, Nodes, NodeStatus
+from tidelog.ports import Bus
+from tidelog.real.bus import NatsBus
+from tidelog.sim.world import World, run
+from tidelog_cli import watch as module
 from tidelog_cli.watch import CHANGED, MISSED, SEEN, Deaf, Line, Watch, as_form, as_text
 
 AT = 1_795_000_000_000
@@ -90,3 +100,39 @@ def test_a_line_for_a_person() -> None:
     assert as_text(line).plain == (
         "11:06:40  pump p1  paused  (was online)  (seen: no event told of it)"
     )
+
+
+def test_an_event_that_can_t_be_read_is_told_as_one_that_was_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def known(_bus: Bus, _cluster: str) -> Nodes:
+        return Nodes([pump(ONLINE)])
+
+    monkeypatch.setattr(module, "nodes_soon", known)
+    monkeypatch.setattr(module, "nodes", known)
+
+    async def main(world: World) -> list[Line]:
+        bus, stop = world.ports().bus, asyncio.Event()
+        monkeypatch.setattr(bus, "reconnects", 0, raising=False)
+        lines: list[Line] = []
+
+        async def publish() -> None:
+            subject = subjects.registry_event("c", "state", "p1")
+            await bus.publish(subject, b"{")
+            await bus.publish(subject, messages.encode(pump(PAUSED)))
+            await world.until(lambda: len(lines) == 2, 10)
+            stop.set()
+
+        begun = asyncio.Event()
+        watching = module.follow(
+            cast(NatsBus, bus), "c", world.clock(), stop, lambda _: begun.set(), lines.append, print
+        )
+        task = asyncio.ensure_future(watching)
+        await begun.wait()
+        await publish()
+        await task
+        return lines
+
+    missed, paused = run(main, 1)
+    assert (missed.event, paused.event, paused.was) == (MISSED, CHANGED, ONLINE)
+    assert "NodeStatus" in missed.why
