@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog import subjects
-from tidelog.errors import Refused, TidelogError, Unavailable
+from tidelog.errors import Refused, TidelogError
 from tidelog.messages import PUMP, Nodes, encode
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest
@@ -36,7 +36,7 @@ async def check_identity(bus: Bus, cluster: str, found: Nodes) -> list[Finding]:
 def judge(asked: Sequence[str], errors: dict[str, TidelogError]) -> Finding:
     about = About(CHECK)
     refused = [who for who, error in errors.items() if isinstance(error, Refused)]
-    silent = [who for who, error in errors.items() if isinstance(error, Unavailable)]
+    silent = [who for who in errors if who not in refused]
     if refused:
         says = f"this identity may not ask {named(refused)}: {errors[refused[0]].message}"
         return about.wrong(says, "use the admin's: `--nats-nkey-file DIR/admin/nkey`")

@@ -39,8 +39,10 @@ async def registry_nodes(bus: Bus, cluster: str) -> Nodes:
 
 
 def unanswered(error: Unavailable | Refused, cluster: str) -> Finding:
+    """The hint of one that refuses is its own."""
     hint = f"start `python -m tidelog_registry --cluster {cluster}`, or name another by --cluster"
-    return About(CHECK, "registry").wrong(error.message, error.hint or hint)
+    own = error.hint if isinstance(error, Refused) else ""
+    return About(CHECK, "registry").wrong(error.message, own or hint)
 
 
 def judge(found: Nodes, feed: str) -> list[Finding]:

@@ -16,8 +16,17 @@ import pytest
 
 from tests.servers import MariaDb, mariadb_server
 from tests.topology import tidelog
+from tidelog.actor import first_error
 from tidelog.downstream import Checkpoint
-from tidelog.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE, BadInput
+from tidelog.errors import (
+    EXIT_CONFIG,
+    EXIT_FAILED,
+    EXIT_UNAVAILABLE,
+    EXIT_USAGE,
+    BadInput,
+    TidelogError,
+    Unavailable,
+)
 from tidelog_cli.verify import verifying
 from tidelog_cli.verify.comparing import Limits
 from tidelog_cli.verify.kinds import double_text
@@ -271,3 +280,35 @@ def test_doubles_are_printed_as_the_server_does(empty: tuple[MariaDb, MariaDb]) 
     run(empty[0], f"INSERT INTO d.x (x) VALUES {values}")
     found = run(empty[0], "SELECT CAST(x+0e0 AS CHAR) FROM d.x ORDER BY n")
     assert [text for (text,) in found] == [double_text(number) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "error", "said"),
+    [
+        ("KILL {id}", Unavailable, "can't be used"),
+        ("ALTER TABLE d.t ADD n INT, ALGORITHM=COPY", Unavailable, "was altered meanwhile"),
+        ("DROP TABLE d.t", BadInput, "refused to be compared (1"),
+    ],
+)
+def test_a_side_that_is_lost_while_it_is_read_is_named(
+    empty: tuple[MariaDb, MariaDb], meanwhile: str, error: type[TidelogError], said: str
+) -> None:
+    source, downstream = empty
+    for server in empty:
+        run(server, "CREATE TABLE d.t (id INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
+
+    class Meddling(Silent):
+        """Once it is known what there is to compare."""
+
+        def begins(self, tables: int, rows: int) -> None:
+            theirs = "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'root'"
+            ((number,),) = run(downstream, f"{theirs} AND ID <> CONNECTION_ID()")
+            run(downstream, meanwhile.format(id=number))
+
+    asked = Asked(url(source), url(downstream))
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(verifying.verify(asked, Meddling()))
+    told = first_error(caught.value)
+    assert isinstance(told, error)
+    assert f":{downstream.port}" in told.message
+    assert said in told.message

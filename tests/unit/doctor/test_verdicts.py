@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import Forbidden, Refused, TidelogError, Unavailable
+from tidelog.errors import BadInput, Forbidden, Refused, TidelogError, Unavailable
 from tidelog.messages import APPLIER, DRAINER, OFFLINE, PAUSED, PUMP, Consumer, Nodes, NodeStatus
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_cli.doctor import (
@@ -141,7 +141,7 @@ def test_what_this_identity_may_ask() -> None:
 
     assert judged(None) == OK
     assert judged(Refused("no")) == judged(Forbidden("no")) == WRONG
-    assert judged(Unavailable("silence")) == UNKNOWN
+    assert judged(Unavailable("silence")) == judged(BadInput("a word of its own")) == UNKNOWN
 
 
 def told(version: str = "1", **actors: Any) -> Told:
