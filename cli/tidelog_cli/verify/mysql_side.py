@@ -6,7 +6,6 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import aiomysql
-import msgspec
 import pymysql
 
 from tidelog.downstream import Checkpoint
@@ -14,7 +13,7 @@ from tidelog.errors import BadInput, ConfigError, InvariantBroken, Unavailable
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_cli.verify import mysql_text as sql
 from tidelog_cli.verify.place import Place
-from tidelog_cli.verify.sides import Chunk, Key, Range, Row, Sum
+from tidelog_cli.verify.sides import Chunk, Key, Range, Row, Sum, checkpoint_of
 from tidelog_cli.verify.tables import Column, Part, Table
 
 CONNECT_S = 10
@@ -104,7 +103,7 @@ class MysqlSide:
             if error.args[0] in _NO_TABLE:
                 return []
             raise _typed(error, self.shown) from error
-        return [msgspec.json.decode(text, type=Checkpoint) for (text,) in rows]
+        return [checkpoint_of(text, self.shown) for (text,) in rows]
 
     async def tables(self) -> list[Table]:
         keys = await self._keys()

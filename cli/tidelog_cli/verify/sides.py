@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from tidelog.downstream import Checkpoint
+from tidelog.errors import BadInput
+from tidelog.unreadable import NOT_READABLE
 from tidelog_cli.verify.kinds import Plain
 from tidelog_cli.verify.tables import Part, Table
 
@@ -41,6 +45,14 @@ class Bucket(NamedTuple):
 
 
 Chunk = Range | Bucket
+
+
+def checkpoint_of(text: str, shown: str) -> Checkpoint:
+    """As an Applier wrote it. Raises BadInput."""
+    try:
+        return msgspec.json.decode(text, type=Checkpoint)
+    except NOT_READABLE as error:
+        raise BadInput(f"the checkpoint at {shown} can't be read: {error}") from error
 
 
 class Side(Protocol):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from tidelog.downstream import Checkpoint
-from tidelog.errors import BadInput
+from tidelog.downstreams.table_sqlite import name
+from tidelog.errors import BadInput, Unavailable
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_cli.verify.kinds import Cell, Kind
+from tidelog_cli.verify.sides import checkpoint_of
 from tidelog_cli.verify.tables import Column, Part, Table
 
 
@@ -34,39 +35,57 @@ class SqliteCells:
         return "as it is now, in one snapshot"
 
     def checkpoints(self) -> list[Checkpoint]:
-        try:
-            rows = self._file.execute(f"SELECT checkPoint FROM {_name(self._checkpoint_table)}")
-            return [msgspec.json.decode(text, type=Checkpoint) for (text,) in rows]
-        except sqlite3.OperationalError:
+        if self._checkpoint_table.lower() not in map(str.lower, self._names()):
             return []
+        with self._typed():
+            rows = self._file.execute(f"SELECT checkPoint FROM {name(self._checkpoint_table)}")
+            return [checkpoint_of(text, self.shown) for (text,) in rows]
+
+    def _names(self) -> list[str]:
+        with self._typed():
+            found = self._file.execute(
+                "SELECT name FROM sqlite_master WHERE type='table' ORDER BY name"
+            )
+            return [called for (called,) in found]
 
     def tables(self) -> list[Table]:
         found = []
-        names = "SELECT name FROM sqlite_master WHERE type='table' ORDER BY name"
-        for (called,) in self._file.execute(names).fetchall():
+        for called in self._names():
             db, dot, table = called.partition(".")
             if dot and db.lower() not in SYSTEM_SCHEMAS:
-                found.append(self._table(called, db, table))
+                with self._typed():
+                    found.append(self._table(called, db, table))
         return found
 
     def _table(self, called: str, db: str, table: str) -> Table:
         columns: list[Column] = []
         primary: dict[int, str] = {}
-        for _, name, _, _, _, place, hidden in self._file.execute(
-            f"PRAGMA table_xinfo({_name(called)})"
+        for _, column, _, _, _, place, hidden in self._file.execute(
+            f"PRAGMA table_xinfo({name(called)})"
         ):
             if hidden != 1:
-                columns.append(Column(name, Kind.STORED, ordered=False))
+                columns.append(Column(column, Kind.STORED, ordered=False))
             if place:
-                primary[place] = name
+                primary[place] = column
         keys = (tuple(primary[place] for place in sorted(primary)),) if primary else None
         (rows,) = self._file.execute(f"SELECT COUNT(*) {_from(called)}").fetchone()
         return Table(db, table, tuple(columns), keys, rows, ranges=False)
 
     def cells(self, part: Part) -> Iterator[Sequence[Cell]]:
-        columns = ", ".join(_name(column.name) for column in part.columns)
+        columns = ", ".join(name(column.name) for column in part.columns)
         source = _from(f"{part.db}.{part.table}")
-        return iter(self._file.execute(f"SELECT {columns} {source}"))
+        with self._typed():
+            yield from self._file.execute(f"SELECT {columns} {source}")
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                said = f"{self.shown} is locked by another program"
+                raise Unavailable(said, hint="end that one, then compare again") from error
+            raise BadInput(f"{self.shown} can't be read: {error}") from error
 
     def close(self) -> None:
         self._file.close()
@@ -74,11 +93,7 @@ class SqliteCells:
 
 def _from(called: str) -> str:
     """By row id: an index may need a collation that only the Applier has."""
-    return f"FROM {_name(called)} NOT INDEXED"
-
-
-def _name(identifier: str) -> str:
-    return '"' + identifier.replace('"', '""') + '"'
+    return f"FROM {name(called)} NOT INDEXED"
 
 
 def _text(raw: bytes) -> str:
