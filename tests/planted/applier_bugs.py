@@ -181,4 +181,15 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "name-taken-for-a-text",
+        "I7: nothing is skipped silently, by an index on a column that is not there neither",
+        (
+            Edit(
+                f"{LIBRARY}/downstreams/table_sqlite.py",
+                '    return "`" + identifier.replace("`", "``") + "`"\n',
+                "    return '\"' + identifier.replace('\"', '\"\"') + '\"'\n",
+            ),
+        ),
+    ),
 )

@@ -231,6 +231,11 @@ TESTS = (
         "DID NOT RAISE",
     ),
     Noticed(
+        "name-taken-for-a-text",
+        "unit/downstreams/test_sqlite.py::test_an_index_on_a_column_that_is_left_out_is_left_out_too",
+        "left_out, index = await",
+    ),
+    Noticed(
         "expired-lock-taken-for-committed",
         "unit/upstream/test_tikv_txn_status.py::test_a_lock_whose_time_is_over_is_rolled_back",
         "assert await bed.ask",
