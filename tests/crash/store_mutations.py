@@ -12,7 +12,7 @@ from tidelog.relay.files import Folder
 from tidelog.relay.log import RelayLog
 from tidelog.relay.opening import Opening
 from tidelog_drainer.merge.sources import Sources
-from tidelog_drainer.publish import position
+from tidelog_drainer.publish import lives
 from tidelog_registry.ddl_store import DdlStore
 
 RELAY = (
@@ -94,7 +94,7 @@ CHECKPOINT = (
     Mutation(
         "an epoch overwritten in place",
         "drainer",
-        position,
+        lives,
         "_store",
         "await ports.disk.write_file(EPOCH_FILE, ",
         "(await ports.disk.open(EPOCH_FILE, create=True)).overwrite(",
