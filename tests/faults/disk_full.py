@@ -48,7 +48,7 @@ PUMP = PUMPS[0]
 SIZES = {PUMP: 8 * MIB, DRAINER: 24 * MIB, APPLIER: 8 * MIB, REGISTRY: MIB}
 FLAGS = {
     PUMP: [
-        *("--storage-stop-write-at-available-space", "1 MiB", "--segment-bytes", "65536"),
+        *("--storage-stop-write-at-available-space", "1 MiB", "--segment-bytes", "16384"),
         *("--gc", "3s", "--gc-interval", "500ms", "--gc-hard-cap", "1h"),
     ],
     DRAINER: ["--spool-above", "65536"],
@@ -235,7 +235,7 @@ class Rig:
         while not await condition():
             self.stack.check()
             if time.monotonic() > deadline:
-                raise self.stack.stuck(what)
+                raise self.stack.stuck(what, SEEN_S)
             await asyncio.sleep(AGAIN_S)  # between two questions
 
     def summary(self) -> str:
@@ -271,11 +271,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
     if INSIDE not in os.environ:
-        again = [sys.executable, "-m", "tests.faults.disk_full", *argv]
-        inside = subprocess.run(["unshare", "-rm", *again], env=os.environ | {INSIDE: "1"})
-        if inside.returncode:
+        if subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
             print("it needs root, or user namespaces, to mount file systems (`unshare -rm`)")
-        return inside.returncode
+            return 1
+        again = [sys.executable, "-m", "tests.faults.disk_full", *argv]
+        environ = os.environ | {INSIDE: "1"}
+        return subprocess.run(["unshare", "-rm", *again], env=environ, check=False).returncode
     configure("auto", "error")
     with (
         tempfile.TemporaryDirectory(prefix="disk-full-", ignore_cleanup_errors=True) as directory,

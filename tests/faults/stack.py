@@ -219,7 +219,7 @@ class Stack:
         while not condition():
             self.check()
             if time.monotonic() > deadline:
-                raise self.stuck(what)
+                raise self.stuck(what, timeout_s)
             await asyncio.sleep(LOOK_S)  # what the load and its reader do is no single event
 
     def check(self) -> None:
@@ -233,11 +233,11 @@ class Stack:
                     continue
                 raise Wrong(f"{self.doing}: {name} ended with {code}:\n{service.log()}")
 
-    def stuck(self, what: str) -> Wrong:
+    def stuck(self, what: str, waited_s: float = STUCK_S) -> Wrong:
         told = "\n".join(
             f"--- {n}\n{s.log()[-1200:]}\n{_said(s)}" for n, s in self.services.items()
         )
-        return Wrong(f"{self.doing}: waited {STUCK_S:.0f} s in vain for {what}\n{told}")
+        return Wrong(f"{self.doing}: waited {waited_s:.0f} s in vain for {what}\n{told}")
 
 
 async def _nothing() -> None:
