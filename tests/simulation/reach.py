@@ -33,7 +33,10 @@ Cell = tuple[str, str]
 """(event, state) of a node-state table."""
 
 _READER = "drainer or applier"
-_READER_EVENTS = ("returns", "returns-paused", "returns-closing", "stops", "offline", "removed")
+_READER_EVENTS = (
+    *("returns", "returns-paused", "returns-closing"),
+    *("stops", "left", "offline", "removed"),
+)
 
 
 def _reader(state: str, *events: str) -> tuple[str, ...]:
@@ -75,6 +78,11 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
     "readers are never joining": _reader("joining", *_READER_EVENTS),
     "a reader is forgotten after ten minutes, longer than a history": tuple(
         f"{_READER} {state}: removed" for state in ("online", "pausing", "paused", "closing")
+    ),
+    "the registry's record that it left is lost and it still runs: one history in thousands"
+    " (tests/unit/registry/test_forgotten_pumps.py, test_forgotten_orders.py)": (
+        *(f"pump {state}: left" for state in ("joining", "online", "pausing", "paused")),
+        *(f"{_READER} {state}: left" for state in ("online", "pausing", "paused")),
     ),
     "a process ends, or a memory is lost, within the moment of an order: too seldom to be demanded"
     " (tests/unit/registry/test_life_model.py, test_states.py)": (

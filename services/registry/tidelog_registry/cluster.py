@@ -192,6 +192,7 @@ class Cluster:
         if node.behind:
             return closing
         node.read_ts = status.maxCommitTS
+        node.state = closing  # from there it leaves, and what is kept of a reader is let go
         return follows(kind, closing, "drained")
 
     def _adoptable(self, status: NodeStatus, now: float) -> bool:

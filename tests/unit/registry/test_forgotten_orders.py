@@ -11,6 +11,7 @@ from tidelog.messages import (
     DRAINER,
     OFFLINE,
     ONLINE,
+    PAUSED,
     PAUSING,
     NodeStatus,
     Order,
@@ -113,9 +114,12 @@ def test_one_that_was_let_in_again_and_stops_is_not_forgotten(kind: str) -> None
     assert not [effect for effect in effects if isinstance(effect, Forget)]
 
 
+@pytest.mark.parametrize("kept", [ONLINE, PAUSING, PAUSED, CLOSING])
 @pytest.mark.parametrize("kind", [APPLIER, DRAINER])
-def test_one_that_left_by_an_order_that_the_registry_forgot_is_forgotten(kind: str) -> None:
-    given = ReaderOrder(kind, "r", "main", CLOSING, Order("offline", 5))
+def test_one_that_left_by_an_order_that_the_registry_forgot_is_forgotten(
+    kind: str, kept: str
+) -> None:
+    given = ReaderOrder(kind, "r", "main", kept, Order("offline", 5))
     cluster = Cluster({}, 0.0, fresh=False, lost=False, orders=[given])
     left = NodeStatus("r", kind=kind, feed="main", state=OFFLINE, isAlive=True, order=Order("", 8))
     state, effects = cluster.heartbeat(left, 1.0)

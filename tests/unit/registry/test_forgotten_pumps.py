@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.membership import Member
 from tidelog.messages import (
     CLOSING,
     DRAINER,
     JOINING,
     OFFLINE,
+    ONLINE,
+    PAUSED,
+    PAUSING,
     PUMP,
     NodeStatus,
     Order,
@@ -66,10 +71,13 @@ def test_back_it_joins_as_one_that_brings_data() -> None:
     assert cluster.nodes[PUMP, "p"].join is not None
 
 
-def test_one_that_left_and_still_runs_is_let_go_by_a_registry_that_has_it_on_its_way_in() -> None:
+@pytest.mark.parametrize("state_kept", [JOINING, ONLINE, PAUSING, PAUSED])
+def test_one_that_left_and_still_runs_is_let_go_by_a_registry_that_has_it_before_that(
+    state_kept: str,
+) -> None:
     """Seed 15538: the bucket went back to when it joined. It never asks to be let in, so that one
     who waited for it waited for ever."""
-    kept = Member("p", JOINING, epoch=3, high_ts=50, mark="m", order=Order("", 1))
+    kept = Member("p", state_kept, epoch=3, high_ts=50, mark="m", order=Order("", 1))
     cluster = Cluster({"p": kept}, 0.0, fresh=False, lost=True)
     left = NodeStatus(
         "p", state=OFFLINE, isAlive=True, epoch=3, mark="m", maxCommitTS=50, order=Order("", 7)
