@@ -12,8 +12,10 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 from tidelog.errors import EXIT_CONFIG
 
 try:
-    from tidelog_cli.app import app
+    from tidelog_cli.command_line import command_line, named
     from tidelog_cli.completion import rejoin
+
+    app = command_line(named(sys.argv, os.environ))
 except ModuleNotFoundError as error:
     if (error.name or "").startswith("tidelog"):
         raise

@@ -38,7 +38,8 @@ def _option(name: str) -> inspect.Parameter:
 
 
 def take_access(app: typer.Typer) -> None:
-    """Give the options to each command of `app`, and of those within it, that has a `nats`."""
+    """Give the options to each command of `app`, and of those within it, that has a `nats`; once,
+    though a group may be of several."""
     for command in app.registered_commands:
         command.callback = _taking(command.callback)
     for group in app.registered_groups:
@@ -49,10 +50,11 @@ def take_access(app: typer.Typer) -> None:
 
 
 def _taking(command: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    if command is None or "nats" not in inspect.signature(command).parameters:
+    names = NatsAccess.__struct_fields__
+    has = {} if command is None else inspect.signature(command).parameters
+    if command is None or "nats" not in has or names[0] in has:
         return command
     own = inspect.signature(command, eval_str=True)
-    names = NatsAccess.__struct_fields__
     parameters = [*own.parameters.values(), *map(_option, names)]
 
     def with_access(**values: Any) -> Any:

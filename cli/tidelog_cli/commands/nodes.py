@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.messages import APPLIER, DRAINER, KINDS, OFFLINE, PUMP
+from tidelog.messages import APPLIER, DRAINER, OFFLINE, PUMP
 from tidelog.node_form import node_forms
 from tidelog.node_notes import notes
 from tidelog_cli import state_file
@@ -70,4 +70,7 @@ async def show(
     return 0
 
 
-COMMANDS = {"nodes": listing("")} | {f"{kind}s": listing(kind) for kind in KINDS}
+nodes_command = listing("")
+pumps_command = listing(PUMP)
+drainers_command = listing(DRAINER)
+appliers_command = listing(APPLIER)
