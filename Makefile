@@ -12,6 +12,8 @@ STATES ?= 15000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
+# Where it is set, each of the thousand processes that tests start compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test rigs beside-kills beside beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
@@ -156,7 +158,7 @@ compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under 
 	@./tests/compose/with-engine $(PYTEST) -s tests/compose
 
 integration: $(VENV)/.dev mariadb etcd nodejs prometheus ## real servers, real processes, kills
-	@$(PYTEST) -n 3 --dist loadfile tests/integration tests/acceptance
+	@$(PYTEST) -n 3 --dist loadfile tests/acceptance tests/integration
 
 faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes
 	@$(PYTEST) -s tests/faults

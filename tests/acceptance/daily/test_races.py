@@ -165,6 +165,7 @@ async def ddl_race(on: Stage) -> None:
     race.was_one()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", [columns_come, columns_go, ddl_race])
 def test_rows_while_the_schema_changes(play: Play, case: Case) -> None:
     play(case)

@@ -161,6 +161,7 @@ async def random_tables(on: Stage) -> None:
     await on.equal("daily")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", [primary_and_unique_key, random_tables])
 def test_random_changes(play: Play, case: Case) -> None:
     play(case)
