@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -9,16 +10,25 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from tests.processes import until
+from tidelog.errors import TidelogError
+from tidelog.ports import Bus
+from tidelog_cli import state_file, status, wait
+from tidelog_cli.connect import connected, nodes
+from tidelog_cli.state_file import TopologyState
 
 TIDELOG = (sys.executable, "-m", "tidelog_cli")
 READY_S = 60.0
+T = TypeVar("T")
 
 
 class Running:
@@ -47,10 +57,14 @@ class Running:
         return tidelog(*arguments, "--dir", str(self.directory), timeout_s=timeout_s)
 
     def status(self) -> dict[str, Any]:
-        done = self.command("status", "--json")
-        assert done.returncode == 0, done.stderr + self.logs()
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        """What `tidelog status --json` says."""
+
+        async def asked(bus: Bus, state: TopologyState) -> dict[str, Any]:
+            found = status.report(await nodes(bus, state.cluster), state.feed)
+            said: dict[str, Any] = json.loads(msgspec.json.encode(found))
+            return said
+
+        return self._ask(asked)
 
     def said(self, actor: str, of: str = "") -> dict[str, Any]:
         """The status of an actor of a service, which is called like it if not said otherwise. An
@@ -66,15 +80,28 @@ class Running:
         return str(state["http"][service])
 
     def wait(self, commit_ts: int, timeout_s: float = 120) -> None:
-        done = self.command(
-            "wait",
-            "--commit-ts",
-            str(commit_ts),
-            "--timeout",
-            str(timeout_s),
-            timeout_s=timeout_s + 20,
-        )
-        assert done.returncode == 0, done.stderr + self.logs()
+        """As `tidelog wait` does."""
+
+        async def waited(bus: Bus, state: TopologyState) -> int:
+            at = state.cluster, state.feed, commit_ts
+            return await wait.applied(bus, *at, timeout_s, lambda _: None)
+
+        self._ask(waited)
+
+    def _ask(self, what: Callable[[Bus, TopologyState], Awaitable[T]]) -> T:
+        """What a command asks, without a process for each: tests ask often. In a thread, as one may
+        have a loop of its own."""
+
+        async def answered() -> T:
+            state = state_file.find(self.directory, "", "", "")
+            async with connected(state) as bus:
+                return await what(bus, state)
+
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                return pool.submit(asyncio.run, answered()).result()
+            except TidelogError as error:
+                raise AssertionError(f"{error}{self.logs()}") from error
 
     def logs(self) -> str:
         """The last lines of every service, for a failure's message."""

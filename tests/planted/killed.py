@@ -1,8 +1,7 @@
 """Bugs that a rig of real processes and kill -9 notices, beside what CI plays (plays.py): where a
 kill strikes is chance, and a rig takes minutes.
 
-The Pump's and the membership's run in CI with their rigs (tests/integration); the Drainer's by
-`python -m tests.planted.kills`, which `make full` runs.
+`python -m tests.planted.kills` plants them all, which `make full` does.
 """
 
 from __future__ import annotations
@@ -34,7 +33,3 @@ KILLS = (
     Kill("offline-before-it-is-read", MEMBERSHIP, "offline before the Drainer had read it"),
     Kill("closing-pump-let-go", MEMBERSHIP, "is not in the stream"),
 )
-
-
-def of(rig: str) -> list[Kill]:
-    return [kill for kill in KILLS if kill.rig == rig]

@@ -1,5 +1,6 @@
 """Services that break a promise, and the kill rigs that have to catch them:
-`python -m tests.planted.kills`. CI runs the rigs that take no minutes."""
+`python -m tests.planted.kills`, all of them or those that are named. CI has another test of each
+bug (plays.py)."""
 
 from __future__ import annotations
 
@@ -11,18 +12,22 @@ import tempfile
 from pathlib import Path
 
 from tests.integration.drainer import kill_rig as drainer_rig
+from tests.integration.membership import rig as membership_rig
+from tests.integration.membership.script import Change, Step
 from tests.integration.pump import kill_rig as pump_rig
 from tests.integration.victim import Wrong
 from tests.planted.bugs import BY_NAME
 from tests.planted.copy import PATHS, copied, plant
-from tests.planted.killed import DRAINER, PUMP, Kill, of
-from tests.servers import nats_server
+from tests.planted.killed import KILLS, MEMBERSHIP, PUMP, Kill
+from tests.servers import NatsServer, nats_server
 
-RIGS: dict[str, tuple[type[pump_rig.Rig | drainer_rig.Rig], int]] = {
-    PUMP: (pump_rig.Rig, 8),
-    DRAINER: (drainer_rig.Rig, 6),
+PUMP_KILLS, DRAINER_KILLS = 8, 6
+STEPS = {
+    "source-0-not-asked-once-trusted": [Step(Change.JOIN_FROZEN, 2)],
+    "offline-before-it-is-read": [Step(Change.JOIN, 2), Step(Change.OFFLINE_FROZEN, 2)],
+    "closing-pump-let-go": [Step(Change.JOIN, 2), Step(Change.OFFLINE_FROZEN, 2)],
 }
-"""And how often each kills."""
+"""What the membership rig does to show a bug."""
 SEEDS = (3, 4, 5)
 
 
@@ -31,8 +36,9 @@ def shown(kill: Kill, whole: Path, directory: Path) -> str:
     nobody was told of is nobody's loss: what some kills did not show, the next ones may."""
     copy, found = directory / "copy", ""
     plant(BY_NAME[kill.bug], whole, copy)
+    path = os.pathsep.join(str(copy / part) for part in PATHS)
     for seed in SEEDS:
-        found = found or _killed(kill.rig, copy, directory / str(seed), seed)
+        found = found or _killed(kill, path, directory / str(seed), seed)
     return found
 
 
@@ -40,24 +46,37 @@ def is_right(kill: Kill, found: str) -> bool:
     return bool(re.search(kill.says, found))
 
 
-def _killed(name: str, copy: Path, directory: Path, seed: int) -> str:
+def _killed(kill: Kill, path: str, directory: Path, seed: int) -> str:
     directory.mkdir()
-    make, kills = RIGS[name]
     with nats_server(directory) as nats:
-        rig = make(nats, directory, kills=kills, seed=seed)
-        rig.victim.service.env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in PATHS)
         try:
-            asyncio.run(rig.run())
+            asyncio.run(_run(kill, path, nats, directory, seed))
         except Wrong as wrong:
             return str(wrong)
     return ""
 
 
+async def _run(kill: Kill, path: str, nats: NatsServer, directory: Path, seed: int) -> None:
+    """Raises Wrong."""
+    if kill.rig == MEMBERSHIP:
+        town = membership_rig.Rig(nats, directory, seed=seed)
+        for service in town.processes.all:
+            service.env["PYTHONPATH"] = path
+        await town.run(STEPS[kill.bug])
+        return
+    rig: pump_rig.Rig | drainer_rig.Rig
+    if kill.rig == PUMP:
+        rig = pump_rig.Rig(nats, directory, kills=PUMP_KILLS, seed=seed)
+    else:
+        rig = drainer_rig.Rig(nats, directory, kills=DRAINER_KILLS, seed=seed)
+    rig.victim.service.env["PYTHONPATH"] = path
+    await rig.run()
+
+
 def main(argv: list[str]) -> int:
-    """The Drainer's: all, or those that are named."""
     missed = 0
     with copied() as whole:
-        for kill in [kill for kill in of(DRAINER) if not argv or kill.bug in argv]:
+        for kill in [kill for kill in KILLS if not argv or kill.bug in argv]:
             with tempfile.TemporaryDirectory(prefix="broken-") as directory:
                 found = shown(kill, whole, Path(directory))
             missed += not is_right(kill, found)

@@ -21,8 +21,8 @@ COPY_ZONE = "--default-time-zone=-05:00"
 
 @pytest.fixture(scope="module")
 def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Case], None]]:
-    """Runs a case on the stage that those of the file share. It ends with them: between cases nobody
-    answers NATS, which after some minutes takes a silent client for gone."""
+    """Runs a case on the stage that those of the file share. It ends with them: between cases
+    nobody answers NATS, which after some minutes takes a silent client for gone."""
     directory: Path = tmp_path_factory.mktemp("daily")
     with (
         mariadb_server(directory / "source", *OPTIONS, SOURCE_ZONE) as source,
