@@ -6,7 +6,7 @@ SOURCES := shared services cli examples tests bench docs/generate
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
-SEEDS ?= 0:500
+SEEDS ?= 0:400
 PD_SEEDS ?= 1000000:1000050
 STATES ?= 15000
 # What setuptools says is of interest only when it fails.
@@ -14,7 +14,7 @@ LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
 # Where it is set, each of the thousand processes that tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test rigs beside-kills beside beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test debian beside-compiled beside-kills beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -36,25 +36,38 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
-test: $(VENV)/.dev mariadb etcd compiler nodejs java prometheus browser check unit adapters compiled models crash fuzz simulation rigs integration beside ## everything CI runs
-
-# Processes that die, images and containers are mostly waited for: something else runs beside them.
-# All packages are installed by now, of which apt takes one at a time.
+# Processes that die, images and containers are mostly waited for, and some tools use one core: there
+# something else runs beside them. apt takes one at a time.
 BESIDE := --no-print-directory --jobs 2 --output-sync=line
-rigs:
+ONE := --no-print-directory
+test: $(PY) ## everything CI runs
+	@$(MAKE) $(BESIDE) $(VENV)/.dev debian
+	@$(MAKE) $(BESIDE) compiled beside-compiled
+	@$(MAKE) $(ONE) unit
+	@$(MAKE) $(ONE) adapters
+	@$(MAKE) $(ONE) models
+	@$(MAKE) $(ONE) simulation
 	@$(MAKE) $(BESIDE) kills beside-kills
-
-beside-kills:
-	@$(MAKE) --no-print-directory fixtures
-	@$(MAKE) --no-print-directory faults
-
-beside:
+	@$(MAKE) $(ONE) integration
 	@$(MAKE) $(BESIDE) compose beside-compose
 
+debian: $(PY)
+	@for what in compiler mariadb etcd nodejs java prometheus browser; do \
+		$(MAKE) $(ONE) $$what || exit 1; done
+
+beside-compiled:
+	@$(MAKE) $(ONE) check
+	@$(MAKE) $(ONE) crash
+	@$(MAKE) $(ONE) fuzz
+
+beside-kills:
+	@$(MAKE) $(ONE) fixtures
+	@$(MAKE) $(ONE) faults
+
 beside-compose:
-	@$(MAKE) --no-print-directory spark
-	@$(MAKE) --no-print-directory console
-	@$(MAKE) --no-print-directory soak
+	@$(MAKE) $(ONE) spark
+	@$(MAKE) $(ONE) console
+	@$(MAKE) $(ONE) soak
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
@@ -91,7 +104,7 @@ unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
 	@$(PYTEST) -n 2 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
 
 adapters: $(VENV)/.dev mariadb etcd ## what stands at a port, each against the real server it is for
-	@$(PYTEST) -n 2 --dist loadfile tests/adapters
+	@$(PYTEST) -n 3 --dist loadfile tests/adapters
 
 models: $(VENV)/.dev ## state machines against their models, damage bit by bit
 	@$(PYTEST) -n 2 $(MODELS)
@@ -158,7 +171,7 @@ compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under 
 	@./tests/compose/with-engine $(PYTEST) -s tests/compose
 
 integration: $(VENV)/.dev mariadb etcd nodejs prometheus ## real servers, real processes, kills
-	@$(PYTEST) -n 3 --dist loadfile tests/acceptance tests/integration
+	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder tests/acceptance tests/integration
 
 faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes
 	@$(PYTEST) -s tests/faults

@@ -10,8 +10,11 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
   exit 1
 fi
 echo "Setting up: Debian's $*"
-apt-get update -qq
 printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d 2>/dev/null && chmod +x /usr/sbin/policy-rc.d || true
-DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 || true
+for lists in "as they are" new; do
+  [ "$lists" != new ] || apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 || true
+  command -v "$command" >/dev/null 2>&1 && break
+done
 rm -f /usr/sbin/policy-rc.d
 command -v "$command" >/dev/null 2>&1 || { echo "apt-get could not install $*" >&2; exit 1; }

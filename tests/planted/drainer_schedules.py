@@ -20,7 +20,6 @@ from tests.planted.director import (
 )
 from tests.planted.schedule import Schedule, acked, calm, lease_expired
 from tests.simulation.plan import Plan
-from tidelog.sim.faults import NetFaults
 from tidelog_registry.members import COPY as MEMBERS_COPY
 
 _WITHOUT_A_LEASE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def fields(*kinds: type[msgspec.Struct]) -> set[str]:
     return {field for kind in kinds for field in kind.__struct_fields__}
 
 
+@cache
 def commands() -> dict[str, Any]:
     top = typer.main.get_command(app)
     assert isinstance(top, typer.core.TyperGroup)
