@@ -131,7 +131,7 @@ crash: $(VENV)/.dev ## what a power loss or a failing disk may leave, 15,000 sta
 INPUTS ?= 50000
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## bad input to all that takes any, 50,000; in processes and at real servers
-	@$(PY) -m tests.fuzz.run --inputs $(INPUTS)
+	@$(PY) -m tests.fuzz.run --inputs $(INPUTS) --seed $(SEED)
 	@$(PYTEST) tests/fuzz
 
 # A minute in CI; for long: make soak HOURS=3

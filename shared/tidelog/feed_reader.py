@@ -11,6 +11,7 @@ import asyncio
 from typing import Generic, Protocol, TypeVar
 
 from tidelog import changes, subjects
+from tidelog.change_bodies import number_of
 from tidelog.errors import StreamMissing, TidelogError, Unavailable
 from tidelog.failpoints import hit
 from tidelog.ports import Bus, Message, StreamReader
@@ -46,7 +47,7 @@ def comes_next(position: int | None, commit_ts: int, prev_commit_ts: int) -> boo
 
 async def newest_mark(bus: Bus, feed: str) -> int | None:
     """Up to where the feed's stream goes now; None = it holds no mark yet. Raises StreamMissing,
-    Unavailable."""
+    Unavailable, UnparsablePayload."""
     stream = subjects.changes_stream(feed)
     marks = subjects.changes_txn(feed), subjects.changes_watermark(feed)
     found = [await bus.last_message(stream, subject) for subject in marks]
@@ -181,5 +182,6 @@ class FeedReader(Generic[T]):
 
 
 def commit_ts_of(mark: Message) -> int:
-    """Of a marker or watermark: everything at or below it is in the stream before it."""
-    return int(mark.headers.get(changes.H_LAST_TS, "0"))
+    """Of a marker or watermark: everything at or below it is in the stream before it. Raises
+    UnparsablePayload."""
+    return number_of(mark, changes.H_LAST_TS)

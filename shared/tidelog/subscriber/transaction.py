@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidelog import changes, subjects
-from tidelog.change_bodies import Joiner, ddl_of, joined, rows_of
+from tidelog.change_bodies import Joiner, ddl_of, joined, number_of, rows_of
 from tidelog.changes import DdlMessage, MarkedTxn, RowMessage
 from tidelog.errors import StreamMissing, Unavailable
 from tidelog.ports import Bus, Message
@@ -75,7 +75,7 @@ class Transaction:
 
     async def parts(self) -> AsyncIterator[list[RowMessage]]:
         """The rows, about 1 MiB at a time; one part unless it is `large`. It is whole with the end
-        of the iteration. Raises PartsLost, Purged."""
+        of the iteration. Raises PartsLost, Purged, UnparsablePayload."""
         if not self.large:
             if self._rows:
                 yield self._rows
@@ -158,8 +158,8 @@ async def _again(source: Source, batch: Batch) -> AsyncIterator[Message]:
 
 
 def _first_ts(message: Message) -> int:
-    return int(message.headers.get(changes.H_FIRST_TS, "0"))
+    return number_of(message, changes.H_FIRST_TS)
 
 
 def _last_ts(message: Message) -> int:
-    return int(message.headers.get(changes.H_LAST_TS, "0"))
+    return number_of(message, changes.H_LAST_TS)

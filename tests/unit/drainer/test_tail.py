@@ -235,3 +235,15 @@ def test_the_oldest_message_is_found_although_older_ones_go_meanwhile() -> None:
         assert misses == []
 
     run(main, 8)
+
+
+@pytest.mark.parametrize("said", ["c=x", "-1", "²", ""])
+def test_an_oldest_message_that_no_drainer_wrote_leaves_nothing_out(said: str) -> None:
+    async def main(world: World) -> None:
+        bed = Bed(world)
+        await bed.bus.stream_create(StreamConfig(STREAM, (f"changes.{FEED}.>",)))
+        written = Outgoing(subjects.changes_watermark(FEED), b"{}", {changes.H_FIRST_TS: said})
+        await bed.bus.append(STREAM, [written])
+        assert await oldest_ts(bed.bus, FEED) == 0
+
+    run(main, 8)

@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.subscriber.feed import FEED, STREAM, FeedWriter, Table, Txn
-from tidelog import changes
+from tidelog import changes, subjects
 from tidelog.changes import DdlMessage, RowMessage
-from tidelog.errors import DeadlineExceeded, Purged, Unavailable
-from tidelog.feed_reader import Gap
-from tidelog.ports import Bus
+from tidelog.errors import DeadlineExceeded, Purged, Unavailable, UnparsablePayload
+from tidelog.feed_reader import Gap, newest_mark
+from tidelog.ports import Bus, Outgoing
 from tidelog.sim.world import World, run
 from tidelog.skipped import Skipped
 from tidelog.subscriber.errors import MISSED, PartsLost, TooLarge
@@ -452,3 +452,16 @@ def test_many_small_transactions_are_no_large_one() -> None:
         await subscription.close()
 
     run(main, 1)
+
+
+def test_a_mark_that_no_drainer_wrote_is_named_where_a_position_is_looked_for() -> None:
+    async def work(world: World, bus: Bus, feed: FeedWriter) -> None:
+        headers = {changes.H_LAST_TS: "c=x"}
+        subject = subjects.changes_watermark(FEED)
+        await bus.append(STREAM, [Outgoing(subject, b"{}", headers)])
+        with pytest.raises(UnparsablePayload, match=f"{subject} at 1: a header has 'c=x'"):
+            await transactions(bus, after=5).next()
+        with pytest.raises(UnparsablePayload, match="a header has 'c=x'"):
+            await newest_mark(bus, FEED)
+
+    in_world(work)

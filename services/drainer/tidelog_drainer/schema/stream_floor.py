@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidelog import changes, subjects
-from tidelog.errors import Purged, StreamMissing, Unavailable
+from tidelog.change_bodies import number_of
+from tidelog.errors import Purged, StreamMissing, Unavailable, UnparsablePayload
 from tidelog.ports import Bus
 
 READ_S = 2.0
@@ -11,7 +12,8 @@ TRIES = 5
 
 
 async def oldest_ts(bus: Bus, feed: str) -> int | None:
-    """The first commit_ts of the oldest message; None: there is none. Raises Unavailable."""
+    """The first commit_ts of the oldest message, None without any. 0: it has none that can be read
+    (no Drainer wrote it), and what is behind it may need all there is. Raises Unavailable."""
     stream = subjects.changes_stream(feed)
     for _ in range(TRIES):
         state = await bus.stream_state(stream)
@@ -25,5 +27,8 @@ async def oldest_ts(bus: Bus, feed: str) -> int | None:
         finally:
             await reader.close()
         if messages:
-            return int(messages[0].headers.get(changes.H_FIRST_TS, "0"))
+            try:
+                return number_of(messages[0], changes.H_FIRST_TS)
+            except UnparsablePayload:
+                return 0
     raise Unavailable(f"the beginning of {stream} could not be read")
