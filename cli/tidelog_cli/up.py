@@ -13,12 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, Unavailable
 from tidelog.feeds import refuse_future
+from tidelog.ports import Clock
+from tidelog.real.clock import RealClock
 from tidelog.real.processes import RealProcesses
-from tidelog.upstream.pd import addresses
+from tidelog.upstream.pd import PdClient, addresses
+from tidelog.upstream.rpc import Rpc
 from tidelog_cli.feed import this_moment
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options, Topology
@@ -56,6 +60,23 @@ def _check_upstream(chosen: Options) -> None:
         raise ConfigError("nothing says where PD is", hint="--pd-urls http://HOST:2379")
 
 
+async def with_cluster_id(chosen: Options, rpc: Rpc, clock: Clock) -> Options:
+    """With the id of the cluster that PD is of, where nobody said one: a TiDB's binlogs carry it,
+    and Pumps refuse all others. PD behind TLS is not asked, as its files are the services'. Raises
+    Unavailable."""
+    if chosen.cluster_id or not chosen.pd_urls.startswith("http:"):
+        return chosen
+    pd = PdClient(rpc, clock, chosen.pd_urls)
+    try:
+        await pd.leader()
+    except Unavailable as error:
+        raise Unavailable(
+            f"the upstream's cluster id is not known: {error.message}",
+            hint="start PD first, or say --cluster-id",
+        ) from error
+    return msgspec.structs.replace(chosen, cluster_id=pd.cluster_id)
+
+
 async def run(
     chosen: Options,
     stop: asyncio.Event,
@@ -64,6 +85,14 @@ async def run(
 ) -> None:
     """Until `stop`. `on_trouble` gets a line for each child that ended by itself, for whom a start
     waits that takes long, and for each error that a node shows or loses later."""
+    if chosen.pd_urls:
+        from tidelog.real.grpc_rpc import GrpcRpc  # gRPC takes a while to load
+
+        rpc = GrpcRpc()
+        try:
+            chosen = await with_cluster_id(chosen, rpc, RealClock())
+        finally:
+            await rpc.close()
     await Topology(chosen, RealProcesses(), on_trouble).run(stop, on_ready)
 
 

@@ -40,7 +40,12 @@ def up_command(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="It may go on where it was last pulled.")
     ] = False,
-    cluster_id: Annotated[int, typer.Option(min=0, help="The upstream's cluster id; 0 = any.")] = 0,
+    cluster_id: Annotated[
+        int,
+        typer.Option(
+            min=0, help="The upstream's cluster id; 0 = as PD says, if --pd-urls name it."
+        ),
+    ] = 0,
     feed: Annotated[str, typer.Option(help="Name of the feed.")] = "main",
     keys: Annotated[
         Path | None,

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.adapters.pump.rig import (
     GrpcClient,
@@ -54,8 +55,11 @@ def test_grpc_statuses_and_a_large_transaction(tmp_path: Path) -> None:
             assert await ours.write(b"") == ""
             assert await ours.write(prewrite(base, value)) == ""
             await client.done(commit(base, base + 1))
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await foreign.write(prewrite(base + 5))
+            with capture_logs() as logs:
+                for _ in range(2):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await foreign.write(prewrite(base + 5))
+            assert [one["event"] for one in logs].count("a writer is refused") == 1
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert "cluster id 8" in (refused.value.details() or "")
             registry.state = PAUSED

@@ -96,6 +96,7 @@ class Writer(Actor[WriterMessage]):
         self._load = load
         self._was_chased = False
         self._cluster_id = cluster_id
+        self._foreign = cluster_id
         self._state = JOINING
         self._sealed = False
         self._space = Space(disk, storage)
@@ -186,6 +187,9 @@ class Writer(Actor[WriterMessage]):
             error = ForeignCluster(
                 f"cluster id {message.cluster_id}, this Pump serves {self._cluster_id}"
             )
+            if message.cluster_id != self._foreign:  # told once, not with each of its tries
+                self._foreign = message.cluster_id
+                log.warning("a writer is refused", reason=str(error))
             return [error] * len(message.payloads)
         return [intake.take(payload, own=message.own) for payload in message.payloads]
 

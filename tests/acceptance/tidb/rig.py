@@ -1,0 +1,120 @@
+"""A real TiDB cluster as the upstream (issue 11, Done when 4), by hand:
+
+    python -m tests.acceptance.tidb.rig --pd-server P --store S --tidb-server T [--seconds 120]
+
+Two Pumps that TiDB finds in PD, timestamps from PD, the schema from TiKV's meta keys, MariaDB as
+the downstream. Under load each Pump and the TiDB are killed by SIGKILL; what the TiDB left
+undecided is asked of its store. At the end `tidelog verify` compares source and downstream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.acceptance.tidb.cluster import Binaries, Cluster
+from tests.acceptance.tidb.load import Load
+from tests.servers import mariadb_server
+from tests.topology import Running, tidelog, up
+
+WRITERS = 8
+LEAST_PER_S = 5
+"""A run with fewer transactions a second says nothing."""
+SETTLE_S = 300.0
+ENVIRONMENT = {"TIDELOG_PUMP_TXN_TIMEOUT_S": "30"}
+"""So soon a dead TiDB's transaction is ended at its primary lock, if nobody else comes by it."""
+
+
+async def under_load(cluster: Cluster, running: Running, load: Load, seconds: float) -> None:
+    """One Pump is killed after a third of the time, the other one and TiDB after two thirds."""
+    async with asyncio.TaskGroup() as group:
+        for number in range(WRITERS):
+            group.create_task(load.write(number))
+        group.create_task(load.change())
+        group.create_task(load.probe())
+        await asyncio.sleep(seconds / 3)
+        await asyncio.to_thread(running.kill, "pump-1")
+        print(f"pump-1 killed after {load.transactions} transactions", flush=True)
+        await asyncio.sleep(seconds / 3)
+        await asyncio.to_thread(running.kill, "pump-2")
+        await asyncio.to_thread(cluster.tidb.kill)
+        print(f"pump-2 and TiDB killed after {load.transactions} transactions", flush=True)
+        await asyncio.to_thread(cluster.tidb.start)
+        await asyncio.sleep(seconds / 3)
+        load.running = False
+
+
+def doctor(cluster: Cluster) -> None:
+    done = tidelog(
+        "doctor", "--upstream", cluster.pd_url, "--source", f"mysql://root@127.0.0.1:{cluster.sql}/"
+    )
+    print(done.stdout + done.stderr, flush=True)
+
+
+def report(load: Load, seconds: float, settled: float) -> None:
+    found = sorted(load.latencies)
+    p99 = found[int(len(found) * 0.99)]
+    print(
+        f"{load.transactions} transactions of {load.statements} statements"
+        f" ({load.transactions / seconds:.0f}/s), {dict(load.ddls)};"
+        f" errors of TiDB's {dict(load.errors)}"
+    )
+    print(
+        f"a probe's row downstream after {1e3 * statistics.median(found):.0f} ms (median),"
+        f" {1e3 * p99:.0f} ms (p99), {1e3 * found[-1]:.0f} ms at most, of {len(found)};"
+        f" all applied {settled:.1f} s after the load"
+    )
+    for number, text in load.told.items():
+        print(f"  {number}: {text}")
+
+
+def run(binaries: Binaries, seconds: float, seed: int, home: Path) -> bool:
+    cluster = Cluster(binaries, home)
+    try:
+        cluster.pd.start()
+        cluster.store.start()
+        with mariadb_server(home) as db:
+            copy = f"mysql://root@127.0.0.1:{db.port}/"
+            options = ("--oracle", "pd", "--ddl-history", "pd", "--pd-urls", cluster.pd_url)
+            with up(home / "top", copy, *options, environment=ENVIRONMENT) as running:
+                cluster.await_pumps(2)
+                cluster.tidb.start()
+                load = Load(cluster.sql, db.port, seed)
+                asyncio.run(load.prepare())
+                doctor(cluster)
+                asyncio.run(under_load(cluster, running, load, seconds))
+                ended = time.monotonic()
+                running.wait(asyncio.run(load.newest_ts()), SETTLE_S)
+                report(load, seconds, time.monotonic() - ended)
+                source = f"mysql://root@127.0.0.1:{cluster.sql}/"
+                done = running.command("verify", "--source", source, "--downstream", copy)
+                print(done.stdout + done.stderr)
+    finally:
+        cluster.stop()
+    equal = done.returncode == 0 and load.transactions >= LEAST_PER_S * seconds
+    verdict = "0 lost, 0 duplicated, 0 out of order" if equal else "NOT EQUAL"
+    print(f"TIDB: {load.transactions} cases, {verdict} (seed {seed})")
+    return equal
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pd-server", type=Path, required=True)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--tidb-server", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args(argv)
+    binaries = Binaries(chosen.pd_server, chosen.store, chosen.tidb_server)
+    with tempfile.TemporaryDirectory(prefix="tidb-") as directory:
+        equal = run(binaries, chosen.seconds, chosen.seed, Path(directory))
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
