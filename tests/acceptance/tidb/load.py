@@ -50,7 +50,7 @@ class Load:
 
     async def prepare(self) -> None:
         async with _connected(self._port) as cursor:
-            for off in ("tidb_enable_async_commit", "tidb_enable_1pc"):
+            for off in ("tidb_enable_async_commit", "tidb_enable_1pc", "tidb_enable_auto_analyze"):
                 await cursor.execute(f"SET GLOBAL {off} = OFF")
             await cursor.execute("CREATE DATABASE sbtest")
             await cursor.execute("USE sbtest")

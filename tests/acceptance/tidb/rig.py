@@ -26,17 +26,16 @@ WRITERS = 8
 LEAST_PER_S = 5
 """A run with fewer transactions a second says nothing."""
 SETTLE_S = 300.0
+END_S = 20.0
 ENVIRONMENT = {"TIDELOG_PUMP_TXN_TIMEOUT_S": "30"}
 """So soon a dead TiDB's transaction is ended at its primary lock, if nobody else comes by it."""
 
 
 async def under_load(cluster: Cluster, running: Running, load: Load, seconds: float) -> None:
     """One Pump is killed after a third of the time, the other one and TiDB after two thirds."""
-    async with asyncio.TaskGroup() as group:
-        for number in range(WRITERS):
-            group.create_task(load.write(number))
-        group.create_task(load.change())
-        group.create_task(load.probe())
+    writers = (load.write(number) for number in range(WRITERS))
+    tasks = [asyncio.create_task(one) for one in (*writers, load.change(), load.probe())]
+    try:
         await asyncio.sleep(seconds / 3)
         await asyncio.to_thread(running.kill, "pump-1")
         print(f"pump-1 killed after {load.transactions} transactions", flush=True)
@@ -46,7 +45,13 @@ async def under_load(cluster: Cluster, running: Running, load: Load, seconds: fl
         print(f"pump-2 and TiDB killed after {load.transactions} transactions", flush=True)
         await asyncio.to_thread(cluster.tidb.start)
         await asyncio.sleep(seconds / 3)
+    finally:
         load.running = False
+        _, hung = await asyncio.wait(tasks, timeout=END_S)
+        for task in hung:  # a statement of a TiDB that waits for a dead one's locks
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    print(f"the load ended, {len(hung)} statements given up", flush=True)
 
 
 def doctor(cluster: Cluster) -> None:

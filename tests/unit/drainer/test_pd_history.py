@@ -55,6 +55,20 @@ def test_rows_are_decoded_by_the_schema_that_tikv_holds() -> None:
     run(main, 1)
 
 
+def test_rows_of_a_version_that_no_job_tells_go_on_where_tidb_has_few_jobs() -> None:
+    """A new cluster's: jobs that may have finished late are looked for below the newest ones."""
+
+    async def main(world: World) -> None:
+        await tidb(world)
+        _, pump = await begin(world, OF_TIKV)
+        pump.commit([*DDLS, txn(20, version=7)], 20)
+        assert await everything(world) == [2, 4, 20]
+        assert said(world.node("drainer"))["error"] == ""
+        assert world.node("drainer").failures == []
+
+    run(main, 1)
+
+
 def test_a_pd_that_can_not_be_asked_holds_the_feed_and_is_named() -> None:
     async def main(world: World) -> None:
         net, _ = await tidb(world)

@@ -50,10 +50,10 @@ class OneTable:
         yield [job for job in made if job.id > after_job_id]
 
 
-def txn(commit_ts: int) -> Txn:
+def txn(commit_ts: int, version: int = 2) -> Txn:
     row = CODEC.encode_insert({"id": commit_ts}, commit_ts)
     mutation = TableMutation(table_id=100, inserted_rows=[row], sequence=[Insert])
-    value = PrewriteValue(schema_version=2, mutations=[mutation])
+    value = PrewriteValue(schema_version=version, mutations=[mutation])
     binlog = Binlog(
         start_ts=commit_ts - 1, commit_ts=commit_ts, prewrite_value=value.SerializeToString()
     )
