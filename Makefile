@@ -207,6 +207,7 @@ full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@$(PY) -m tests.planted.kills
 	@$(PY) -m tests.acceptance.restarts --restarts 20
 	@$(PY) -m tests.integration.membership.rig
+	@TIDELOG_TEST_FULL=1 $(PYTEST) -n 2 -m full tests/acceptance tests/integration
 	@$(PY) -m tests.faults.network --repeats 20 --swizzles 200
 	@$(PY) -m tests.faults.disk_full --fills 200
 	@$(PY) -m tests.faults.nats_loss --cases 200

@@ -129,9 +129,9 @@ class Run:
 
     async def figures(self) -> AsyncIterator[Figure]:
         stage = self._stage
+        ready = Limit("such batches by nats-py", await self._ready(), self._kind.unit)
         await stage.start("drainer-alone", feed="alone")
         published = Published(stage, "alone", self._backlog.commit_ts)
-        ready = Limit("such batches by nats-py", await self._ready(), self._kind.unit)
         yield await self._figure("Drainer alone, into JetStream", published.count, DRAINER, ready)
         await stage.stop("drainer-alone")
         yield await self._into_sql("Applier alone, stream complete", "applier-alone")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
+import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +14,17 @@ structlog.configure()
 
 # A shell that starts a command in the background has it ignore Ctrl-C, and so all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+FULL = "TIDELOG_TEST_FULL"
+"""Set by `make full`, which runs what is marked `full`: more of what a sibling has in CI."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left = [] if FULL in os.environ else [item for item in items if item.get_closest_marker("full")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
 
 # How long an example takes is the machine's and its other work's affair.
 settings.register_profile(

@@ -162,6 +162,8 @@ async def random_tables(on: Stage) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", [primary_and_unique_key, random_tables])
+@pytest.mark.parametrize(
+    "case", [pytest.param(primary_and_unique_key, marks=pytest.mark.full), random_tables]
+)
 def test_random_changes(play: Play, case: Case) -> None:
     play(case)

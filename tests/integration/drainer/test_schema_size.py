@@ -9,8 +9,13 @@ import pytest
 
 from tests.schema_size.run import run
 
+FULL = pytest.mark.full
 
-@pytest.mark.parametrize("history", ["http", "file", "embedded"])
+
+@pytest.mark.parametrize(
+    "history",
+    ["http", pytest.param("file", marks=FULL), pytest.param("embedded", marks=FULL)],
+)
 def test_many_jobs_are_read_once_and_tables_on_first_use(tmp_path: Path, history: str) -> None:
     """The rig reads rows back, of tables that only the history tells, then only the snapshot."""
     found = run(tmp_path, 20_000, 2_000, history)
