@@ -165,8 +165,8 @@ class Run:
             limit = self._limits[f"replace-{self._kind.columns}-4"]
             if self._kind.unit == "txn/s":
                 each = self._each
-                name = f"{limit.name}, {each:.1f} rows each"
-                limit = Limit(name, limit.value / each, self._kind.unit)
+                of_such = f"{limit.name}, {each:.1f} rows each"
+                limit = Limit(of_such, limit.value / each, self._kind.unit)
             figure = await self._figure(
                 name,
                 applied.count,
