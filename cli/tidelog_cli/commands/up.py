@@ -94,6 +94,10 @@ def up_command(
                     up.greet(console, options.directory, state)
 
             await up.run(options, stop, ready, lambda line: say(Text(line, "yellow")))
+        if not as_json:
+            console.print(
+                f"stopped; {options.directory} keeps all of it", highlight=False, soft_wrap=True
+            )
         return 0
 
     run(work())
