@@ -21,8 +21,9 @@ from tidelog.feeds import refuse_future
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog.real.processes import RealProcesses
-from tidelog.upstream.pd import PdClient, addresses
+from tidelog.upstream.pd import PdClient, addresses, is_tls
 from tidelog.upstream.rpc import Rpc
+from tidelog_cli import state_file
 from tidelog_cli.feed import this_moment
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options, Topology
@@ -61,15 +62,22 @@ def _check_upstream(chosen: Options) -> None:
 
 
 async def with_cluster_id(chosen: Options, rpc: Rpc, clock: Clock) -> Options:
-    """With the id of the cluster that PD is of, where nobody said one: a TiDB's binlogs carry it,
-    and Pumps refuse all others. PD behind TLS is not asked, as its files are the services'. Raises
-    Unavailable."""
-    if chosen.cluster_id or not chosen.pd_urls.startswith("http:"):
+    """With the id that the directory has from before, or else of the cluster that PD is of, where
+    nobody said one: a TiDB's binlogs carry it, and Pumps refuse all others. PD behind TLS is not
+    asked, as its files are the services'. Raises ConfigError, Unavailable."""
+    if chosen.cluster_id or not chosen.pd_urls:
+        return chosen
+    before = state_file.read(chosen.directory)
+    if before is not None:
+        return msgspec.structs.replace(chosen, cluster_id=before.cluster_id)
+    if is_tls(chosen.pd_urls):
         return chosen
     pd = PdClient(rpc, clock, chosen.pd_urls)
     try:
         await pd.leader()
     except Unavailable as error:
+        if pd.cluster_id:  # it only has no leader yet
+            return msgspec.structs.replace(chosen, cluster_id=pd.cluster_id)
         raise Unavailable(
             f"the upstream's cluster id is not known: {error.message}",
             hint="start PD first, or say --cluster-id",

@@ -58,7 +58,7 @@ def binlog(where: str, version: str, value: Any) -> list[Finding]:
     about = About(CHECK, f"binlog of {where}")
     if str(value).upper() in _ON:
         return [about.ok("it writes binlogs")]
-    hint = "`[binlog] enable = true` and `binlog-socket` in its configuration, and start it again"
+    hint = "`[binlog] enable = true` in its configuration, and start it again behind the Pumps"
     return [about.wrong("it writes no binlogs", hint)]
 
 

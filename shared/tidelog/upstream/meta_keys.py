@@ -24,8 +24,8 @@ def history_key(job_id: int) -> bytes:
 
 
 def history_range(after_job_id: int) -> tuple[bytes, bytes]:
-    """Start and stop of all jobs above this id."""
-    return history_key(after_job_id + 1), history_key(ID_MAX) + b"\0"
+    """Start and stop of all jobs above this id, which a binlog may have made of anything."""
+    return history_key(max(0, after_job_id + 1)), history_key(ID_MAX) + b"\0"
 
 
 def job_id_of(key: bytes) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.unit.upstream.fake_net import FakeNet
 from tests.unit.upstream.fake_pd import CLUSTER, FakePd
 from tidelog.errors import Unavailable
 from tidelog.sim.world import World, run
-from tidelog_cli import up
+from tidelog_cli import state_file, up
+from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import Options
 
 DOWN = "blackhole:"
@@ -36,6 +38,37 @@ def test_the_cluster_id_is_asked_of_pd_where_nobody_said_it() -> None:
         without = options("")
         assert await up.with_cluster_id(without, net, world.clock()) is without
         assert net.calls.total() == calls
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("url", ["pd1:2379", " http://pd1:2379", "HTTP://pd1:2379"])
+def test_a_pd_is_asked_in_whatever_form_it_is_named(url: str) -> None:
+    async def main(world: World) -> None:
+        net = FakeNet()
+        FakePd(net, "pd1:2379")
+        assert (await up.with_cluster_id(options(url), net, world.clock())).cluster_id == CLUSTER
+
+    run(main, 1)
+
+
+def test_a_directory_keeps_its_cluster_id(tmp_path: Path) -> None:
+    async def main(world: World) -> None:
+        chosen = msgspec.structs.replace(options("http://pd1:2379"), directory=tmp_path)
+        state_file.write(tmp_path, TopologyState("nats://h:1", "default", "main", cluster_id=7))
+        found = await up.with_cluster_id(chosen, FakeNet(), world.clock())
+        assert found.cluster_id == 7
+
+    run(main, 1)
+
+
+def test_a_pd_without_a_leader_knows_its_cluster() -> None:
+    async def main(world: World) -> None:
+        net = FakeNet()
+        pd = FakePd(net, "pd1:2379")
+        pd.believes = {"pd1:2379": ""}
+        found = await up.with_cluster_id(options(pd.urls), net, world.clock())
+        assert found.cluster_id == CLUSTER
 
     run(main, 1)
 

@@ -12,11 +12,12 @@ from tests.unit.upstream.fake_pd import CLUSTER, FakePd
 from tests.unit.upstream.fake_tikv import FakeTikv
 from tidelog import subjects
 from tidelog.config import load
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog.sim.world import World, run
 from tidelog.upstream.config import UpstreamConfig
 from tidelog.upstream.meta_keys import history_key
 from tidelog_drainer.config import DrainerConfig
+from tidelog_proto.binlog_pb2 import Binlog
 
 PD, NEXT = "pd1:2379", "pd2:2379"
 OF_TIKV = msgspec.structs.replace(
@@ -65,6 +66,21 @@ def test_rows_of_a_version_that_no_job_tells_go_on_where_tidb_has_few_jobs() -> 
         assert await everything(world) == [2, 4, 20]
         assert said(world.node("drainer"))["error"] == ""
         assert world.node("drainer").failures == []
+
+    run(main, 1)
+
+
+def test_a_ddl_whose_job_has_a_negative_id_stops_the_feed_with_its_name() -> None:
+    async def main(world: World) -> None:
+        await tidb(world)
+        _, pump = await begin(world, OF_TIKV)
+        binlog = Binlog(
+            start_ts=19, commit_ts=20, ddl_query=b"CREATE DATABASE x", ddl_job_id=-6
+        ).SerializeToString()
+        pump.commit([*DDLS, (20, 19, binlog)], 20)
+        await world.until(lambda: said(world.node("drainer")).get("error", "") != "", 60)
+        assert "job -6" in str(said(world.node("drainer"))["error"])
+        assert all(isinstance(one, TidelogError) for one in world.node("drainer").failures)
 
     run(main, 1)
 

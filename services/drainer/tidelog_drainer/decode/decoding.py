@@ -142,8 +142,7 @@ class Decoding:
             self._store.waiting = why
             await self._store.pause(tries)
             # A job that ran long has a lower id than others that are known already.
-            late = max(0, self._store.tracker.last_job - LATE_JOBS)
-            after = late if tries == LATE_AT else None
+            after = self._store.tracker.last_job - LATE_JOBS if tries == LATE_AT else None
             await self._store.fetch_until_answered(why, after)
             tries += 1
         self._store.waiting = ""
