@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.processes import until
 from tidelog.errors import TidelogError
@@ -73,6 +74,13 @@ class Running:
             status: dict[str, Any] = json.load(answer)["actors"][actor]
         assert not status.get("stopped"), status["error"]
         return status
+
+    def counted(self, service: str, counter: str) -> float:
+        """Of this life of it, all labels together."""
+        with urllib.request.urlopen(f"{self._http(service)}/metrics") as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            found = next(family for family in families if family.name == counter)
+        return sum(one.value for one in found.samples if one.name == f"{counter}_total")
 
     def _http(self, service: str) -> str:
         """Where it answers now: each start takes another port."""

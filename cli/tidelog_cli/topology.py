@@ -21,6 +21,7 @@ from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats, free_port
 from tidelog.security.access import NatsAccess
 from tidelog.security.identities import ADMIN, PUMP
+from tidelog.security.tls import TlsFiles
 from tidelog_cli import cert_files, feed, keys, state_file
 from tidelog_cli.child import BACKOFF_S, Child, Service
 from tidelog_cli.connect import connected
@@ -47,6 +48,8 @@ class Options(msgspec.Struct, frozen=True):
     ddl_history: str = "embedded"
     oracle: str = "embedded"
     pd_urls: str = ""
+    upstream_tls: TlsFiles = TlsFiles()
+    """For PD, TiKV and a TiDB's status address, where their addresses say https."""
     initial_commit_ts: int = 0
     start_ts: int = 0
     accept_loss: bool = False
@@ -72,7 +75,18 @@ class Options(msgspec.Struct, frozen=True):
 
     def upstream(self) -> dict[str, Any]:
         """The table `[upstream]` of who asks the TiDB cluster itself."""
-        return {"upstream.pd-urls": self.pd_urls} if self.pd_urls else {}
+        return {"upstream.pd-urls": self.pd_urls} | self._upstream_tls() if self.pd_urls else {}
+
+    def history(self) -> dict[str, Any]:
+        """Where the Drainer's schema comes from."""
+        asked = self.upstream()
+        if not asked and self.ddl_history.startswith("https:"):
+            asked = self._upstream_tls()
+        return {"ddl-history": self.ddl_history} | asked
+
+    def _upstream_tls(self) -> dict[str, Any]:
+        files = msgspec.to_builtins(self.upstream_tls)
+        return {f"upstream.security.{key}": value for key, value in files.items() if value}
 
     async def secured(self) -> str:
         """Make what is missing; returns the blocks of the NATS server's configuration."""
@@ -131,8 +145,7 @@ def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
             "tidelog_drainer",
             start_ts=options.start_ts,
             accept_loss=options.accept_loss,
-            ddl_history=options.ddl_history,
-            **options.upstream(),
+            **options.history(),
             **feed_name,
         ),
         service("applier", "tidelog_applier", downstream=options.downstream, **feed_name),

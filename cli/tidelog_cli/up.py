@@ -21,7 +21,8 @@ from tidelog.feeds import refuse_future
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog.real.processes import RealProcesses
-from tidelog.upstream.pd import PdClient, addresses, is_tls
+from tidelog.upstream.config import UpstreamConfig
+from tidelog.upstream.pd import PdClient
 from tidelog.upstream.rpc import Rpc
 from tidelog_cli import state_file
 from tidelog_cli.feed import this_moment
@@ -53,25 +54,28 @@ def _check_upstream(chosen: Options) -> None:
     if history not in ("embedded", "pd") and not history.startswith(("file:", "http:", "https:")):
         raise ConfigError(
             f"--ddl-history {history} is not known",
-            hint="embedded, file:PATH, http://HOST:PORT or pd",
+            hint="embedded, file:PATH, http(s)://HOST:PORT or pd",
         )
     if chosen.pd_urls:
-        addresses(chosen.pd_urls)
+        UpstreamConfig(pd_urls=chosen.pd_urls, security=chosen.upstream_tls)
+    elif chosen.upstream_tls.on and not history.startswith("https:"):
+        raise ConfigError(
+            "--upstream-ca and --upstream-cert are given, and nothing is asked with them",
+            hint="https:// in --pd-urls or --ddl-history, or leave them out",
+        )
     elif "pd" in (chosen.oracle, history):
         raise ConfigError("nothing says where PD is", hint="--pd-urls http://HOST:2379")
 
 
 async def with_cluster_id(chosen: Options, rpc: Rpc, clock: Clock) -> Options:
     """With the id that the directory has from before, or else of the cluster that PD is of, where
-    nobody said one: a TiDB's binlogs carry it, and Pumps refuse all others. PD behind TLS is not
-    asked, as its files are the services'. Raises ConfigError, Unavailable."""
+    nobody said one: a TiDB's binlogs carry it, and Pumps refuse all others. Raises ConfigError,
+    Unavailable."""
     if chosen.cluster_id or not chosen.pd_urls:
         return chosen
     before = state_file.read(chosen.directory)
     if before is not None:
         return msgspec.structs.replace(chosen, cluster_id=before.cluster_id)
-    if is_tls(chosen.pd_urls):
-        return chosen
     pd = PdClient(rpc, clock, chosen.pd_urls)
     try:
         await pd.leader()
@@ -80,7 +84,8 @@ async def with_cluster_id(chosen: Options, rpc: Rpc, clock: Clock) -> Options:
             return msgspec.structs.replace(chosen, cluster_id=pd.cluster_id)
         raise Unavailable(
             f"the upstream's cluster id is not known: {error.message}",
-            hint="start PD first, or say --cluster-id",
+            hint="start PD first, or say --cluster-id"
+            + "; is TLS the reason: --upstream-ca, --upstream-cert" * chosen.upstream_tls.on,
         ) from error
     return msgspec.structs.replace(chosen, cluster_id=pd.cluster_id)
 
@@ -96,7 +101,7 @@ async def run(
     if chosen.pd_urls:
         from tidelog.real.grpc_rpc import GrpcRpc  # gRPC takes a while to load
 
-        rpc = GrpcRpc()
+        rpc = GrpcRpc(chosen.upstream_tls)
         try:
             chosen = await with_cluster_id(chosen, rpc, RealClock())
         finally:

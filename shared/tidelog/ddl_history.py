@@ -18,8 +18,10 @@ from tidelog.actor import off_loop
 from tidelog.errors import ConfigError, Corrupt, Unavailable, UnparsablePayload
 from tidelog.messages import DdlAppend, DdlJobs, DdlList, Empty, decode_reply, encode
 from tidelog.ports import Bus, DdlHistory, Ports
+from tidelog.real.pem import client_context
 from tidelog.schema.job_stream import JobStream, place_of
 from tidelog.schema.model import DdlJob, decode_jobs
+from tidelog.security.tls import TlsFiles
 from tidelog.unreadable import NOT_READABLE
 
 PAGE = 512
@@ -27,21 +29,27 @@ PAGE = 512
 WHOLE_BYTES = 32 << 20
 CHUNK_BYTES = 4 << 20
 HTTP_S = 30.0
+_TLS_HINT = (
+    "does it speak TLS? upstream.security names who vouches for it (ssl-ca) and our certificate"
+    " (ssl-cert, ssl-key); what can't name them reads its saved answer: file:PATH"
+)
 REQUEST_S = 5.0
 
 
-def open_history(url: str, bus: Bus | None, cluster: str) -> DdlHistory:
+def open_history(
+    url: str, bus: Bus | None, cluster: str, tls: TlsFiles | None = None
+) -> DdlHistory:
     """`embedded` (of the registry that is asked over `bus`), `file:PATH`, or `http(s)://HOST:PORT`
-    of a TiDB's status API.
+    of a TiDB's status API, the latter with `tls`.
 
-    Raises ConfigError for anything else.
+    Raises ConfigError for anything else, and where the files of `tls` can't be used.
     """
     if url == "embedded" and bus is not None:
         return EmbeddedHistory(bus, cluster)
     if url.startswith("file:"):
         return FileHistory(url.removeprefix("file:"))
     if urlsplit(url).scheme in ("http", "https") and urlsplit(url).netloc:
-        return HttpHistory(url)
+        return HttpHistory(url, tls)
     raise ConfigError(
         f"{url!r} is no DDL history", hint="embedded, file:PATH or http://HOST:PORT of a TiDB"
     )
@@ -51,7 +59,7 @@ def with_ddl_history(ports: Ports, history: DdlHistory) -> Ports:
     """The ports with this history, whatever is asked for, in each of their directories, too."""
     return replace(
         ports,
-        open_ddl_history=lambda _: history,
+        open_ddl_history=lambda _url, _tls: history,
         within=lambda path: with_ddl_history(ports.within(path), history),
     )
 
@@ -127,15 +135,29 @@ class HttpHistory:
     answers everything at once, which a TiDB of many jobs has no memory for. So the newest page
     comes first, and where it doesn't reach back far enough, what lies below it is asked for from
     the oldest on, in ranges of ids that fit into a page.
+
+    With `https`, whoever the machine trusts vouches for it where `tls` names nobody.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = HTTP_S) -> None:
+    def __init__(self, url: str, tls: TlsFiles | None = None, *, timeout_s: float = HTTP_S) -> None:
+        """Raises ConfigError where the files of `tls` can't be used."""
         self._url = url.rstrip("/") + "/ddl/history"
+        self._tls = tls or TlsFiles()
+        self._name = next(iter(self._tls.cert_allowed_cn), None)
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._connector()
+
+    def _connector(self) -> aiohttp.BaseConnector | None:
+        """Reads the files anew, so that renewed ones need no restart."""
+        if not self._url.startswith("https:"):
+            return None
+        return aiohttp.TCPConnector(ssl=client_context(self._tls))
 
     async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
         """Oldest first. Raises Unavailable."""
-        async with aiohttp.ClientSession(timeout=self._timeout) as session:
+        async with aiohttp.ClientSession(
+            connector=self._connector(), timeout=self._timeout
+        ) as session:
             newest = await self._page(session, {"limit": PAGE})
             async for page in self._below(session, newest, after_job_id):
                 yield page
@@ -171,14 +193,15 @@ class HttpHistory:
 
     async def _get(self, session: aiohttp.ClientSession, query: dict[str, int]) -> list[DdlJob]:
         try:
-            async with session.get(self._url, params=query) as answer:
+            async with session.get(self._url, params=query, server_hostname=self._name) as answer:
                 body = await answer.read()
                 if answer.status != 200:
                     said = body[:200].decode(errors="replace")
                     raise Unavailable(f"{self._url} answered {answer.status}: {said}")
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unavailable(
-                f"{self._url} can't be asked: {error or 'no answer in time'}"
+                f"{self._url} can't be asked: {error or 'no answer in time'}",
+                hint=_TLS_HINT if self._url.startswith("https:") else "",
             ) from error
         try:
             return decode_jobs(body) if body.strip() not in (b"", b"null") else []

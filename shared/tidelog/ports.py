@@ -315,7 +315,7 @@ class Ports:
     drop_index: Callable[[str], None]
     """Delete one that is not open, so that `open_index` makes it anew; none there is no error."""
     open_downstream: Callable[[DownstreamOptions], Downstream]
-    open_ddl_history: Callable[[str], DdlHistory]
+    open_ddl_history: Callable[[str, TlsFiles], DdlHistory]
     open_rpc: Callable[[TlsFiles], Rpc]
     """How the servers of a TiDB cluster are called. Raises ConfigError."""
     within: Callable[[str], Ports]

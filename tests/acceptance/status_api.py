@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ def answer(jobs: list[dict[str, Any]], query: dict[str, list[str]]) -> list[dict
 
 
 @contextmanager
-def status_api(history: bytes) -> Iterator[str]:
+def status_api(history: bytes, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve a recorded history on 127.0.0.1; yields the URL."""
     jobs = json.loads(history)
 
@@ -39,10 +40,12 @@ def status_api(history: bytes) -> Iterator[str]:
             """Quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http{'s' * (tls is not None)}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

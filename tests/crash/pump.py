@@ -67,7 +67,7 @@ class Machine:
         """Called after each write to the index."""
 
     def ports(self, life: Life) -> Ports:
-        def nowhere(_: Any) -> Any:
+        def nowhere(*_: Any) -> Any:
             raise LookupError("a Pump has none")
 
         return Ports(

@@ -9,9 +9,9 @@ import typer
 
 from tidelog.errors import EXIT_FAILED, EXIT_OK, Unavailable
 from tidelog.real.clock import RealClock
-from tidelog.security.tls import TlsFiles
 from tidelog.upstream.config import UpstreamConfig
 from tidelog_cli import state_file
+from tidelog_cli.commands import upstream_options
 from tidelog_cli.doctor import examining, table
 from tidelog_cli.doctor.examining import Asked
 from tidelog_cli.doctor.finding import found
@@ -44,15 +44,15 @@ def doctor_command(
         str,
         typer.Option(help="http://PD:2379 of the TiDB cluster, commas between; https with the CA."),
     ] = "",
-    upstream_ca: Annotated[str, typer.Option(help="PEM file: who vouches for PD and TiKV.")] = "",
-    upstream_cert: Annotated[str, typer.Option(help="PEM file: our certificate for them.")] = "",
-    upstream_key: Annotated[str, typer.Option(help="PEM file: its key.")] = "",
+    upstream_ca: upstream_options.Ca = "",
+    upstream_cert: upstream_options.Cert = "",
+    upstream_key: upstream_options.Key = "",
     as_json: Json = False,
 ) -> None:
     """Look at everything that can be seen from here, and say what to do: 0 well, 1 not."""
 
     async def work() -> int:
-        tls = TlsFiles(ssl_ca=upstream_ca, ssl_cert=upstream_cert, ssl_key=upstream_key)
+        tls = upstream_options.tls(upstream_ca, upstream_cert, upstream_key)
         alone = bool(config or downstream or source or upstream)
         asked = Asked(
             _topology(directory, nats, cluster, feed, optional=alone),

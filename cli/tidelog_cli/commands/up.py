@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from tidelog_cli import up
+from tidelog_cli.commands import upstream_options
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.terminal import Json, console, emit, errors, run, say, until_signal
 
@@ -25,12 +26,18 @@ def up_command(
     ],
     pumps: Annotated[int, typer.Option(min=1, max=64)] = 2,
     ddl_history: Annotated[
-        str, typer.Option(help="embedded, file:PATH, http://HOST:PORT or pd")
+        str, typer.Option(help="embedded, file:PATH, http(s)://HOST:PORT or pd")
     ] = "embedded",
     oracle: Annotated[str, typer.Option(help="embedded, pd or follow")] = "embedded",
     pd_urls: Annotated[
-        str, typer.Option(help="The upstream's PD servers, http://HOST:2379, commas between.")
+        str,
+        typer.Option(
+            help="The upstream's PD servers, http://HOST:2379, commas between; https with the CA."
+        ),
     ] = "",
+    upstream_ca: upstream_options.Ca = "",
+    upstream_cert: upstream_options.Cert = "",
+    upstream_key: upstream_options.Key = "",
     initial_commit_ts: Annotated[
         int, typer.Option(min=-1, help="0 = all that the Pumps hold, -1 = now")
     ] = 0,
@@ -74,6 +81,7 @@ def up_command(
             ddl_history=ddl_history,
             oracle=oracle,
             pd_urls=pd_urls,
+            upstream_tls=upstream_options.tls(upstream_ca, upstream_cert, upstream_key),
             initial_commit_ts=initial_commit_ts,
             start_ts=start_ts,
             accept_loss=accept_loss,

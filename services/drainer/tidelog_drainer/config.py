@@ -29,7 +29,7 @@ class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
     """Such a feed may go on where it was last pulled, whatever its readers have missed."""
     ddl_history: str = "embedded"
     """Where the schema comes from: embedded (the registry's), file:PATH, the status address of a
-    TiDB, http://HOST:PORT, or pd: TiKV itself, which upstream.pd-urls lead to."""
+    TiDB, http(s)://HOST:PORT, or pd: TiKV itself, which upstream.pd-urls lead to."""
     upstream: UpstreamConfig = UpstreamConfig()
     envelope: Literal["tidelog", "debezium"] = "tidelog"
     """How changes are written: as our readers and the Applier know them, or as Debezium's do."""
@@ -61,6 +61,13 @@ class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
             raise ConfigError(
                 'ddl-history = "pd" needs to know where PD is',
                 hint="upstream.pd-urls, http://HOST:2379",
+            )
+        if self.upstream.security.on and not (
+            self.upstream.pd_urls or self.ddl_history.startswith("https:")
+        ):
+            raise ConfigError(
+                "upstream.security names files, and nothing is asked with them",
+                hint="https:// in ddl-history or upstream.pd-urls, or take the files away",
             )
 
     @property

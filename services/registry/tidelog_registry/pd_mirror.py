@@ -8,14 +8,17 @@ one, and the truth is written back.
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import structlog
 
 from tidelog.actor import Actor, Nothing, Ref
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, Unavailable
 from tidelog.messages import Nodes, StateRequest
 from tidelog.ports import Ports
 from tidelog.upstream.etcd import EtcdClient
+from tidelog.upstream.pd import PdClient
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.mail import DirectoryMail, ListNodes, Operate
 from tidelog_registry.metrics import PD_CHANGES
@@ -39,7 +42,9 @@ class PdMirror(Actor[Nothing]):
         self._tenure = tenure
         self._directory = directory
         self._rpc = ports.open_rpc(config.upstream.security)
-        self._etcd = EtcdClient(self._rpc, config.upstream.pd_urls, cluster_id=config.cluster_id)
+        urls, cluster_id = config.upstream.pd_urls, config.cluster_id
+        self._pd = PdClient(self._rpc, ports.clock, urls, cluster_id=cluster_id)
+        self._etcd = EtcdClient(self._rpc, urls, cluster_id=cluster_id)
         self._entries = PdEntries()
         self._shadows = f"/tidelog/{config.cluster}/"
         self._foreign: list[str] = []
@@ -62,6 +67,7 @@ class PdMirror(Actor[Nothing]):
                 said = ""
             except TidelogError as error:
                 said = error.message
+                self._pd.leave(self._pd.known_leader)
             if said and not self._reason:
                 log.warning("the nodes are not shown in PD", reason=said)
             elif self._reason and not said:
@@ -71,6 +77,9 @@ class PdMirror(Actor[Nothing]):
 
     async def look(self) -> None:
         """Raises ForeignCluster, Unavailable."""
+        with contextlib.suppress(Unavailable):  # those that are known will do
+            await self._pd.leader()
+        self._etcd.ask_among(self._pd.servers)
         await self._etcd.check_cluster()
         found, shadows = await self._under(ROOT), await self._under(self._shadows)
         nodes: Nodes = await self._directory.ask(ListNodes)

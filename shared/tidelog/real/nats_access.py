@@ -7,8 +7,9 @@ from typing import Any
 
 from tidelog.errors import ConfigError, TidelogError, Unauthenticated, Untrusted
 from tidelog.real.nkey import public_key_of
-from tidelog.real.pem import no_passphrase, tls_reason
+from tidelog.real.pem import client_context, tls_reason
 from tidelog.security.access import NatsAccess, inbox_of
+from tidelog.security.tls import TlsFiles
 
 
 def inbox_prefix(access: NatsAccess) -> str:
@@ -31,21 +32,8 @@ def tls_context(access: NatsAccess) -> ssl.SSLContext:
     """Raises ConfigError, which names the file."""
     if bool(access.nats_cert) != bool(access.nats_key):
         raise ConfigError("nats-cert and nats-key go together", hint="set both, or none")
-    try:
-        context = ssl.create_default_context(cafile=access.nats_ca or None)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"nats-ca {access.nats_ca} can't be used: {tls_reason(error)}") from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if access.nats_cert:
-        try:
-            context.load_cert_chain(access.nats_cert, access.nats_key, password=no_passphrase)
-        except (OSError, ssl.SSLError) as error:
-            files = f"nats-cert {access.nats_cert} and nats-key {access.nats_key}"
-            raise ConfigError(
-                f"{files} can't be used: {tls_reason(error)}",
-                hint="the PEM of a certificate, and of its own key without a passphrase",
-            ) from None
-    return context
+    files = TlsFiles(ssl_ca=access.nats_ca, ssl_cert=access.nats_cert, ssl_key=access.nats_key)
+    return client_context(files, named="nats")
 
 
 def refusal(error: BaseException, access: NatsAccess) -> TidelogError | None:

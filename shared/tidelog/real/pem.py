@@ -1,4 +1,4 @@
-"""PEM files of gRPC's two sides: read, and looked at before gRPC is, whose words say little."""
+"""PEM files of both sides of TLS: read, and looked at before gRPC is, whose words say little."""
 
 from __future__ import annotations
 
@@ -25,22 +25,28 @@ class Pem(msgspec.Struct, frozen=True):
 def read_pem(files: TlsFiles) -> Pem:
     """Raises ConfigError, which names the file that can't be read or does not fit the other."""
     pem = Pem(_read(files.ssl_ca), _read(files.ssl_cert), _read(files.ssl_key))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context(files)
+    return pem
+
+
+def client_context(files: TlsFiles, *, named: str = "ssl") -> ssl.SSLContext:
+    """Of who calls a server; without a ca, whoever the machine trusts vouches for that. `named`:
+    how the settings begin that the files come from. Raises ConfigError, which names the file."""
     try:
-        if files.ssl_ca:
-            context.load_verify_locations(files.ssl_ca)
+        context = ssl.create_default_context(cafile=files.ssl_ca or None)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"ssl-ca {files.ssl_ca} can't be used: {tls_reason(error)}") from None
+        raise ConfigError(f"{named}-ca {files.ssl_ca} can't be used: {tls_reason(error)}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         if files.ssl_cert:
-            context.load_cert_chain(files.ssl_cert, files.ssl_key, password=no_passphrase)
+            context.load_cert_chain(files.ssl_cert, files.ssl_key, password=_no_passphrase)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"ssl-cert {files.ssl_cert} and ssl-key {files.ssl_key} can't be used:"
+            f"{named}-cert {files.ssl_cert} and {named}-key {files.ssl_key} can't be used:"
             f" {tls_reason(error)}",
             hint="the PEM of a certificate, and of its own key without a passphrase",
         ) from None
-    return pem
+    return context
 
 
 def _read(path: str) -> bytes | None:
@@ -50,7 +56,7 @@ def _read(path: str) -> bytes | None:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from None
 
 
-def no_passphrase() -> str:
+def _no_passphrase() -> str:
     """Instead of a question on the terminal."""
     return ""
 

@@ -66,7 +66,7 @@ def real_ports(
         open_index=open_index,
         drop_index=drop_index,
         open_downstream=open_downstream,
-        open_ddl_history=lambda url: open_history(url, bus, config.cluster),
+        open_ddl_history=lambda url, tls: open_history(url, bus, config.cluster, tls),
         open_rpc=open_rpc,
         within=within,
     )

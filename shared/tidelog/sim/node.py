@@ -103,7 +103,7 @@ class Node:
             open_index=lambda path: self._open_index(posixpath.join(at, path), life),
             drop_index=lambda path: self._drop_index(posixpath.join(at, path), life),
             open_downstream=open_downstream,
-            open_ddl_history=lambda url: world.open_ddl_history(url, bus),
+            open_ddl_history=lambda url, _: world.open_ddl_history(url, bus),
             open_rpc=lambda tls: world.open_rpc(life, tls),
             within=lambda path: self._ports(life, bus, posixpath.join(at, path)),
         )

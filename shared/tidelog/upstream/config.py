@@ -15,6 +15,7 @@ class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     pd_urls: str = ""
     """Its PD servers, http://HOST:2379, commas between; https:// where they and TiKV use TLS."""
     security: TlsFiles = TlsFiles()
+    """For PD, TiKV, and a TiDB's status address where ddl-history has https."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError: an address would else be dialled in plain text, or a certificate be

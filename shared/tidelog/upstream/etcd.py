@@ -43,6 +43,12 @@ class EtcdClient:
         self._at = 0
         self.cluster_id = cluster_id
 
+    def ask_among(self, servers: tuple[str, ...]) -> None:
+        """Its members, one at least, from now on."""
+        at = self.server
+        self._servers = servers
+        self._at = servers.index(at) if at in servers else 0
+
     @property
     def server(self) -> str:
         return self._servers[self._at % len(self._servers)]

@@ -106,6 +106,11 @@ class PdClient:
         """As far as it is known now; empty while nobody is known to lead."""
         return self._leader
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Those that were named, and the members that were learned when the leader was."""
+        return self._servers
+
     async def leader(self) -> str:
         """Its address; every server is asked once, the one that knew last first. Raises
         ForeignCluster, Unavailable."""

@@ -15,17 +15,22 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from tests.acceptance.tidb.cluster import Binaries, Cluster
 from tests.acceptance.tidb.load import Load
 from tests.servers import mariadb_server
 from tests.topology import Running, tidelog, up
+from tidelog.change_reader import ChangeReader
+from tidelog.real.bus import NatsBus
+from tidelog.sim.checker import Findings, StreamChecker
 
 WRITERS = 8
 LEAST_PER_S = 5
 """A run with fewer transactions a second says nothing."""
 SETTLE_S = 300.0
+FEED = "main"
 END_S = 20.0
 ENVIRONMENT = {"TIDELOG_PUMP_TXN_TIMEOUT_S": "30"}
 """So soon a dead TiDB's transaction is ended at its primary lock, if nobody else comes by it."""
@@ -63,6 +68,35 @@ def doctor(cluster: Cluster) -> None:
     assert "without a unique key" not in done.stdout, "every table has a primary key"
 
 
+def pumps(running: Running) -> None:
+    """Both took part, and what the dead TiDB left was decided by its store."""
+    verdicts: Counter[str] = Counter()
+    for pump in ("pump-1", "pump-2"):
+        given = running.counted(pump, "tidelog_pump_pulled_transactions")
+        print(f"{pump}: {given:.0f} transactions since it was killed", flush=True)
+        assert given, f"TiDB left {pump} alone"
+        verdicts.update(running.said("resolver", pump)["verdicts"])
+    print(f"asked of the store: {dict(verdicts)}", flush=True)
+    assert verdicts.total(), "nothing was asked of the store, though the TiDB was killed"
+
+
+async def stream(running: Running, upto: int) -> StreamChecker:
+    """The whole of it, as an application reads it: each transaction once, in commit order."""
+    bus = await NatsBus.connect(running.nats, timeout_s=10)
+    reader = ChangeReader(bus, FEED, 0)
+    checker = StreamChecker(Findings())
+    try:
+        async with asyncio.timeout(SETTLE_S):
+            while checker.position < upto:
+                for change in await reader.next(1.0):
+                    checker.take(change)
+    finally:
+        await reader.close()
+        await bus.close()
+    assert checker.findings.clean, checker.findings.text("of this run")
+    return checker
+
+
 def report(load: Load, seconds: float, settled: float) -> None:
     found = sorted(load.latencies)
     assert found, "no row of the probe arrived"
@@ -97,8 +131,13 @@ def run(binaries: Binaries, seconds: float, seed: int, home: Path) -> bool:
                 doctor(cluster)
                 asyncio.run(under_load(cluster, running, load, seconds))
                 ended = time.monotonic()
-                running.wait(asyncio.run(load.newest_ts()), SETTLE_S)
+                newest = asyncio.run(load.newest_ts())
+                running.wait(newest, SETTLE_S)
                 report(load, seconds, time.monotonic() - ended)
+                pumps(running)
+                read = asyncio.run(stream(running, newest)).seen
+                assert len(read) >= load.transactions, f"{len(read)} transactions in the stream"
+                print(f"the stream: {len(read)} transactions, each once, in commit order")
                 source = f"mysql://root@127.0.0.1:{cluster.sql}/"
                 done = running.command("verify", "--source", source, "--downstream", copy)
                 print(done.stdout + done.stderr)

@@ -51,15 +51,15 @@ def test_grpc_statuses_and_a_large_transaction(tmp_path: Path) -> None:
         ):
             await client.until_online()
             address = str(tree.status()["grpc"]["bound"])
-            ours, foreign = GrpcClient(address, 7), GrpcClient(address, 8)
+            ours, *foreign = (GrpcClient(address, cluster_id) for cluster_id in (7, 9, 8))
             assert await ours.write(b"") == ""
             assert await ours.write(prewrite(base, value)) == ""
             await client.done(commit(base, base + 1))
             with capture_logs() as logs:
-                for _ in range(2):
+                for stranger in foreign * 2:
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await foreign.write(prewrite(base + 5))
-            assert [one["event"] for one in logs].count("a writer is refused") == 1
+                        await stranger.write(prewrite(base + 5))
+            assert [one["event"] for one in logs].count("a writer is refused") == 2
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert "cluster id 8" in (refused.value.details() or "")
             registry.state = PAUSED
@@ -77,7 +77,8 @@ def test_grpc_statuses_and_a_large_transaction(tmp_path: Path) -> None:
                     assert response.entity.payload == txn.payload
                     break
             await ours.close()
-            await foreign.close()
+            for stranger in foreign:
+                await stranger.close()
 
     with nats_server(tmp_path) as server:
         asyncio.run(main(server.url))

@@ -25,7 +25,7 @@ def context(
     """`version`: that one and no other. `ask`: nobody without a certificate of `ca`."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.load_cert_chain(pair.cert, pair.key)
-    made.set_alpn_protocols(["h2"])
+    made.set_alpn_protocols(["h2", "http/1.1"])
     if ask:
         made.load_verify_locations(ca)
         made.verify_mode = ssl.CERT_REQUIRED
@@ -47,7 +47,7 @@ def only(made: ssl.SSLContext, version: ssl.TLSVersion) -> None:
 def serving(protocol: str, tls: ssl.SSLContext | None) -> Iterator[int]:
     """Its port. `tls` None: it goes on in the clear. Threads and blocking sockets: asyncio's TLS
     ends a failed handshake without the alert that tells the other side why."""
-    beginning = {"grpc": _nothing, "nats": _info, "mysql": _greeting}[protocol]
+    beginning = {"nats": _info, "mysql": _greeting}.get(protocol, _nothing)
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -64,6 +64,8 @@ def serving(protocol: str, tls: ssl.SSLContext | None) -> Iterator[int]:
                     while data := secure.recv(4096):
                         if protocol == "nats" and b"PING" in data:
                             secure.sendall(b"PONG\r\n")
+                        if protocol == "https" and data.endswith(b"\r\n\r\n"):
+                            secure.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -76,7 +78,7 @@ def serving(protocol: str, tls: ssl.SSLContext | None) -> Iterator[int]:
 
 
 def _nothing(_: socket.socket, __: bool) -> None:
-    """gRPC begins with the handshake."""
+    """gRPC and https begin with the handshake."""
 
 
 def _info(plain: socket.socket, tls: bool) -> None:

@@ -1,4 +1,4 @@
-"""A server that does not prove who it is gets nothing: 14 ways to fail x the three of our clients.
+"""A server that does not prove who it is gets nothing: 14 ways to fail x the four of our clients.
 
 Each cell ends with one typed error, of the class that the table says.
 """
@@ -15,6 +15,7 @@ import pytest
 
 from tests.adapters.security.fake_server import context, serving
 from tests.adapters.security.pki import CLIENT, HOST, Authority, Pair
+from tidelog.ddl_history import open_history
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, TidelogError, Unavailable, Untrusted
@@ -63,11 +64,28 @@ async def dial_mysql(port: int, files: Files) -> TidelogError | None:
     return None
 
 
+async def dial_https(port: int, files: Files) -> TidelogError | None:
+    own = files.own or Pair("", "")
+    tls = TlsFiles(ssl_ca=files.ca, ssl_cert=own.cert, ssl_key=own.key)
+    async for _ in open_history(f"https://{HOST}:{port}", None, "", tls).jobs(0):
+        pass
+    return None
+
+
 DIALS: dict[str, Callable[[int, Files], Awaitable[TidelogError | None]]] = {
     "grpc": dial_grpc,
     "nats": dial_nats,
     "mysql": dial_mysql,
+    "https": dial_https,
 }
+REFUSED: dict[str, type[TidelogError]] = {
+    "grpc": Untrusted,
+    "nats": Untrusted,
+    "mysql": ConfigError,
+    "https": Unavailable,
+}
+"""What each client says of such a server; a TiDB's status address is asked again, with the files
+anew."""
 
 
 class Pki:
@@ -139,8 +157,9 @@ def test_who_does_not_prove_it_is_refused(pki: Pki, case: str, protocol: str) ->
         # The server says no after the handshake and hangs up, which may overtake what it said.
         assert protocol != "grpc" or error.hint
         return
-    is_config = case == "key mismatch" or protocol == "mysql"
-    assert type(error) is (ConfigError if is_config else Untrusted), repr(error)
+    assert type(error) is (ConfigError if case == "key mismatch" else REFUSED[protocol]), repr(
+        error
+    )
     assert error.hint, repr(error)
 
 
@@ -149,3 +168,21 @@ def test_who_proves_it_is_not(pki: Pki) -> None:
     have it for the others."""
     good = pki.cell(pki.good.issue("server"))
     assert asyncio.run(ended("nats", good)) is None
+    assert asyncio.run(ended("https", good)) is None
+
+
+def test_a_status_address_may_prove_a_name_instead_of_its_address(pki: Pki) -> None:
+    async def asked(name: str) -> None:
+        tls = TlsFiles(
+            ssl_ca=pki.good.ca,
+            ssl_cert=pki.own.cert,
+            ssl_key=pki.own.key,
+            cert_allowed_cn=(name,),
+        )
+        with serving("https", context(pki.good.issue("tidb", ["tidb"]))) as port:
+            async for _ in open_history(f"https://{HOST}:{port}", None, "", tls).jobs(0):
+                pass
+
+    asyncio.run(asked("tidb"))
+    with pytest.raises(Unavailable, match="tikv"):
+        asyncio.run(asked("tikv"))

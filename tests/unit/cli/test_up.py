@@ -9,10 +9,11 @@ import pytest
 
 from tests.unit.upstream.fake_net import FakeNet
 from tests.unit.upstream.fake_pd import CLUSTER, FakePd
-from tidelog.errors import Unavailable
+from tidelog.errors import ConfigError, Unavailable
+from tidelog.security.tls import TlsFiles
 from tidelog.sim.world import World, run
-from tidelog_cli import state_file, up
-from tidelog_cli.state_file import TopologyState
+from tidelog_cli import state_file, topology, up
+from tidelog_cli.state_file import PumpAt, TopologyState
 from tidelog_cli.topology import Options
 
 DOWN = "blackhole:"
@@ -33,13 +34,30 @@ def test_the_cluster_id_is_asked_of_pd_where_nobody_said_it() -> None:
         calls = net.calls.total()
         said = options(pd.urls, 7)
         assert await up.with_cluster_id(said, net, world.clock()) is said
-        behind_tls = options("https://pd1:2379")
-        assert await up.with_cluster_id(behind_tls, net, world.clock()) is behind_tls
         without = options("")
         assert await up.with_cluster_id(without, net, world.clock()) is without
         assert net.calls.total() == calls
 
     run(main, 1)
+
+
+def test_the_files_for_tls_go_to_who_asks_the_upstream() -> None:
+    tls = TlsFiles(ssl_ca="/ca", ssl_cert="/cert", ssl_key="/key")
+    files = {f"upstream.security.ssl-{name}": f"/{name}" for name in ("ca", "cert", "key")}
+
+    def asking(**more: str) -> set[str]:
+        chosen = up.options(Path("d"), DOWN, upstream_tls=tls, **more)
+        services = topology.plan(chosen, "nats://h:1", [PumpAt("pump-1", "h:2", "")])
+        return {s.name for s in services if files.items() <= s.config.items()}
+
+    urls = "https://pd1:2379"
+    assert asking(oracle="pd", pd_urls=urls) == {"registry", "pump-1", "drainer"}
+    assert asking(oracle="follow", ddl_history="https://tidb:10080") == {"drainer"}
+    for wrong in ({"oracle": "pd", "pd_urls": "http://pd1:2379"}, {"oracle": "follow"}):
+        with pytest.raises(ConfigError, match=r"http|nothing is asked"):
+            asking(**wrong)
+    with pytest.raises(ConfigError, match="no file vouches"):
+        up.options(Path("d"), DOWN, oracle="pd", pd_urls=urls)
 
 
 @pytest.mark.parametrize("url", ["pd1:2379", " http://pd1:2379", "HTTP://pd1:2379"])

@@ -117,3 +117,11 @@ def test_a_pd_of_another_cluster_gives_no_schema() -> None:
 def test_without_pd_urls_it_is_refused() -> None:
     with pytest.raises(ConfigError, match="needs to know where PD is"):
         load(DrainerConfig, "drainer", ["--ddl-history", "pd"], {})
+
+
+def test_files_that_nothing_is_asked_with_are_refused() -> None:
+    ca = ["--upstream-security-ssl-ca", "/ca.pem"]
+    with pytest.raises(ConfigError, match="nothing is asked with them"):
+        load(DrainerConfig, "drainer", [*ca, "--ddl-history", "http://tidb:10080"], {})
+    config = load(DrainerConfig, "drainer", [*ca, "--ddl-history", "https://tidb:10080"], {})
+    assert config.upstream.security.ssl_ca == "/ca.pem"

@@ -11,6 +11,7 @@ from tests.unit.registry.nodes import CLUSTER, drainer, pump
 from tests.unit.registry.rig import join, operate, until_state
 from tests.unit.upstream.fake_etcd import FakeEtcd
 from tests.unit.upstream.fake_net import FakeNet
+from tests.unit.upstream.fake_pd import FakePd
 from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED
 from tidelog.ports import Bus
 from tidelog.sim import World, run
@@ -47,13 +48,22 @@ class Stage:
         return found
 
 
-def play(scenario: Callable[[Stage], Awaitable[None]], *, cluster_id: int = PD) -> None:
+def play(
+    scenario: Callable[[Stage], Awaitable[None]], *, cluster_id: int = PD, named: str = ""
+) -> None:
+    """`named`: the only PD that the registry is told of."""
+
     async def main(world: World) -> None:
         net = FakeNet()
-        etcd = FakeEtcd(net, "pd1:2379", "pd2:2379", "pd3:2379", cluster_id=PD)
+        members = ("pd1:2379", "pd2:2379", "pd3:2379")
+        if named:
+            FakePd(net, *members)
+        etcd = FakeEtcd(net, *members, cluster_id=PD)
         world.open_rpc = lambda life, tls: net
         config = RegistryConfig(
-            cluster=CLUSTER, cluster_id=cluster_id, upstream=UpstreamConfig(pd_urls=etcd.urls)
+            cluster=CLUSTER,
+            cluster_id=cluster_id,
+            upstream=UpstreamConfig(pd_urls=named or etcd.urls),
         )
         world.node("r").start(service.build, config)
         stage = Stage(world, etcd)
@@ -136,6 +146,17 @@ def test_members_that_fall_silent_or_are_gone_are_left_for_the_next() -> None:
         assert stage.said()["reason"] == ""
 
     play(scenario)
+
+
+def test_of_one_that_is_named_the_others_are_learned() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.shows(P1, ONLINE)
+        stage.etcd.net.down.add("pd1:2379")
+        await operate(stage.bus, "p1", "pause")
+        await stage.shows(P1, PAUSED)
+        assert stage.said()["pd"] != "pd1:2379"
+
+    play(scenario, named="http://pd1:2379")
 
 
 def test_the_pd_of_another_cluster_is_left_alone() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.upstream.fake_net import FakeNet
+from tests.unit.upstream.fake_net import Answer, FakeNet
 from tidelog.upstream.etcd import CLUSTER_ID_KEY
+from tidelog.upstream.rpc import RpcFailed
 from tidelog_proto.etcdserverpb_pb2 import (
     KeyValue,
     RangeRequest,
@@ -14,8 +15,13 @@ from tidelog_proto.etcdserverpb_pb2 import (
 )
 
 
+async def _unknown(method: str, _: bytes) -> bytes:
+    raise RpcFailed(f"unknown method {method}", status="UNIMPLEMENTED")
+
+
 class FakeEtcd:
-    """Every member answers for the whole. `cluster_id`: what PD keeps in it, 0 = nothing."""
+    """Every member answers for the whole. `cluster_id`: what PD keeps in it, 0 = nothing. A PD that
+    is at an address already goes on answering for itself."""
 
     def __init__(self, net: FakeNet, *addresses: str, cluster_id: int) -> None:
         self.net = net
@@ -25,7 +31,7 @@ class FakeEtcd:
         if cluster_id:
             self.put((CLUSTER_ID_KEY, cluster_id.to_bytes(8, "big")))
         for address in addresses:
-            net.servers[address] = self._answer
+            net.servers[address] = self._beside(net.servers.get(address, _unknown))
 
     @property
     def urls(self) -> str:
@@ -37,10 +43,15 @@ class FakeEtcd:
         for key, value in pairs:
             self.keys[key] = KeyValue(key=key, value=value, mod_revision=self.revision)
 
-    async def _answer(self, method: str, request: bytes) -> bytes:
-        if method == "Range":
-            return self._range(RangeRequest.FromString(request)).SerializeToString()
-        return self._txn(TxnRequest.FromString(request)).SerializeToString()
+    def _beside(self, pd: Answer) -> Answer:
+        async def answer(method: str, request: bytes) -> bytes:
+            if method == "Range":
+                return self._range(RangeRequest.FromString(request)).SerializeToString()
+            if method == "Txn":
+                return self._txn(TxnRequest.FromString(request)).SerializeToString()
+            return await pd(method, request)
+
+        return answer
 
     def _range(self, asked: RangeRequest) -> RangeResponse:
         end = asked.range_end or asked.key + b"\0"

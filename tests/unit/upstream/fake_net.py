@@ -111,10 +111,13 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 @asynccontextmanager
-async def served(net: FakeNet, make: Callable[[str], Answer]) -> AsyncIterator[str]:
+async def served(
+    net: FakeNet, make: Callable[[str], Answer], tls: grpc.ServerCredentials | None = None
+) -> AsyncIterator[str]:
     """A gRPC server at an address of its own, which answers as `make(address)` does."""
     server = grpc.aio.server()
-    port = server.add_insecure_port("127.0.0.1:0")
+    place = "127.0.0.1:0"
+    port = server.add_secure_port(place, tls) if tls else server.add_insecure_port(place)
     address = f"127.0.0.1:{port}"
     net.servers[address] = make(address)
     server.add_generic_rpc_handlers((_Handlers(net, address, frozenset(["Tso"])),))

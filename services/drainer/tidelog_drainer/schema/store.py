@@ -51,7 +51,7 @@ class SchemaStore:
         self._unknown_versions = 0
         self._config = config
         self._ports = ports
-        self._history = ports.open_ddl_history(config.ddl_history)
+        self._history = ports.open_ddl_history(config.ddl_history, config.upstream.security)
         self._bucket = Bucket(ports.bus, subjects.schemas_bucket(config.feed))
         self._structures = Structures(ports, self._bucket)
         self._snapshot = Snapshot(self._bucket)

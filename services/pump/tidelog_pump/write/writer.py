@@ -44,6 +44,8 @@ WRITE_BYTES = 16 << 20
 """Payloads of one write, unless a single one is larger."""
 GROUP_RECORDS = 128
 """See `group_records`."""
+STRANGERS = 16
+"""Clusters whose writers are told of in the log, each once, not with each of their tries."""
 
 Outcome = TidelogError | None
 
@@ -96,7 +98,7 @@ class Writer(Actor[WriterMessage]):
         self._load = load
         self._was_chased = False
         self._cluster_id = cluster_id
-        self._foreign = cluster_id
+        self._strangers: set[int] = set()
         self._state = JOINING
         self._sealed = False
         self._space = Space(disk, storage)
@@ -187,8 +189,9 @@ class Writer(Actor[WriterMessage]):
             error = ForeignCluster(
                 f"cluster id {message.cluster_id}, this Pump serves {self._cluster_id}"
             )
-            if message.cluster_id != self._foreign:  # told once, not with each of its tries
-                self._foreign = message.cluster_id
+            known = self._strangers
+            if message.cluster_id not in known and len(known) < STRANGERS:
+                known.add(message.cluster_id)
                 log.warning("a writer is refused", reason=str(error))
             return [error] * len(message.payloads)
         return [intake.take(payload, own=message.own) for payload in message.payloads]
