@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.integration.drainer.kill_rig import FEWEST, Rig
 from tests.servers import nats_server
 
 KILLS = 5
 
 
+@pytest.mark.full
 def test_each_transaction_once_in_order_over_kills(tmp_path: Path) -> None:
     with nats_server(tmp_path) as nats:
         rig = Rig(nats, tmp_path, kills=KILLS, seed=7)

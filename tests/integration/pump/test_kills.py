@@ -6,12 +6,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.integration.pump.kill_rig import FEWEST, Rig
 from tests.servers import nats_server
 
 KILLS = 6
 
 
+@pytest.mark.full
 def test_nothing_is_lost_by_kills_under_load(tmp_path: Path) -> None:
     with nats_server(tmp_path) as nats:
         rig = Rig(nats, tmp_path, kills=KILLS, seed=7)
