@@ -72,6 +72,7 @@ def main(
         failpoints.arm_from_text(variables.get("TIDELOG_FAILPOINTS", ""))
         gc.freeze()
         gc.set_threshold(*COLLECT_AFTER)
+        gc.enable()
         uvloop.run(Runner(name, config, build, open_downstream, offline(config)).run())
     except HelpRequested as help_text:
         sys.stdout.write(f"{help_text.message}\n")
