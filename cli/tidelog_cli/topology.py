@@ -31,6 +31,7 @@ from tidelog_cli.state_file import PumpAt, TopologyState
 LOCK_FILE = ".lock"
 SOCKET = "pump.sock"
 SOCKET_BYTES = 107
+HERE = "127.0.0.1"
 PORT_S = 3.0
 """A port of ours may still be held by children of an `up` that was killed a moment ago."""
 
@@ -45,6 +46,8 @@ class Options(msgspec.Struct, frozen=True):
     directory: Path
     downstream: str
     pumps: int = 2
+    pump_host: str = HERE
+    """Where their gRPC listens, and where others are told to find it."""
     ddl_history: str = "embedded"
     oracle: str = "embedded"
     pd_urls: str = ""
@@ -97,7 +100,7 @@ class Options(msgspec.Struct, frozen=True):
         if self.certs is not None:
             from tidelog_cli import certs  # cryptography takes a while to load
 
-            await certs.make(self.certs)
+            await certs.make(self.certs, [self.pump_host] if self.pump_host != HERE else ())
             blocks += cert_files.nats_block(self.certs)
         return blocks
 
@@ -207,12 +210,13 @@ class Topology:
         )
 
     def _pumps(self) -> list[PumpAt]:
-        known = {p.node: p for p in self._known.pumps} if self._known else {}
+        known = self._known.pumps if self._known else []
+        ports = {pump.node: pump.grpc.rpartition(":")[2] for pump in known}
         names = [f"pump-{n + 1}" for n in range(self.options.pumps)]
         return [
             PumpAt(
                 name,
-                known[name].grpc if name in known else f"127.0.0.1:{free_port()}",
+                f"{self.options.pump_host}:{ports.get(name) or free_port()}",
                 socket_path(self.options.directory / name),
             )
             for name in names

@@ -84,8 +84,8 @@ async def with_cluster_id(chosen: Options, rpc: Rpc, clock: Clock) -> Options:
             return msgspec.structs.replace(chosen, cluster_id=pd.cluster_id)
         raise Unavailable(
             f"the upstream's cluster id is not known: {error.message}",
-            hint="start PD first, or say --cluster-id"
-            + "; is TLS the reason: --upstream-ca, --upstream-cert" * chosen.upstream_tls.on,
+            hint="start PD first, or say --cluster-id; one that speaks TLS: https:// in --pd-urls,"
+            " --upstream-ca, and --upstream-cert where it asks for one",
         ) from error
     return msgspec.structs.replace(chosen, cluster_id=pd.cluster_id)
 

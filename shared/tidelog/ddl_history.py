@@ -142,22 +142,13 @@ class HttpHistory:
     def __init__(self, url: str, tls: TlsFiles | None = None, *, timeout_s: float = HTTP_S) -> None:
         """Raises ConfigError where the files of `tls` can't be used."""
         self._url = url.rstrip("/") + "/ddl/history"
-        self._tls = tls or TlsFiles()
-        self._name = next(iter(self._tls.cert_allowed_cn), None)
+        self._tls = client_context(tls) if tls is not None and tls.on else True
+        self._name = next(iter(tls.cert_allowed_cn), None) if tls is not None else None
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._connector()
-
-    def _connector(self) -> aiohttp.BaseConnector | None:
-        """Reads the files anew, so that renewed ones need no restart."""
-        if not self._url.startswith("https:"):
-            return None
-        return aiohttp.TCPConnector(ssl=client_context(self._tls))
 
     async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
         """Oldest first. Raises Unavailable."""
-        async with aiohttp.ClientSession(
-            connector=self._connector(), timeout=self._timeout
-        ) as session:
+        async with aiohttp.ClientSession(timeout=self._timeout) as session:
             newest = await self._page(session, {"limit": PAGE})
             async for page in self._below(session, newest, after_job_id):
                 yield page
@@ -193,7 +184,9 @@ class HttpHistory:
 
     async def _get(self, session: aiohttp.ClientSession, query: dict[str, int]) -> list[DdlJob]:
         try:
-            async with session.get(self._url, params=query, server_hostname=self._name) as answer:
+            async with session.get(
+                self._url, params=query, ssl=self._tls, server_hostname=self._name
+            ) as answer:
                 body = await answer.read()
                 if answer.status != 200:
                     said = body[:200].decode(errors="replace")

@@ -13,6 +13,7 @@ from tidelog_cli import up
 from tidelog_cli.commands import upstream_options
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.terminal import Json, console, emit, errors, run, say, until_signal
+from tidelog_cli.topology import HERE
 
 
 def up_command(
@@ -25,6 +26,12 @@ def up_command(
         ),
     ],
     pumps: Annotated[int, typer.Option(min=1, max=64)] = 2,
+    pump_host: Annotated[
+        str,
+        typer.Option(
+            help="This machine's name or address for a TiDB elsewhere: Pumps listen there."
+        ),
+    ] = HERE,
     ddl_history: Annotated[
         str, typer.Option(help="embedded, file:PATH, http(s)://HOST:PORT or pd")
     ] = "embedded",
@@ -78,6 +85,7 @@ def up_command(
             directory,
             downstream,
             pumps=pumps,
+            pump_host=pump_host,
             ddl_history=ddl_history,
             oracle=oracle,
             pd_urls=pd_urls,

@@ -119,7 +119,8 @@ class PdEntries:
             plan.writes.append(Write(name, ours, 0))
             return
         said, was = _read(there.value, Entry), _read(kept.value, Shadow) if kept else None
-        if said is not None and _anothers(said, ours, was):
+        foreign = said is not None and not _is_ours(said, ours, was)
+        if foreign and said is not None and said.state != OFFLINE:
             plan.foreign.append(name)
             return
         changed = kept is None or kept.revision != there.revision
@@ -127,7 +128,7 @@ class PdEntries:
             self._answered[name] = there.revision
             if said is None or said.state not in WISHES:
                 plan.odd.append(name)
-            elif was is None:
+            elif foreign or was is None:
                 plan.old.append(name)
             elif said.state not in (was.state, ours.state):
                 plan.wishes.append(StateRequest(node.nodeId, WISHES[said.state], kind=node.kind))
@@ -146,10 +147,9 @@ def entry_of(node: NodeStatus) -> Entry:
     )
 
 
-def _anothers(said: Entry, ours: Entry, was: Shadow | None) -> bool:
-    """Is it another node of that id? (Ours may have moved.) One that is offline lets its id go."""
-    known = (ours.host, was.host if was is not None else ours.host)
-    return said.host not in known and said.state != OFFLINE
+def _is_ours(said: Entry, ours: Entry, was: Shadow | None) -> bool:
+    """Or is it another node of that id, which keeps it until it is offline? Ours may have moved."""
+    return said.host in (ours.host, was.host if was is not None else ours.host)
 
 
 def _read(value: bytes, kind: type[T]) -> T | None:

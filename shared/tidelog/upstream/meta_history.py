@@ -25,8 +25,8 @@ class MetaScan(Protocol):
     """Reads a range of TiKV's keys as they were at a timestamp."""
 
     async def scan(self, start: bytes, stop: bytes, *, at_ts: int, limit: int) -> Pairs:
-        """Up to `limit` pairs with start <= key < stop in the order of keys; fewer only where no
-        more are left. Raises Unavailable."""
+        """The first of the pairs with start <= key < stop, up to `limit` of them, in the order of
+        keys; none only where none is left. Raises Unavailable."""
 
 
 class MetaHistory:
@@ -41,13 +41,9 @@ class MetaHistory:
         """Oldest first. Raises Unavailable."""
         at_ts = await self._oracle.fresh(0)
         start, stop = history_range(after_job_id)
-        while True:
-            pairs = await self._scan.scan(start, stop, at_ts=at_ts, limit=self._page)
-            if pairs:
-                yield await off_loop(_decoded, pairs)
-                start = pairs[-1][0] + b"\0"
-            if len(pairs) < self._page:
-                return
+        while pairs := await self._scan.scan(start, stop, at_ts=at_ts, limit=self._page):
+            yield await off_loop(_decoded, pairs)
+            start = pairs[-1][0] + b"\0"
 
 
 def _decoded(pairs: Pairs) -> list[DdlJob]:

@@ -25,6 +25,8 @@ TRY_S = 2.0
 ASK_S = 15.0
 """Through a split or the choice of another leader (10 s at TiKV's defaults)."""
 PAUSE_S = (0.05, 1.0)
+LESS = 8
+"""How many times fewer pairs a scan asks for that got no answer in time."""
 
 Question = MvccGetByKeyRequest | CheckTxnStatusRequest | ScanRequest
 Answer = TypeVar("Answer", MvccGetByKeyResponse, CheckTxnStatusResponse, ScanResponse)
@@ -43,7 +45,8 @@ class TikvClient:
         self, key: bytes, method: str, request: Question, kind: type[Answer]
     ) -> tuple[Answer, Region]:
         """The answer of the region that holds `key`, and that region. What it says of the key
-        itself is the caller's. Raises Unavailable, ForeignCluster."""
+        itself is the caller's. A scan whose answer does not come in time asks for fewer pairs from
+        then on: its `limit` says how many. Raises Unavailable, ForeignCluster."""
         deadline = self._clock.monotonic() + self._ask_s
         pause_s = PAUSE_S[0]
         place: Place | None = None
@@ -55,6 +58,8 @@ class TikvClient:
             except RpcFailed as error:
                 said = error.message
                 failed += 1
+                if error.status == "DEADLINE_EXCEEDED" and isinstance(request, ScanRequest):
+                    request.limit = max(1, request.limit // LESS)
                 place = _other(place, failed)
             else:
                 if not answer.HasField("region_error"):

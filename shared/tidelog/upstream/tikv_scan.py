@@ -14,26 +14,29 @@ from tidelog_proto.metapb_pb2 import Region
 LOCK_S = 20.0
 """So long a lock in the way is waited for: TiDB's live for 3 s without a sign of life."""
 PAUSE_S = 0.2
+MOST = 1 << 10
+"""Pairs of one answer."""
 
 
 class TikvScan:
+    """Values may be so large that a store can't send many of them in time: of one that didn't,
+    fewer are asked for (`TikvClient`), and then more and more again."""
+
     def __init__(self, tikv: TikvClient, oracle: Oracle, clock: Clock) -> None:
         self._tikv = tikv
         self._oracle = oracle
         self._clock = clock
+        self._most = MOST
 
     async def scan(self, start: bytes, stop: bytes, *, at_ts: int, limit: int) -> Pairs:
         """Raises Unavailable."""
-        found: list[tuple[bytes, bytes]] = []
         locks = Locks(self._tikv, self._oracle, at_ts)
-        while start < stop and len(found) < limit:
-            pairs, region = await self._part(start, stop, limit - len(found), locks)
-            full = len(pairs) == limit - len(found)
-            found += pairs
-            if full or not region.end_key:
-                break
+        while start < stop:
+            pairs, region = await self._part(start, stop, min(limit, self._most), locks)
+            if pairs or not region.end_key:
+                return pairs
             start = decode_bytes(region.end_key)[0]
-        return found
+        return []
 
     async def _part(
         self, start: bytes, stop: bytes, limit: int, locks: Locks
@@ -44,6 +47,8 @@ class TikvScan:
             request = ScanRequest(start_key=start, end_key=stop, limit=limit, version=locks.at_ts)
             locks.pass_by(request.context)
             answer, region = await self._tikv.ask(start, "KvScan", request, ScanResponse)
+            limit = request.limit
+            self._most = min(MOST, 2 * limit)
             waiting = _locks(answer)
             if not waiting:
                 return [(pair.key, pair.value) for pair in answer.pairs], region

@@ -75,7 +75,7 @@ async def cluster(directory: Path) -> AsyncIterator[Upstream]:
             )
 
 
-def test_all_that_is_asked_of_the_upstream_is_asked_with_our_certificate(tmp_path: Path) -> None:
+def test_pd_and_a_status_address_are_asked_with_our_certificate(tmp_path: Path) -> None:
     newest = max(job.id for job in ddl_history("set-a"))
 
     def runs(upstream: Upstream) -> None:

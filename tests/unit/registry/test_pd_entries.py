@@ -135,13 +135,23 @@ def test_what_means_nothing_is_put_right(value: bytes) -> None:
     assert etcd.look(P1).odd == [KEY]
 
 
-def test_another_node_of_that_id_is_left_alone_until_it_is_offline() -> None:
+@pytest.mark.parametrize("shown", [False, True], ids=["before ours was shown", "over ours"])
+def test_another_node_of_that_id_is_left_alone_until_it_is_offline(*, shown: bool) -> None:
+    """Its end is no order to ours."""
     etcd = Etcd()
+    if shown:
+        etcd.look(P1)
     other = msgspec.structs.replace(entry_of(P1), host="elsewhere:8250")
     etcd.put(KEY, msgspec.json.encode(other))
     assert etcd.look(P1) == Plan(foreign=[KEY])
-    etcd.put(KEY, msgspec.json.encode(msgspec.structs.replace(other, state=OFFLINE)))
-    assert len(etcd.look(P1).writes) == 1
+    etcd.operator(OFFLINE)
+    plan = etcd.look(P1)
+    assert (plan.old, plan.wishes, [one.entry for one in plan.writes]) == (
+        [KEY],
+        [],
+        [entry_of(P1)],
+    )
+    assert etcd.look(P1) == Plan()
 
 
 def test_a_node_of_ours_that_moved_is_ours() -> None:

@@ -49,6 +49,8 @@ class Key:
     lock: Lock | None = None
     writes: list[MvccWrite] = field(default_factory=list)
     value: bytes | None = None
+    since: int = 1
+    """The commit_ts of `value`."""
 
     def commit(self, start_ts: int, commit_ts: int) -> None:
         self.writes.append(MvccWrite(type=Put, start_ts=start_ts, commit_ts=commit_ts))
@@ -175,20 +177,22 @@ class FakeTikv:
                 continue
             if (end and encode_bytes(name) >= end) or len(pairs) == request.limit:
                 break
-            pair = self._read(name, request.context)
+            pair = self._read(name, request)
             if pair is not None:
                 pairs.append(pair)
         return ScanResponse(pairs=pairs).SerializeToString()
 
-    def _read(self, name: bytes, context: Context) -> Pair | None:
-        key = self.keys[name]
+    def _read(self, name: bytes, request: ScanRequest) -> Pair | None:
+        key, context = self.keys[name], request.context
         lock = key.lock
         if lock is not None and lock.start_ts in context.committed_locks:
             return Pair(key=name, value=lock.value)
         if lock is not None and lock.start_ts not in context.resolved_locks:
             locked = LockInfo(primary_lock=lock.primary, lock_version=lock.start_ts, key=name)
             return Pair(error=KeyError(locked=locked), key=name)
-        return None if key.value is None else Pair(key=name, value=key.value)
+        if key.value is None or key.since > request.version:
+            return None
+        return Pair(key=name, value=key.value)
 
 
 def _copy(region: Region) -> Region:

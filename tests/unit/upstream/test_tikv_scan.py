@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.fixtures import capture
-from tests.unit.upstream.fake_net import FakeNet
+from tests.unit.upstream.fake_net import Answer, FakeNet
 from tests.unit.upstream.fake_pd import FakePd
 from tests.unit.upstream.fake_tikv import STORES, FakeTikv, Lock
 from tidelog.errors import Unavailable
@@ -18,12 +18,14 @@ from tidelog.upstream.meta_history import MetaHistory
 from tidelog.upstream.meta_keys import history_key
 from tidelog.upstream.pd import PdClient
 from tidelog.upstream.pd_oracle import PdOracle
-from tidelog.upstream.tikv import TikvClient
+from tidelog.upstream.tikv import TRY_S, TikvClient
 from tidelog.upstream.tikv_scan import TikvScan
+from tidelog_proto.kvrpcpb_pb2 import ScanResponse
 
 START = compose(900)
 JOBS = capture.ddl_history("set-a")
 PRIMARY = b"m\0"
+JOB_S = 0.02
 
 
 class Bed:
@@ -38,6 +40,7 @@ class Bed:
         oracle = PdOracle(pd, clock)
         self.scan = TikvScan(TikvClient(self.net, pd, clock), oracle, clock)
         self.history = MetaHistory(self.scan, oracle, page=16)
+        self.wide = MetaHistory(self.scan, oracle)
 
     async def ids(self) -> list[int]:
         return [job.id async for jobs in self.history.jobs(0) for job in jobs]
@@ -71,6 +74,45 @@ def test_regions_end_anywhere_in_it() -> None:
         bed.split(*ends, version=2)
         bed.tikv.tell_pd()
         assert await bed.ids() == ALL
+
+    play(body)
+
+
+def test_what_is_committed_meanwhile_is_not_of_the_moment_that_is_read() -> None:
+    async def body(bed: Bed) -> None:
+        ids: list[int] = []
+        async for jobs in bed.history.jobs(0):
+            ids += [job.id for job in jobs]
+            for job_id in range(ALL[-1] + 1, ALL[-1] + 4):
+                key = bed.tikv.key(history_key(job_id))
+                key.value, key.since = bed.tikv.key(LAST).value, compose(5000)
+        assert ids == ALL
+
+    play(body)
+
+
+def test_jobs_so_wide_that_few_come_in_time_are_read_few_at_a_time() -> None:
+    """2.5 MB each, over 1 Gbit/s."""
+
+    async def body(bed: Bed) -> None:
+        scanned: list[int] = []
+        for store in STORES.values():
+            bed.net.servers[store] = slowly(bed.net.servers[store], scanned)
+        ids = [job.id async for jobs in bed.wide.jobs(0) for job in jobs]
+        assert ids == ALL
+        assert max(scanned) == 128
+        late = sum(pairs * JOB_S > TRY_S for pairs in scanned)
+        assert late <= len(ALL) / 30, "each time it asks for more than can come"
+
+    def slowly(store: Answer, scanned: list[int]) -> Answer:
+        async def answer(method: str, request: bytes) -> bytes:
+            found = await store(method, request)
+            if method == "KvScan":
+                scanned.append(len(ScanResponse.FromString(found).pairs))
+                await asyncio.sleep(scanned[-1] * JOB_S)
+            return found
+
+        return answer
 
     play(body)
 
