@@ -46,7 +46,7 @@ def lines_of(text: str) -> list[str]:
 
 def test_up_says_ready_once_in_its_documented_form_and_stops_in_order(tmp_path: Path) -> None:
     argv = [*TIDELOG, "up", "--dir", str(tmp_path / "top"), "--pumps", "3", "--json"]
-    argv += ["--downstream", f"sqlite:///{tmp_path / 'down.db'}"]
+    argv += ["--downstream", f"sqlite:///{tmp_path / 'down.db'}", "--pump-host", "localhost"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -56,6 +56,7 @@ def test_up_says_ready_once_in_its_documented_form_and_stops_in_order(tmp_path: 
         assert ready["nats"].startswith("nats://127.0.0.1:")
         assert [p["node"] for p in ready["pumps"]] == ["pump-1", "pump-2", "pump-3"]
         assert all(set(p) == {"node", "grpc"} for p in ready["pumps"])
+        assert all(p["grpc"].startswith("localhost:") for p in ready["pumps"])
         assert set(ready["http"]) == {
             "registry",
             "pump-1",
