@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from selenium.webdriver.common.keys import Keys
 
@@ -15,6 +16,17 @@ from tests.console.browser import Page
 from tests.topology import Running
 
 NOT_KNOWN = "not known"
+LAGS = """
+const box = (name) => document.querySelector(`#topology g[data-node='${name}'] title`)?.textContent;
+const line = (row) => row.querySelector("td[data-label='Lag']").innerText.trim();
+return {
+  charts: [...document.querySelectorAll("#lags .value")].map((e) => e.innerText),
+  boxes: [box("drainer"), box("applier")],
+  lines: Object.fromEntries([...document.querySelectorAll("#nodes tr[data-node]")]
+    .map((row) => [row.dataset.node, line(row)])),
+};
+"""
+"""All that one moment shows."""
 
 
 @contextmanager
@@ -53,6 +65,28 @@ def test_nodes_lags_rates_tables_and_ddls(page: Page) -> None:
     assert lines >= 3
     label = page.js("return document.querySelector('#topology svg').getAttribute('aria-label')")
     assert "Pumps: pump-1 online, pump-2 online. Drainer: drainer online." in label
+
+
+def test_a_lag_is_one_number_in_box_table_and_chart(page: Page) -> None:
+    page.until(lambda: NOT_KNOWN not in page.texts("#lags .value"), "three lags")
+    moments: list[dict[str, Any]] = []
+
+    def another() -> bool:
+        shown = page.js(LAGS)
+        if not moments or moments[-1] != shown:
+            moments.append(shown)
+        return len(moments) == 5
+
+    page.until(another, "five moments")
+    for shown in moments:
+        resolved, published, applied = shown["charts"]
+        lines = shown["lines"]
+        assert (lines["drainer"], lines["applier"]) == (published, applied), shown
+        assert resolved in (lines["pump-1"], lines["pump-2"]), shown
+        assert shown["boxes"] == [
+            f"drainer, online, {published} behind",
+            f"applier, online, {applied} behind",
+        ]
 
 
 def test_an_address_that_nobody_encoded_shows_the_page(page: Page) -> None:

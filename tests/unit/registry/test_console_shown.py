@@ -95,6 +95,61 @@ def test_what_was_passed_was_reached_though_nobody_has_told_so_yet() -> None:
     assert shown(told).feeds[0].lag_ms == Lags(20, 20, 20)
 
 
+def lags_of(snapshot: Snapshot) -> dict[str, int | None]:
+    return {n.id: n.lag_ms for n in snapshot.nodes}
+
+
+def test_a_nodes_lag_is_the_one_of_the_chart_that_it_is_a_part_of() -> None:
+    """Whenever who spoke last: it was taken by another base once, and nobody could compare them."""
+    again = node("a2", APPLIER, 300)
+    told = Nodes(
+        [
+            node("p1", PUMP, 10, NOW - 1900),
+            node("p2", PUMP, 400, NOW - 200),
+            node("d", DRAINER, 900, NOW - 1000),
+            node("a", APPLIER, 950, NOW - 100),
+            again,
+        ]
+    )
+    model = Model("c")
+    model.looked(told, NOW)
+    model.watermark("main", compose(NOW - 700), NOW - 300)
+    model.looked(told, NOW)
+    snapshot = model.snapshot(NOW, bus=True)
+    assert lags_of(snapshot) == {"p1": 300, "p2": 300, "d": 300, "a": 950, "a2": 300}
+    assert snapshot.feeds[0].lag_ms == Lags(300, 300, 950)
+    past = model.history(NOW).feeds["main"]
+    assert (past.resolved[-1], past.published[-1], past.applied[-1]) == (300, 300, 950)
+
+
+def test_pumps_are_as_far_behind_in_every_feed() -> None:
+    """What one feed has published, every Pump had resolved."""
+    told = cluster(
+        node("d2", DRAINER, 5, feed="audit"), node("a2", APPLIER, 70, feed="audit"), told_ms=NOW
+    )
+    snapshot = shown(told)
+    assert [f.lag_ms for f in snapshot.feeds] == [Lags(5, 5, 70), Lags(5, 60, 900)]
+    assert lags_of(snapshot)["p1"] == lags_of(snapshot)["p2"] == 5
+
+
+def test_who_has_no_position_that_counts_has_no_lag() -> None:
+    told = cluster(
+        node("p3", PUMP, state=JOINING, resolvedTS=0),
+        node("p4", PUMP, 7000, state=OFFLINE),
+        node("d2", DRAINER, 90, detail={"standby": "d leads"}),
+        node("a2", APPLIER, 950, detail={"standby": "a leads"}, standbyOf="a"),
+    )
+    lags = lags_of(shown(told))
+    assert {name for name, lag in lags.items() if lag is None} == {"p3", "p4", "d2", "a2"}
+
+
+def test_a_pump_that_is_silent_holds_resolved_back_by_as_much_as_it_shows() -> None:
+    told = Nodes([node("p1", PUMP, 10), node("p2", PUMP, 10, NOW - 60_000, isAlive=False)])
+    snapshot = shown(msgspec.structs.replace(told, feeds=["main"]))
+    assert lags_of(snapshot)["p2"] == 60_010 - PATIENCE_MS
+    assert snapshot.feeds[0].lag_ms == Lags(60_010 - PATIENCE_MS, None, None)
+
+
 def test_a_watermark_tells_sooner_than_a_heartbeat() -> None:
     model = Model("c")
     model.looked(cluster(told_ms=NOW - 3000), NOW)

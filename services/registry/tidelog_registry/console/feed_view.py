@@ -6,10 +6,9 @@ import msgspec
 
 from tidelog.drainer_control import NotedDdls
 from tidelog.messages import APPLIER, DRAINER, DRAINER_CONSUMER, Nodes, NodeStatus
-from tidelog.positions import applied_ts, published_ts
 from tidelog.subjects import unescape
 from tidelog_registry.console.heard import BriefMarker, shown_ddl
-from tidelog_registry.console.lags import Heard, Series, Words
+from tidelog_registry.console.lags import Heard, Series
 from tidelog_registry.console.rates import Recent, TableRates
 from tidelog_registry.console.shown import ConsumerShown, DdlShown, FeedShown, Lags
 
@@ -22,7 +21,7 @@ class FeedView:
     def __init__(self, name: str) -> None:
         self.name = name
         self.series = Series()
-        self._published = Heard()
+        self.published = Heard()
         self._counted_ts = 0
         self._tables = TableRates()
         self._txns, self._rows = Recent(), Recent()
@@ -47,7 +46,7 @@ class FeedView:
             self.reached(told.txns[-1].commit_ts, clock_ms)
 
     def reached(self, ts: int, clock_ms: int) -> None:
-        self._published = self._published.later(Heard(ts, clock_ms))
+        self.published = self.published.later(Heard(ts, clock_ms))
 
     def ddl(self, told: DdlShown) -> None:
         """The newest DDLS are kept. What became of one that was changed on its way is known by
@@ -61,17 +60,11 @@ class FeedView:
 
     # What is shown
 
-    def measure(self, found: Nodes, heard: Words, clock_ms: int, now_ms: int) -> None:
-        """Take the lags and rates of this moment. A position that one further down the way has
-        passed was reached, though nobody has told so yet."""
-        drainers, appliers = _of(found, DRAINER, self.name), _of(found, APPLIER, self.name)
-        applied = heard.of(applied_ts(found, self.name), appliers)
-        published = heard.of(published_ts(found, self.name), drainers)
-        published = published.later(self._published).later(applied)
-        resolved = heard.resolved(found).later(published)
-        self._lags = Lags(*(one.lag_ms(clock_ms) for one in (resolved, published, applied)))
+    def take(self, lags: Lags, now_ms: int) -> None:
+        """The lags of this moment; the rates are taken with them."""
+        self._lags = lags
         second = now_ms // 1000
-        self.series.add(now_ms, self._lags, self._txns.per_s(second), self._rows.per_s(second))
+        self.series.add(now_ms, lags, self._txns.per_s(second), self._rows.per_s(second))
 
     def shown(self, found: Nodes, clock_ms: int, now_ms: int) -> FeedShown:
         second = now_ms // 1000

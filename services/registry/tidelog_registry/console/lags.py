@@ -7,12 +7,10 @@ makes no saw teeth, and grows with the clock only when no further word comes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 import msgspec
 
-from tidelog.messages import PUMP, Nodes, NodeStatus
-from tidelog.positions import of_kind, resolved_ts
+from tidelog.messages import Nodes, NodeStatus
 from tidelog.timestamps import physical_ms
 from tidelog_registry.console.shown import Lags, Past
 
@@ -61,13 +59,9 @@ class Words:
                 at = clock_ms
             self._at[key] = node.updateTS, at
 
-    def of(self, ts: int, nodes: Sequence[NodeStatus]) -> Heard:
-        """A position that some of these nodes have, as the one of them told that spoke last."""
-        told = [self._at[n.kind, n.nodeId][1] for n in nodes if n.resolvedTS == ts]
-        return Heard(ts, max(told, default=0))
-
-    def resolved(self, found: Nodes) -> Heard:
-        return self.of(resolved_ts(found), of_kind(found, PUMP))
+    def of(self, node: NodeStatus) -> Heard:
+        """Its position as it told it last."""
+        return Heard(node.resolvedTS, self._at[node.kind, node.nodeId][1])
 
 
 class Series:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from tidelog.bulk.control import ENDED, JobStatus
 from tidelog.drainer_control import NotedDdls
 from tidelog.messages import APPLIER, DRAINER, OFFLINE, PUMP, Nodes, NodeStatus
-from tidelog.node_form import Front, is_unreachable, node_forms
+from tidelog.node_form import is_unreachable, node_forms
 from tidelog.node_notes import notes
 from tidelog.timestamps import physical_ms
+from tidelog_registry.console.behind import Behind, measure
 from tidelog_registry.console.feed_view import FeedView
 from tidelog_registry.console.heard import BriefMarker
 from tidelog_registry.console.lags import STEP_MS, Words
@@ -31,6 +32,7 @@ class Model:
         self._rates = NodeRates()
         self._per_s: dict[tuple[str, str], dict[str, float]] = {}
         self._words = Words()
+        self._behind = Behind()
         self._feeds: dict[str, FeedView] = {}
         self._more_feeds = 0
         self._jobs: dict[tuple[str, str], JobStatus] = {}
@@ -55,8 +57,10 @@ class Model:
         }
         self._rates.keep(keys)
         self._choose_feeds(found)
-        for feed in self._feeds.values():
-            feed.measure(found, self._words, clock_ms, now_ms)
+        heard = {name: feed.published for name, feed in self._feeds.items()}
+        self._behind = measure(found, self._words, heard, clock_ms)
+        for name, feed in self._feeds.items():
+            feed.take(self._behind.lags(name), now_ms)
 
     def _clock_ms(self, now_ms: int) -> int:
         """What time it is by whoever gives the timestamps; of a recording it may be long ago."""
@@ -100,8 +104,7 @@ class Model:
 
     def snapshot(self, now_ms: int, *, bus: bool) -> Snapshot:
         found = self._found
-        front = Front.of(found)
-        nodes = [self._node(node, front, now_ms) for node in found.nodes if self._is_shown(node)]
+        nodes = [self._node(node, now_ms) for node in found.nodes if self._is_shown(node)]
         nodes.sort(key=lambda n: (n.state == OFFLINE, ORDER.get(n.kind, 9), n.feed, n.id))
         clock_ms = self._clock_ms(now_ms)
         errors = [(n.id, text) for n in nodes for what, text in n.says if what == "error"]
@@ -126,7 +129,7 @@ class Model:
         """Who was let go for good is not, who is only away is."""
         return node.state != OFFLINE or node.order.action != "offline"
 
-    def _node(self, node: NodeStatus, front: Front, now_ms: int) -> NodeShown:
+    def _node(self, node: NodeStatus, now_ms: int) -> NodeShown:
         role = "" if node.kind == PUMP else "standby" if "standby" in node.detail else "leads"
         return NodeShown(
             node.nodeId,
@@ -137,7 +140,7 @@ class Model:
             node.feed,
             node.host,
             str(node.resolvedTS),
-            front.lag_ms(node),
+            self._behind.nodes.get((node.kind, node.nodeId)),
             max(0, now_ms - physical_ms(node.updateTS)) if node.updateTS else None,
             node.open,
             self._per_s.get((node.kind, node.nodeId), {}),
