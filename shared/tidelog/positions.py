@@ -44,7 +44,7 @@ def _was_let_go(node: NodeStatus) -> bool:
 
 
 def applied_ts(found: Nodes, feed: str) -> int:
-    """Everything with commit_ts <= this is in each downstream of the feed; 0 while nobody says so."""
+    """Everything with commit_ts <= this is in each downstream; 0 while nobody says so."""
     return min((node.resolvedTS for node in appliers(found, feed)), default=0)
 
 

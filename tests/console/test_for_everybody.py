@@ -86,7 +86,7 @@ def test_it_goes_by_keyboard(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
-def test_nothing_sticks_out_at_any_width(page: Page, width: int) -> None:
+def test_nothing_sticks_out_or_is_cut_at_any_width(page: Page, width: int) -> None:
     page.size(width)
     page.until(lambda: page.drawn("pump-1")[1] == "online", "the topology")
     wide = page.js(
@@ -103,6 +103,11 @@ def test_nothing_sticks_out_at_any_width(page: Page, width: int) -> None:
         ".length"
     )
     assert boxes == 0
+    texts = page.js(
+        "return [...document.querySelectorAll('#topology text')].map((e) => e.textContent)"
+    )
+    assert "changes.main" in texts
+    assert [text for text in texts if "…" in text] == []
 
 
 def test_nothing_moves_for_who_wants_no_motion(page: Page) -> None:

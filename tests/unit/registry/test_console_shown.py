@@ -122,6 +122,19 @@ def test_a_nodes_lag_is_the_one_of_the_chart_that_it_is_a_part_of() -> None:
     assert (past.resolved[-1], past.published[-1], past.applied[-1]) == (300, 300, 950)
 
 
+def test_who_reads_is_not_less_behind_than_who_it_reads_from() -> None:
+    """Its word is older, and by then that one stood still."""
+    told = Nodes(
+        [
+            node("p", PUMP, 800),
+            node("d", DRAINER, 700, NOW - 300),
+            node("a", APPLIER, 20, NOW - 1500),
+        ]
+    )
+    assert shown(told).feeds[0].lag_ms == Lags(800, 800, 800)
+    assert set(lags_of(shown(told)).values()) == {800}
+
+
 def test_pumps_are_as_far_behind_in_every_feed() -> None:
     """What one feed has published, every Pump had resolved."""
     told = cluster(

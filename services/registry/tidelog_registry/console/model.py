@@ -60,7 +60,7 @@ class Model:
         heard = {name: feed.published for name, feed in self._feeds.items()}
         self._behind = measure(found, self._words, heard, clock_ms)
         for name, feed in self._feeds.items():
-            feed.take(self._behind.lags(name), now_ms)
+            feed.take(self._behind.feeds[name], now_ms)
 
     def _clock_ms(self, now_ms: int) -> int:
         """What time it is by whoever gives the timestamps; of a recording it may be long ago."""

@@ -16,9 +16,9 @@ class Lags(msgspec.Struct, frozen=True):
 
 
 class NodeShown(msgspec.Struct, frozen=True):
-    """`role`: "leads" or "standby", of a Pump "". `position`: its resolvedTS; `lag_ms`: how far that
-    is behind the clock, as in Lags; `heard_ms`: how long ago it told something; `per_s`: its counts
-    as rates; `says`: complaints, what it waits for."""
+    """`role`: "leads" or "standby", of a Pump "". `position`: its resolvedTS; `lag_ms`: how far
+    that is behind the clock, as in Lags; `heard_ms`: how long ago it told something; `per_s`: its
+    counts as rates; `says`: complaints, what it waits for."""
 
     id: str
     kind: str

@@ -11,13 +11,26 @@ const MOST = 8; // boxes of a column; those in trouble first
 const NARROW = 760;
 const RAIL = 20; // of the narrow picture, left of the boxes
 
-const measure = document.createElement("canvas").getContext("2d");
+const INNER = 12; // between a box's edge and its texts
+const APART = 8; // between its word and what is small, at least
+const WIDEST = 210; // what a box may ask for; longer names are cut
+const NAME = "600 13.5px";
+const WORD = "12.5px";
+const SMALL = "12px";
 
-function cut(text, width, font = "600 13.5px system-ui, sans-serif") {
-  measure.font = font;
-  if (measure.measureText(text).width <= width) return text;
+const canvas = document.createElement("canvas").getContext("2d");
+
+function long(text, font) {
+  canvas.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+  return canvas.measureText(text).width;
+}
+
+const wordFont = (box) => (/^(warn|bad)/.test(box.tone) ? `600 ${WORD}` : WORD);
+
+function cut(text, width, font) {
+  if (long(text, font) <= width) return text;
   let short = text;
-  while (short && measure.measureText(`${short}…`).width > width) short = short.slice(0, -1);
+  while (short && long(`${short}…`, font) > width) short = short.slice(0, -1);
   return `${short}…`;
 }
 
@@ -65,12 +78,12 @@ export function graph(snapshot, feed) {
   }
   if (consumers.length > MOST) readers.push(more(consumers.length - MOST, "applications"));
   const columns = [
-    { head: "", boxes: [outside("Writers", "TiDB, clients")], width: 1 },
-    { head: "Pumps", boxes: pumpBoxes, width: 1.15 },
-    { head: "Drainer", boxes: drainers.boxes, width: 1.15 },
-    { head: "Stream", boxes: feed ? [{ name: `changes.${feed.name}`, word: `${rate(feed.rows_per_s)} rows/s`, tone: "stream", shape: null, small: "" }] : [], width: 1 },
-    { head: "Readers", boxes: readers, width: 1.15 },
-    { head: "", boxes: appliers.boxes.length ? [outside("Downstream", "database, files")] : [], width: 1 },
+    { head: "", boxes: [outside("Writers", "TiDB, clients")] },
+    { head: "Pumps", boxes: pumpBoxes, small: "99 open" },
+    { head: "Drainer", boxes: drainers.boxes, small: "999 ms behind" },
+    { head: "Stream", boxes: feed ? [{ name: `changes.${feed.name}`, word: `${rate(feed.rows_per_s)} rows/s`, tone: "stream", shape: null, small: "" }] : [], word: "99.9 k rows/s" },
+    { head: "Readers", boxes: readers, small: "999 ms behind" },
+    { head: "", boxes: appliers.boxes.length ? [outside("Downstream", "database, files")] : [] },
   ];
   return { columns, edges: edges(columns, feed) };
 }
@@ -114,22 +127,39 @@ function describe({ columns }) {
     .join(". ");
 }
 
+// What a column's boxes need for their names and words, and to say `small` besides. Numbers change
+// each second, so room is left for long ones: nothing moves.
+function needs({ boxes, small, word }) {
+  const least = Math.max(0, ...boxes.flatMap((box) => [long(box.name, NAME), (box.shape ? 20 : 0) + long(box.word, wordFont(box))]));
+  const most = small ? 20 + long("online", WORD) + APART + long(small, SMALL) : word ? long(word, WORD) : 0;
+  return [least, Math.max(least, most)].map((one) => Math.min(WIDEST, one + 2 * INNER + 4));
+}
+
+// Names and words come first, what is small then; the rest is shared out evenly.
+function widths(used, room) {
+  const asked = used.map(needs);
+  const sum = (at) => asked.reduce((all, one) => all + one[at], 0);
+  const [least, most] = [sum(0), sum(1)];
+  if (most <= room) return asked.map((one) => one[1] + (room - most) / used.length);
+  const share = most > least ? Math.max(0, room - least) / (most - least) : 0;
+  return asked.map((one) => one[0] * Math.min(1, room / least) + share * (one[1] - one[0]));
+}
+
 function wide({ columns, edges: lines }, width) {
   const used = columns.filter((column) => column.boxes.length);
-  const total = used.reduce((sum, column) => sum + column.width, 0);
-  const space = Math.min(88, Math.max(34, width * 0.056));
-  const unit = (width - space * (used.length - 1)) / total;
+  const space = Math.min(88, Math.max(34, width * 0.048));
+  const room = widths(used, width - space * (used.length - 1));
   const tallest = Math.max(1, ...used.map((column) => column.boxes.length));
   const height = HEAD + tallest * (BOX + GAP) - GAP + 4;
   let x = 2;
   const drawn = [];
-  for (const column of used) {
-    column.w = unit * column.width - 4;
+  for (const [at, column] of used.entries()) {
+    column.w = room[at] - 4;
     const tall = column.boxes.length * (BOX + GAP) - GAP;
     const top = HEAD + (height - 4 - HEAD - tall) / 2;
     drawn.push(svg("text", { class: "head", x: x + 1, y: top - 10 }, column.head));
-    column.boxes.forEach((box, at) => Object.assign(box, { x, y: top + at * (BOX + GAP), w: column.w }));
-    x += unit * column.width + space;
+    column.boxes.forEach((box, row) => Object.assign(box, { x, y: top + row * (BOX + GAP), w: column.w }));
+    x += room[at] + space;
   }
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}` });
   const labels = [];
@@ -150,8 +180,7 @@ function wide({ columns, edges: lines }, width) {
 
 function speed({ perS, unit }, room) {
   const whole = `${rate(perS)} ${unit}`;
-  measure.font = "12px system-ui, sans-serif";
-  return measure.measureText(whole).width <= room ? whole : `${rate(perS)}/s`;
+  return long(whole, SMALL) <= room ? whole : `${rate(perS)}/s`;
 }
 
 function narrow({ columns, edges: lines }, width) {
@@ -194,21 +223,19 @@ const thick = (line) => (line.perS ? Math.min(4.5, 1.75 + Math.log10(1 + line.pe
 
 function node(box) {
   const { x, y, w } = box;
-  const inner = w - 24;
+  const inner = w - 2 * INNER;
   const title = svg("title", {}, [box.name, box.word, box.small].filter(Boolean).join(", "));
   const parts = [
     title,
     svg("rect", { class: "box", x, y, width: w, height: BOX, rx: 10 }),
-    svg("text", { class: "name", x: x + 12, y: y + 25 }, cut(box.name, inner)),
+    svg("text", { class: "name", x: x + INNER, y: y + 25 }, cut(box.name, inner, NAME)),
   ];
-  const at = box.shape ? x + 32 : x + 12;
+  const at = box.shape ? x + INNER + 20 : x + INNER;
   if (box.shape) parts.push(mark(box.shape, x + 18, y + 42));
-  parts.push(svg("text", { class: "word", x: at, y: y + 46 }, cut(box.word, inner - (at - x - 12), "600 12.5px system-ui, sans-serif")));
-  measure.font = "600 12.5px system-ui, sans-serif";
-  const taken = at + measure.measureText(box.word).width;
-  measure.font = "12px system-ui, sans-serif";
-  if (box.small && taken + 12 + measure.measureText(box.small).width <= x + w - 12) {
-    parts.push(svg("text", { class: "small", x: x + w - 12, y: y + 46, "text-anchor": "end" }, box.small));
+  parts.push(svg("text", { class: "word", x: at, y: y + 46 }, cut(box.word, inner - (at - x - INNER), wordFont(box))));
+  const taken = at + long(box.word, wordFont(box));
+  if (box.small && taken + APART + long(box.small, SMALL) <= x + w - INNER) {
+    parts.push(svg("text", { class: "small", x: x + w - INNER, y: y + 46, "text-anchor": "end" }, box.small));
   }
   return svg("g", { class: `node ${box.tone}`, "data-node": box.id }, ...parts);
 }
