@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tidelog.changes import DdlMessage, Event, RowMessage
-from tidelog.errors import StreamMissing
+from tidelog.errors import BadInput, StreamMissing
 from tidelog.feed_reader import newest_mark
 from tidelog.ports import Bus
 from tidelog.rewind import Rewinding
@@ -21,7 +21,28 @@ from tidelog.timestamps import TS_MAX
 BUFFER_BYTES = 8 << 20
 """A larger transaction is read in parts."""
 
+NOW = "now"
+
 Line = dict[str, Any]
+
+
+async def beginning(bus: Bus, feed: str, after: str) -> int | None:
+    """What `--after` means: a commit_ts; of NOW where the stream ends; None = where it begins, also
+    while it holds nothing: then all is new. Raises BadInput, Unavailable, UnparsablePayload."""
+    if after == NOW:
+        try:
+            return await newest_mark(bus, feed)
+        except StreamMissing:
+            return None
+    try:
+        given = int(after)
+    except ValueError:
+        given = TS_MAX + 1
+    if not -1 <= given <= TS_MAX:
+        raise BadInput(
+            f"--after {after!r} is no commit_ts", hint=f"a number from 0 to {TS_MAX}, or {NOW}"
+        )
+    return None if given < 0 else given
 
 
 def ddl_line(ddl: DdlMessage) -> Line:

@@ -8,7 +8,6 @@ import typer
 
 from tidelog.feeds import checked_name
 from tidelog.real.rng import RealRng
-from tidelog.timestamps import TS_MAX
 from tidelog_cli import kept, state_file, tail
 from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, run
 
@@ -20,14 +19,13 @@ def tail_command(
     feed: Feed = "",
     table: Annotated[str, typer.Option(help="Only this table (name or db.name).")] = "",
     after: Annotated[
-        int,
+        str,
         typer.Option(
-            min=-1,
-            max=TS_MAX,
-            help="From this commit_ts on, out of the Pumps where the stream begins later; -1 = all"
-            " that the stream keeps.",
+            metavar=f"COMMIT_TS|{tail.NOW}",
+            help="From this commit_ts on, out of the Pumps where the stream begins later; now ="
+            " only what is published from now on; -1 = all that the stream keeps.",
         ),
-    ] = -1,
+    ] = "-1",
     watermarks: Annotated[bool, typer.Option(help="Show watermarks too.")] = False,
     until_idle: Annotated[bool, typer.Option(help="End when nothing is left to read.")] = False,
     as_json: Json = False,
@@ -41,7 +39,7 @@ def tail_command(
                 bus,
                 state.cluster,
                 state.feed,
-                after=None if after < 0 else after,
+                after=await tail.beginning(bus, state.feed, after),
                 table=table,
                 watermarks=watermarks,
                 until_idle=until_idle or not runs,

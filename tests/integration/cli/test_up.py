@@ -131,6 +131,11 @@ def test_tail_for_machines_ends_when_idle(running: Running) -> None:
     after = running.command("tail", "--json", "--until-idle", "--after", str(commit_ts))
     assert after.returncode == 0
     assert str(commit_ts) not in after.stdout
+    nothing = running.command("tail", "--json", "--until-idle", "--after", "now")
+    assert (nothing.returncode, nothing.stdout) == (0, ""), nothing.stderr
+    wrong = running.command("tail", "--after", "then")
+    assert wrong.returncode == EXIT_USAGE
+    assert "--after 'then' is no commit_ts" in wrong.stderr
 
 
 def test_each_pump_has_a_unix_socket_for_a_tidb_on_this_machine(running: Running) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.subscriber.feed import FEED, FeedWriter, Txn
-from tidelog.errors import StreamMissing
+from tidelog.errors import BadInput, StreamMissing
 from tidelog.feed_reader import newest_mark
 from tidelog.ports import Bus
 from tidelog.sim.world import World, run
@@ -64,6 +64,37 @@ def test_where_nothing_is_left_it_ends() -> None:
         assert await tailed(bus, 9) == [10]
         assert await tailed(bus, 10) == []
         assert await tailed(bus, 99) == []
+
+    run(main, 1)
+
+
+def test_after_now_comes_what_is_published_from_then_on() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        feed = FeedWriter(bus)
+        assert await tail.beginning(bus, FEED, tail.NOW) is None
+        await feed.create()
+        assert await tail.beginning(bus, FEED, tail.NOW) is None
+        await feed.batch([Txn(10, {("a", "b"): [1]})])
+        assert await tail.beginning(bus, FEED, tail.NOW) == 10
+        await feed.watermark(15)
+        now = await tail.beginning(bus, FEED, tail.NOW)
+        assert now == 15
+        await feed.batch([Txn(20, {("a", "b"): [2]})])
+        assert await tailed(bus, now) == [20]
+        assert await tailed(bus, await tail.beginning(bus, FEED, tail.NOW)) == []
+
+    run(main, 1)
+
+
+def test_after_a_commit_ts_or_all() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        assert await tail.beginning(bus, FEED, "-1") is None
+        assert [await tail.beginning(bus, FEED, after) for after in ("0", "77")] == [0, 77]
+        for after in ("", "then", "-2", "1.5", "9" * 19):
+            with pytest.raises(BadInput):
+                await tail.beginning(bus, FEED, after)
 
     run(main, 1)
 
