@@ -94,7 +94,7 @@ async def _cluster(state: TopologyState, clock: Clock, told: list[services.Told]
         told += asked
         now_ms = clock.wall_ms()
         return [
-            *nodes.judge(found, state.feed),
+            *nodes.judge(found, state.feed, services.ages_s(told)),
             *permitted,
             *services.judge(told, now_ms),
             *nodes.retention(found, now_ms),

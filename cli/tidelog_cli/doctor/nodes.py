@@ -3,7 +3,8 @@ but for the question."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import inf
 
 from tidelog import ask_registry
 from tidelog.errors import Refused, Unavailable
@@ -21,9 +22,11 @@ from tidelog.messages import (
 from tidelog.node_form import node_forms
 from tidelog.node_notes import is_writable, notes
 from tidelog.ports import Bus
+from tidelog.positions import applied_ts, of_kind, published_ts, resolved_ts
 from tidelog.printable import printable
 from tidelog.timestamps import TS_MAX, age_s
 from tidelog_cli.doctor.finding import About, Finding
+from tidelog_cli.doctor.services import YOUNG_S
 
 CHECK = "nodes"
 ASK_S = 3.0
@@ -45,15 +48,16 @@ def unanswered(error: Unavailable | Refused, cluster: str) -> Finding:
     return About(CHECK, "registry").wrong(error.message, own or hint)
 
 
-def judge(found: Nodes, feed: str) -> list[Finding]:
+def judge(found: Nodes, feed: str, ages_s: Mapping[str, float]) -> list[Finding]:
+    """`ages_s`: how long ago who began, by where it serves HTTP; others are of no known age."""
     about = About(CHECK, "registry")
     findings = [about.ok(f"it answers, and knows {len(found.nodes)} nodes")]
     if not found.settled:
         says = "it lost its state and listens: no Pump goes online for a lease"
         findings = [about.warning(says, "it mends itself within seconds: look again")]
     findings += writers(found)
-    findings += [one for node in found.nodes for one in of_node(node, found)]
-    return findings + readers(found, feed)
+    findings += [one for node in found.nodes for one in of_node(node, ages_s.get(node.http, inf))]
+    return findings + readers(found, feed) + positions(found, feed, ages_s)
 
 
 def writers(found: Nodes) -> list[Finding]:
@@ -66,8 +70,8 @@ def writers(found: Nodes) -> list[Finding]:
     return [about.wrong("no Pump takes writes: writers fail, or go on without binlogs", hint)]
 
 
-def of_node(node: NodeStatus, found: Nodes) -> list[Finding]:
-    """Its state, and each of its complaints."""
+def of_node(node: NodeStatus, age_s: float) -> list[Finding]:
+    """Its state, and each of its complaints; what it waits for when it has just begun is none."""
     about = About(CHECK, printable(node.nodeId))
     findings = []
     for note in notes(node_forms(Nodes([node]), node.kind)):
@@ -79,6 +83,9 @@ def of_node(node: NodeStatus, found: Nodes) -> list[Finding]:
     for what, complaint in sorted(node.detail.items()):
         if what in NEUTRAL or node.state == OFFLINE:
             continue
+        if what in WAITS and age_s < YOUNG_S:
+            findings.append(about.ok(f"it began {age_s:.0f} s ago: {complaint}"))
+            continue
         says, hint = told(node, what, complaint)
         findings.append(
             about.wrong(says, hint) if what in WRONG_KEYS else about.warning(says, hint)
@@ -86,6 +93,8 @@ def of_node(node: NodeStatus, found: Nodes) -> list[Finding]:
     return findings
 
 
+WAITS = frozenset(("oracle", "waiting"))
+"""What passes by itself while a topology begins."""
 WRONG_KEYS = frozenset(("error", "missing", "damaged"))
 _COMMANDS = {
     "oldest_open": "wait, its upstream is asked; after minutes, `tidelog resolve START_TS`",
@@ -120,6 +129,24 @@ def readers(found: Nodes, feed: str) -> list[Finding]:
             says = f"nobody {duty} feed {feed}: only subscribers read it"
             findings.append(about.ok(says))
     return findings
+
+
+def positions(found: Nodes, feed: str, ages_s: Mapping[str, float]) -> list[Finding]:
+    """What `tidelog status` calls not known yet, while those who will tell it have just begun."""
+    tellers = {
+        "resolved": (resolved_ts(found), of_kind(found, PUMP)),
+        "published": (published_ts(found, feed), of_kind(found, DRAINER)),
+        "applied": (applied_ts(found, feed), of_kind(found, APPLIER)),
+    }
+    waits: dict[str, float] = {}
+    for name, (position, nodes) in tellers.items():
+        age_s = min((ages_s.get(n.http, inf) for n in nodes if n.feed in ("", feed)), default=inf)
+        if not position and age_s < YOUNG_S:
+            waits[name] = age_s
+    if not waits:
+        return []
+    began = f"{max(waits.values()):.0f} s ago the nodes began that tell it"
+    return [About(CHECK, "positions").ok(f"not known yet: {', '.join(waits)}; {began}")]
 
 
 def retention(found: Nodes, now_ms: int) -> list[Finding]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from email.utils import parsedate_to_datetime
+from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +22,9 @@ CHECK = "services"
 ASK_S = 3.0
 DATE_MS = 500
 """A date of HTTP is cut to seconds: so much on average."""
+YOUNG_S = 30.0
+"""So long after its start a node may wait for others that begin, too: a lease, the oracle, some
+heartbeats. About 10 s where a machine has time."""
 SPACE_LOW = 2.0
 """Times what is kept free: below it there is little time left."""
 OPEN_S = 600.0
@@ -76,6 +81,21 @@ def _ms(date: str) -> int:
         return 0
 
 
+def age_s(one: Told) -> float:
+    """How long ago its process began, by its own clock; without end if it does not say so."""
+    began = (one.status or {}).get("started")
+    try:
+        began_ms = datetime.fromisoformat(str(began)).timestamp() * 1000
+    except (ValueError, OverflowError, OSError):
+        return inf
+    return max(0.0, one.date_ms - began_ms) / 1000 if one.date_ms else inf
+
+
+def ages_s(told: Sequence[Told]) -> dict[str, float]:
+    """By where they serve HTTP, as the nodes tell it."""
+    return {one.url.removeprefix("http://"): age_s(one) for one in told}
+
+
 def judge(told: Sequence[Told], our_ms: int) -> list[Finding]:
     findings = versions(told)
     for one in told:
@@ -105,7 +125,10 @@ def reached(one: Told) -> list[Finding]:
         hint = "look from within its network (`docker compose exec cli tidelog doctor`), or there"
         return [about.unknown(f"its HTTP at {one.url} is not reached from here", hint)]
     if not one.status["ready"]:
-        return [about.wrong(f"it is not ready: {one.status['why']}", "see the end of its log")]
+        says = f"it is not ready: {one.status['why']}"
+        if (age := age_s(one)) < YOUNG_S:
+            return [about.wrong(f"{says}; it began {age:.0f} s ago", "look again in some seconds")]
+        return [about.wrong(says, "see the end of its log")]
     return [about.ok("it is ready")]
 
 

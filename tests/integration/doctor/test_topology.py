@@ -39,6 +39,13 @@ def doctor(running: Running, *options: str) -> tuple[int, dict[tuple[str, str], 
     return done.returncode, {(f["check"], f["about"]): f for f in findings}
 
 
+def test_one_that_has_just_begun_is_well(running: Running) -> None:
+    """The first test, in the seconds in which the nodes wait for each other."""
+    code, found = doctor(running)
+    assert code == EXIT_OK
+    assert [f for (check, _), f in found.items() if check == "nodes" and f["verdict"] != OK] == []
+
+
 def test_a_topology_that_works_is_well(running: Running, tmp_path: Path) -> None:
     config = tmp_path / "pump.toml"
     config.write_text('gc = "7"')

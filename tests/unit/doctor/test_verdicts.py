@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidelog.errors import BadInput, Forbidden, Refused, TidelogError, Unavailable
@@ -83,20 +85,55 @@ def test_a_clock(ahead_s: int, verdict: str) -> None:
     ],
 )
 def test_a_node(node: NodeStatus, verdict: str) -> None:
-    assert worst(nodes.of_node(node, Nodes([node]))) == verdict
+    assert worst(nodes.of_node(node, inf)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("what", "age_s", "verdict"),
+    [
+        ("oracle", 3, OK),
+        ("oracle", services.YOUNG_S, WARNING),
+        ("oracle", inf, WARNING),
+        ("waiting", 3, OK),
+        ("error", 3, WRONG),
+        ("retention", 3, WARNING),
+    ],
+)
+def test_what_a_node_that_has_just_begun_waits_for(what: str, age_s: float, verdict: str) -> None:
+    (one,) = nodes.of_node(pump(detail={what: "no answer"}), age_s)
+    assert (one.verdict, "no answer" in one.says) == (verdict, True)
+    assert ("it began 3 s ago" in one.says) == (verdict == OK)
+
+
+def test_positions_that_are_not_known_yet_are_a_word_and_no_complaint() -> None:
+    kinds = ((PUMP, ""), (DRAINER, "main"), (APPLIER, "main"), (APPLIER, "audit"))
+    here = [
+        NodeStatus(nodeId=f"{kind}-{feed}", kind=kind, feed=feed, http=f"{kind}{feed}:1", **UP)
+        for kind, feed in kinds
+    ]
+    young = {node.http: 4.0 for node in here}
+    (one,) = nodes.positions(Nodes(here), "main", young)
+    says = "not known yet: resolved, published, applied; 4 s ago the nodes began that tell it"
+    assert (one.verdict, one.says) == (OK, says)
+    read = [*here[1:], msgspec.structs.replace(here[0], resolvedTS=7)]
+    (one,) = nodes.positions(Nodes(read), "main", young)
+    assert one.says.startswith("not known yet: published, applied;")
+    assert nodes.positions(Nodes(here), "main", {}) == []
+    assert nodes.positions(Nodes(here[:1]), "main", dict.fromkeys(young, 60.0)) == []
+    assert nodes.positions(Nodes([]), "main", young) == []
 
 
 def test_an_error_brings_its_own_hint() -> None:
-    (one,) = nodes.of_node(pump(detail={"error": "no way (at all) (mend it)"}), Nodes([pump()]))
+    (one,) = nodes.of_node(pump(detail={"error": "no way (at all) (mend it)"}), inf)
     assert (one.says, one.hint) == ("no way (at all)", "mend it")
 
 
 def test_who_takes_writes_and_who_publishes() -> None:
     drainer = NodeStatus(nodeId="d", kind=DRAINER, feed="main", **UP)
-    assert worst(nodes.judge(Nodes([pump(), drainer]), "main")) == OK
-    assert worst(nodes.judge(Nodes([pump()]), "main")) == WRONG
-    assert worst(nodes.judge(Nodes([drainer]), "main")) == WRONG
-    assert worst(nodes.judge(Nodes([pump(), drainer], settled=False), "main")) == WARNING
+    assert worst(nodes.judge(Nodes([pump(), drainer]), "main", {})) == OK
+    assert worst(nodes.judge(Nodes([pump()]), "main", {})) == WRONG
+    assert worst(nodes.judge(Nodes([drainer]), "main", {})) == WRONG
+    assert worst(nodes.judge(Nodes([pump(), drainer], settled=False), "main", {})) == WARNING
     assert nodes.unanswered(Unavailable("silence"), "c").verdict == WRONG
     applier = NodeStatus(nodeId="a", kind=APPLIER, feed="main", isAlive=True)
     assert [f.about for f in nodes.readers(Nodes([drainer, applier]), "main")] == [
@@ -155,6 +192,28 @@ def test_versions_and_readiness() -> None:
     assert worst(services.reached(told())) == OK
     assert worst(services.reached(Told("x", "u", {"ready": False, "why": "starting"}))) == WRONG
     assert worst(services.reached(Told("x", "u"))) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("began", "age_s"),
+    [
+        ("2027-01-15T08:00:00+00:00", 0),
+        ("2027-01-15T07:59:51+00:00", 9),
+        ("2027-01-15T08:00:04+00:00", 0),
+        ("", inf),
+        ("yesterday", inf),
+        (None, inf),
+    ],
+)
+def test_how_long_ago_a_service_began(began: str | None, age_s: float) -> None:
+    status = {"ready": False, "why": "joining", "started": began}
+    one = Told("p1", "http://p1:1", status, NOW_MS)
+    assert services.ages_s([one]) == {"p1:1": age_s}
+    (finding,) = services.reached(one)
+    says = f"it is not ready: joining; it began {age_s:.0f} s ago"
+    assert finding.verdict == WRONG
+    assert (finding.says == says) == (age_s < inf)
+    assert services.age_s(one._replace(date_ms=0)) == inf
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(201, OK), (199, WARNING), (99, WRONG)])
