@@ -13,8 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import structlog
+import typer
 from typer.testing import CliRunner, Result
 
 from tests.adapters.cli.town import FEED, Town, town
@@ -31,6 +33,7 @@ from tidelog.messages import ONLINE, PAUSED
 from tidelog.real.bus import NatsBus
 from tidelog_cli import state_file
 from tidelog_cli.app import app
+from tidelog_cli.completion import node_names
 
 
 class Asked:
@@ -88,6 +91,12 @@ def test_who_is_there(asked: Asked) -> None:
     assert len(asked.json("nodes")) == 4
     assert "pump-1" in asked.tidelog("nodes").output
     assert FEED in asked.tidelog("status").output
+
+
+def test_names_are_completed(asked: Asked) -> None:
+    typed = typer.Context(click.Command("pause"))
+    typed.params = {"nats": asked.town.nats.url}
+    assert node_names(typed, "pump-2") == [("pump-2", "pump, online")]
 
 
 def test_a_node_is_paused_and_resumed(asked: Asked) -> None:

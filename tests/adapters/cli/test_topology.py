@@ -13,11 +13,13 @@ from typing import Any, cast
 import pytest
 
 from tests.processes import until
+from tests.servers import free_port
+from tidelog.errors import ForeignDirectory, Unavailable
 from tidelog.ports import Process, Processes
 from tidelog.real.bus import NatsBus
 from tidelog.real.processes import RealProcesses
 from tidelog_cli import topology as module
-from tidelog_cli.topology import Options, Topology
+from tidelog_cli.topology import Options, Topology, is_free
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
 ENDS = (sys.executable, "-c", "raise SystemExit('the port is taken')")
@@ -83,3 +85,65 @@ def is_begun(topology: Topology) -> bool:
 
 def is_another(topology: Topology, first: int) -> bool:
     return topology.state().pids["nats"] not in (0, first)
+
+
+def test_a_second_up_of_a_directory_begins_nothing(tmp_path: Path) -> None:
+    processes = cast(Processes, Sleeping())
+
+    async def scenario() -> None:
+        first, second = (Topology(Options(tmp_path, "blackhole:"), processes) for _ in "12")
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(first.run(stop, lambda _: None))
+        async with asyncio.timeout(60):
+            await asyncio.to_thread(until, lambda: is_begun(first), "the topology", 30)
+            with pytest.raises(ForeignDirectory, match="another `tidelog up` runs in") as refused:
+                await second.run(stop, lambda _: None)
+            assert refused.value.hint == "stop that one first, or give this one another --dir"
+            assert second.children == []
+            stop.set()
+            await running
+
+    asyncio.run(scenario())
+
+
+def test_a_feed_is_created_however_long_nobody_can_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, created = list[str](), asyncio.Event()
+
+    async def ensure(_bus: object, _cluster: str, name: str, _begins: int) -> None:
+        asked.append(name)
+        if len(asked) < 3:
+            raise Unavailable("no registry yet")
+        created.set()
+
+    monkeypatch.setattr(module.feed, "ensure", ensure)
+
+    async def scenario() -> None:
+        topology = Topology(Options(tmp_path, "blackhole:"), cast(Processes, Sleeping()))
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(topology.run(stop, lambda _: None))
+        async with asyncio.timeout(60):
+            await created.wait()
+            stop.set()
+            await running
+
+    asyncio.run(scenario())
+    assert asked == ["main"] * 3
+
+
+def test_a_port_is_free_once_nobody_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        port = free_port()
+        assert await is_free(port)
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port)
+        asking = asyncio.ensure_future(is_free(port))
+        await asyncio.sleep(0)
+        server.close()
+        await server.wait_closed()
+        assert await asking
+        monkeypatch.setattr(module, "PORT_S", 0.0)
+        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port):
+            assert not await is_free(port)
+
+    asyncio.run(scenario())

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from tests.unit.applier.publisher import FEED
-from tests.unit.applier.sim_rig import CONFIG, saved, started, world_with_database
+from tests.unit.applier.publisher import FEED, create
+from tests.unit.applier.sim_rig import (
+    CONFIG,
+    Slow,
+    saved,
+    started,
+    stopped,
+    world_with,
+    world_with_database,
+)
 from tests.unit.registry.nodes import CLUSTER
 from tidelog import messages, subjects
 from tidelog.ask_registry import HEARD_S
@@ -14,6 +23,8 @@ from tidelog.messages import APPLIER, Nodes, NodeStatus
 from tidelog.ports import Request
 from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.service import build as build_registry
 
 OTHER = NodeStatus("applier-2", kind=APPLIER, feed=FEED, standbyOf=CONFIG.copy)
 
@@ -45,5 +56,49 @@ def test_a_companion_that_the_registry_hears_of_later_is_one(
         else:
             await world.until(lambda: node.service.status()["applier"]["stopped"], 60, "the stop")
             assert asked[-1] - asked[0] >= HEARD_S
+
+    run(main, 1)
+
+
+def test_a_registry_that_is_away_is_asked_again_before_anybody_is_a_stranger() -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher, node = await started(world)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 30, "the tables")
+        await database.open(DownstreamOptions(url="sim:"), Life("applier-2")).open(FEED)
+        await publisher.rows()
+
+        def error() -> str:
+            return str(node.service.status()["applier"]["error"])
+
+        await world.until(lambda: "the registry" in error(), 60, "that it is waited for")
+        await world.sleep(HEARD_S * 3)
+        assert not node.service.status()["applier"]["stopped"]
+
+        async def tell(request: Request) -> None:
+            request.respond(messages.encode(Nodes([OTHER])))
+
+        await world.ports("registry").bus.serve(subjects.registry(CLUSTER, "nodes"), tell)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 60, "the rest")
+        assert error() == ""
+
+    run(main, 1)
+
+
+def test_a_lane_that_is_fenced_off_is_told_although_no_row_follows() -> None:
+    """Nothing is saved meanwhile, so that only the row of before meets the new epoch."""
+
+    async def main(world: World) -> None:
+        database = world_with(world, Slow)
+        world.node("registry").start(build_registry, RegistryConfig(cluster=CLUSTER))
+        publisher, node = await started(world, msgspec.structs.replace(CONFIG, checkpoint_s=1000.0))
+        await world.until(lambda: len(database.tables) == 2, 30, "the tables")
+        database.row_s = 5.0
+        await publisher.rows(t=[create(1, 1)])
+        await world.sleep(2)
+        database.epoch += 1
+        await world.until(lambda: stopped(world), 120, "the typed stop")
+        assert database.rows("d", "t") == []
+        assert (node.starts, node.service.restarts_total) == (1, 0)
 
     run(main, 1)

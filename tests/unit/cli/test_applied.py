@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
+import asyncio
 
+import msgspec
+import pytest
+
+from tidelog.errors import DeadlineExceeded, Unavailable
 from tidelog.messages import APPLIER, OFFLINE, ONLINE, Nodes, NodeStatus, Order
+from tidelog.ports import Bus
 from tidelog.positions import applied_ts
+from tidelog.sim.world import World, run
+from tidelog_cli import wait
 
 
 def applier(name: str, at: int, *, of: str = "", state: str = ONLINE) -> NodeStatus:
@@ -41,3 +48,27 @@ def test_who_was_only_stopped_counts() -> None:
 def test_other_feeds_and_nobody() -> None:
     assert applied() == 0
     assert applied_ts(Nodes([applier("a", 5)]), "other") == 0
+
+
+def test_a_position_is_waited_for_while_the_registry_is_away_and_until_time_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away, moved = asyncio.Event(), list[int]()
+
+    async def known(_bus: Bus, _cluster: str) -> Nodes:
+        if not away.is_set():
+            away.set()
+            raise Unavailable("silence")
+        return Nodes([applier("a", 500)])
+
+    monkeypatch.setattr(wait, "nodes", known)
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        assert await wait.applied(bus, "c", "main", 500, 10, moved.append) == 500
+        assert moved == [500]
+        with pytest.raises(DeadlineExceeded, match="up to 500, not yet 501") as ended:
+            await wait.applied(bus, "c", "main", 501, 10, moved.append)
+        assert "tidelog status" in ended.value.hint
+
+    run(main, 1)

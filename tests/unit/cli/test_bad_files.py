@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import lzma
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_a_capture_whose_companion_names_no_cluster(tmp_path: Path) -> None:
         (tmp_path / "c.meta.jsonl").write_text(f"{line}\n")
         with pytest.raises(BadInput, match=r"c\.meta\.jsonl names no cluster_id"):
             capture.cluster_id(path)
+
+
+def test_a_packed_capture_that_is_none_or_cut(tmp_path: Path) -> None:
+    path = tmp_path / "c.bin.xz"
+    for data in (b"no xz", lzma.compress(b"\0\0\0\1x")[:-4]):
+        path.write_bytes(data)
+        with pytest.raises(BadInput, match=r"c\.bin\.xz is no xz file, or a damaged one"):
+            next(capture.records(path))
 
 
 def test_a_record_of_a_capture_that_is_no_binlog() -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from tidelog_cli.completion import last_piece, rejoin
+import click
+import pytest
+import typer
+
+from tests.servers import free_port
+from tidelog_cli import state_file
+from tidelog_cli.completion import last_piece, node_names, rejoin
 
 PIECES = (
     # As bash breaks them; the number of the word that is completed.
@@ -46,3 +52,18 @@ def test_bash_gets_what_follows_the_last_break() -> None:
     assert last_piece("10.0.0.1:8250", "10.0.0.1:82") == "8250"
     assert last_piece("10.0.0.1:8250", "10.0.0.1:") == "8250"
     assert last_piece("10.0.0.1:8250", "10.") == "10.0.0.1:8250"
+
+
+@pytest.mark.parametrize("known", ["", "[", "nobody answers"])
+def test_a_half_typed_command_is_told_of_no_trouble(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], known: str
+) -> None:
+    if known == "[":
+        (tmp_path / state_file.NAME).write_text(known)
+    elif known:
+        nats = f"nats://127.0.0.1:{free_port()}"
+        state_file.write(tmp_path, state_file.TopologyState(nats, "c", "main"))
+    typed = typer.Context(click.Command("pause"))
+    typed.params = {"directory": tmp_path}
+    assert node_names(typed, "p") == []
+    assert capfd.readouterr() == ("", "")

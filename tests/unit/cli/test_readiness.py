@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import free_port
 from tidelog.errors import DeadlineExceeded, TidelogError, Unavailable, Untrusted
 from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PUMP, Nodes, NodeStatus
 from tidelog.real.processes import RealProcesses
 from tidelog_cli import readiness
-from tidelog_cli.child import Child, Service
+from tidelog_cli.child import HTTP_FILE, Child, Service
 from tidelog_cli.readiness import (
     REGISTRY,
     SAY_S,
@@ -190,3 +191,26 @@ def test_who_can_t_be_asked_how_nodes_do_ends_no_topology(monkeypatch: pytest.Mo
         "silence",
         "pump-1: no space is left",
     ]
+
+
+def test_an_admin_address_at_which_nobody_answers_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connections(monkeypatch)
+    monkeypatch.setattr(readiness, "SAY_S", 0.0)
+    child = Child(Service("registry", REGISTRY, {}), tmp_path, RealProcesses(), print)
+    child.home.mkdir()
+    (child.home / HTTP_FILE).write_text(f"127.0.0.1:{free_port()}")
+    said, stop = list[str](), asyncio.Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        stop.set()
+
+    async def reached() -> bool:
+        async with asyncio.timeout(60):
+            return await Readiness([child], lambda: STATE, say).reached(stop)
+
+    assert not asyncio.run(reached())
+    assert said == ["waiting for registry: it does not answer yet"]
+    assert not child.was_ready

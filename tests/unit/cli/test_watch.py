@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from tidelog import messages, subjects
+from tidelog.errors import Unavailable
 from tidelog.messages import CLOSING, DRAINER, OFFLINE, ONLINE, PAUSED, PAUSING, Nodes, NodeStatus
 from tidelog.ports import Bus
 from tidelog.real.bus import NatsBus
@@ -136,3 +137,48 @@ def test_an_event_that_can_t_be_read_is_told_as_one_that_was_missed(
     missed, paused = run(main, 1)
     assert (missed.event, paused.event, paused.was) == (MISSED, CHANGED, ONLINE)
     assert "NodeStatus" in missed.why
+
+
+def test_a_registry_that_is_silent_is_said_once_and_then_that_something_was_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[Nodes | Unavailable] = [Unavailable("no answer"), Unavailable("no answer")]
+    answers += [Nodes([pump(ONLINE)]), Unavailable("again none"), Nodes([pump(ONLINE)])]
+
+    async def known(_bus: Bus, _cluster: str) -> Nodes:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Unavailable):
+            raise answer
+        return answer
+
+    async def soon(bus: Bus, cluster: str) -> Nodes:
+        return await known(bus, cluster)
+
+    monkeypatch.setattr(module, "nodes_soon", soon)
+    monkeypatch.setattr(module, "nodes", known)
+    begun, waits, lines = list[Nodes](), list[str](), list[Line]()
+
+    async def main(world: World) -> None:
+        bus, stop = world.ports().bus, asyncio.Event()
+        monkeypatch.setattr(bus, "reconnects", 0, raising=False)
+        watching = module.follow(
+            cast(NatsBus, bus),
+            "c",
+            world.clock(),
+            stop,
+            begun.append,
+            lines.append,
+            waits.append,
+        )
+        task = asyncio.ensure_future(watching)
+        await world.until(lambda: len(lines) == 2, 30, "both silences")
+        stop.set()
+        await task
+
+    run(main, 1)
+    assert waits == ["no answer"]  # who has begun to watch is not told why it can't
+    assert len(begun) == 1
+    assert [(line.event, line.why) for line in lines] == [
+        (MISSED, "no answer"),
+        (MISSED, "again none"),
+    ]

@@ -182,8 +182,6 @@ class Applier(Actor[Mail]):
         except TYPED_STOPS as error:
             self._halt(error)
             return
-        except ActorStopped:
-            return
         intake = self._intake = self._new_intake(self._pipeline.control.saved_ts)
         self.spawn(self._save_now_and_then(intake), "checkpoints")
         await self._read(intake)
