@@ -248,3 +248,15 @@ def test_rows_far_behind_others_are_looked_for_in_steps() -> None:
     parts = list(slices(Held(payload), mutation))
     assert parts[0] is None
     assert next(part for part in parts if part is not None).mutation.sequence[:2] == [INSERT] * 2
+
+
+@pytest.mark.parametrize("before", [0, 30])
+def test_a_sequence_that_ends_within_a_number_is_malformed(before: int) -> None:
+    """`before` whole ones: the last block holds no more than its beginning."""
+    packed = b"\x00" * before + b"\x80"
+    mutation = b"\x3a" + bytes([len(packed)]) + packed  # field 7, its bytes
+    value = b"\x12" + bytes([len(mutation)]) + mutation
+    payload = b"\x2a" + bytes([len(value)]) + value
+    assert Binlog.DESCRIPTOR.fields_by_name["prewrite_value"].number == 5
+    with pytest.raises(Malformed, match="it ends in a varint at"):
+        surveyed(payload)

@@ -19,6 +19,7 @@ from tidelog.rewind import Rewinding
 from tidelog.sim.world import World, run
 from tidelog.supervisor import Supervisor
 from tidelog_drainer.publish.beginning import FEED_FILE
+from tidelog_drainer.rewind.rewinder import DIRECTORY, KEPT_FILE
 
 
 async def asked(world: World, reader: str) -> None:
@@ -103,3 +104,21 @@ def test_an_order_into_a_bucket_that_changes_all_the_time_is_refused_for_now(
         await published(world.node("drainer"), world, 30)
 
     run(main, 3)
+
+
+def test_a_replay_that_can_t_be_read_ends_the_start_by_name() -> None:
+    async def main(world: World) -> None:
+        await behind(world)
+        await Rewinding(world.ports().bus, CLUSTER, FEED, "late").ask(0)
+        node, path = world.node("drainer"), f"{DIRECTORY}/0/{KEPT_FILE}"
+        await node.stop()
+        disk = node.ports().disk
+        await disk.write_file(path, b"nothing of ours")
+        node.end()
+        node.restart()
+        await world.until(lambda: bool(node.failures), 60, "the end")
+        assert isinstance(node.failures[0], Corrupt)
+        assert node.failures[0].message.startswith(f"{path} can't be read")
+        assert "its reader asks again" in node.failures[0].hint
+
+    run(main, 2)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.drainer.fakes import CLUSTER, FEED, FakeRegistry
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
-from tests.unit.rows.tables import column, int_key_table, mutation
+from tests.unit.rows.tables import column, hidden_handle_table, index, int_key_table, mutation
 from tidelog import changes, subjects
 from tidelog.change_bodies import OtherEnvelope
 from tidelog.change_reader import ChangeReader
@@ -19,10 +19,11 @@ from tidelog.changes import DdlMessage, DdlTable, Marker
 from tidelog.messages import Consumer
 from tidelog.ports import Bus, Message
 from tidelog.rows.column import JSON_NULL
+from tidelog.rows.errors import RowCorrupt
 from tidelog.rows.table_codec import TableCodec
 from tidelog.rows.values import Value
 from tidelog.schema.history import TableAt
-from tidelog.schema.model import FLAG_UNSIGNED
+from tidelog.schema.model import FLAG_NOT_NULL, FLAG_UNSIGNED
 from tidelog.schema.structure import structure
 from tidelog.sim.world import World, run
 from tidelog.subscriber.subscription import of_rows, of_transactions
@@ -307,3 +308,15 @@ def test_a_feed_whose_gaps_every_reader_sees_and_whose_rows_ours_refuse() -> Non
                 await subscription.next()
 
     run(main, 1)
+
+
+def test_a_row_without_its_key_is_corrupt() -> None:
+    a = column(0, "a", 3)
+    keyed = msgspec.structs.replace(
+        hidden_handle_table(a, column(1, "k", 3, flag=FLAG_NOT_NULL)),
+        index_info=(index("u", (1, -1)),),
+    )
+    made = mutation(deletes=(TableCodec(hidden_handle_table(a)).encode_delete({"a": 1}, 1),))
+    table = ENVELOPE.table("app", "t", TableAt("app", "t", 7, keyed))
+    with pytest.raises(RowCorrupt, match="a row lacks the key column 'k'"):
+        table.events(made, True, COMMIT_TS, START_TS, 0)

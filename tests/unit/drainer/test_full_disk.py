@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.drainer.test_lost_state import lived
 from tests.unit.drainer.test_simulated import txn
-from tests.unit.drainer.test_stops import CONFIG, said
+from tests.unit.drainer.test_stops import CONFIG, joins, remembered, said
+from tidelog.errors import DiskFull
 from tidelog.sim.world import World, run
 from tidelog_drainer.service import build
 
@@ -42,6 +45,27 @@ def test_a_structure_waits_for_room() -> None:
         node.disk.full = False
         await world.until(lambda: said(node).get("published_ts", 0) >= 30, 30, "the feed")
         assert not said(node)["waiting"]
+        assert (node.starts, node.stopped) == (2, [])
+
+    run(main)
+
+
+def test_a_pump_that_can_t_be_remembered_is_not_let_in() -> None:
+    """The registry asks again: a Pump that takes writes is a source wherever it is forgotten."""
+
+    async def main(world: World) -> None:
+        await lived(world)
+        node = world.node("drainer")
+        node.start(build, CONFIG)
+        await world.until(lambda: "2:" in str(said(node).get("epoch")), 30, "its second life")
+        await world.sleep(5)
+        node.disk.full = True
+        with pytest.raises(DiskFull):
+            await joins(world, "p9")
+        assert "p9" not in remembered(node)
+        node.disk.full = False
+        await joins(world, "p9")
+        assert "p9" in remembered(node)
         assert (node.starts, node.stopped) == (2, [])
 
     run(main)

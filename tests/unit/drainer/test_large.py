@@ -281,3 +281,18 @@ def test_a_row_that_is_damaged_stops_the_feed_in_front_of_it() -> None:
         check(await read_all(world, 3), [2, 4, 10], {10: ROWS})
 
     run(main, 1)
+
+
+def test_bytes_that_are_no_binlog_stop_the_feed_in_front_of_them() -> None:
+    async def main(world: World) -> None:
+        _, pumps = await begin(world)
+        node = world.node("drainer")
+        node.start(build, CONFIG)
+        pumps[0].commit([*DDLS, large(10), (20, 19, b"\x2a\xff\xff\x03" + b"x" * 3000)], 20)
+        pumps[1].commit([], 30)
+        await world.until(lambda: bool(said(node).get("error")), 30, "the stop")
+        assert "transaction 20: its bytes are no binlog" in said(node)["error"]
+        assert said(node)["published_ts"] == 10
+        check(await read_all(world, 3), [2, 4, 10], {10: ROWS})
+
+    run(main, 1)

@@ -19,9 +19,10 @@ from tidelog.decode.decoder import Decoder
 from tidelog.decode.errors import SchemaBehind, Undecodable
 from tidelog.decode.transactions import DdlTxn, LargeTxn, RowTxn
 from tidelog.ports import Message, Outgoing
+from tidelog.skipped import KEY as SKIPPED
 from tidelog_drainer.publish import batcher as batcher_module
 from tidelog_drainer.publish.parts import PartsBatcher
-from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue
+from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutation
 
 MESSAGES = 3
 BYTES = 2000
@@ -188,3 +189,63 @@ def test_of_a_filtered_table_no_row_is_read() -> None:
     damaged = payload.replace(b"\x08\x04\x08\x04\x08\x04", b"\xff" * 6)
     assert damaged != payload
     assert up.decoder.large(commit_ts, start_ts, Held(damaged), surveyed(damaged)) is None
+
+
+def cut_row(mutation: TableMutation) -> None:
+    for rows in (mutation.inserted_rows, mutation.updated_rows):
+        if rows:
+            rows[-1] = rows[-1][:-1]
+
+
+def one_too_many(mutation: TableMutation) -> None:
+    mutation.sequence.append(Insert)
+
+
+DAMAGE: dict[str, tuple[Callable[[TableMutation], None], str]] = {
+    "row": (cut_row, r"updated_rows\[0\]"),
+    "sequence": (one_too_many, "the sequence names another count"),
+}
+
+
+@pytest.mark.parametrize("large", [True, False])
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_damaged_mark_stops_the_feed(what: str, large: bool) -> None:
+    """Whether our own channel wrote it is not known, so it is neither dropped nor published."""
+    damage, says = DAMAGE[what]
+    up = filters.looping()
+    commit_ts, start_ts, payload = up.txn(filters.mark(7), ("app.t", "insert", filters.ONE))
+    assert isinstance(payload, bytes)
+    binlog = Binlog.FromString(payload)
+    value = PrewriteValue.FromString(binlog.prewrite_value)
+    damage(value.mutations[0])
+    binlog.prewrite_value = value.SerializeToString()
+    small = commit_ts, start_ts, binlog.SerializeToString()
+    with pytest.raises(Undecodable, match=rf"transaction {commit_ts}: .*{says}"):
+        _ = decode(up.decoder, binlog) if large else up.decoder.decode(small)
+    assert up.dropped == {}
+
+
+def test_rows_whose_sequence_names_another_count_stop_the_feed() -> None:
+    up = Upstream()
+    up.create("app", "t")
+    commit_ts, _, payload = up.txn(("app.t", "insert", {"id": 1, "n": 1}))
+    assert isinstance(payload, bytes)
+    binlog = Binlog.FromString(payload)
+    value = PrewriteValue.FromString(binlog.prewrite_value)
+    one_too_many(value.mutations[0])
+    binlog.prewrite_value = value.SerializeToString()
+    txn = decode(up.decoder, binlog)
+    assert isinstance(txn, LargeTxn)
+    with pytest.raises(Undecodable, match=rf"transaction {commit_ts}: .*names another count"):
+        list(txn.slices())
+
+
+def test_a_record_of_what_was_skipped_that_is_none_stops_the_feed_however_large() -> None:
+    up = Upstream()
+    up.create("app", "t")
+    _, _, payload = up.txn(("app.t", "insert", {"id": 1, "n": 1}))
+    assert isinstance(payload, bytes)
+    binlog = Binlog.FromString(payload)
+    binlog.prewrite_key = SKIPPED + b"{"
+    with pytest.raises(Undecodable, match="its record of what was skipped is none"):
+        decode(up.decoder, binlog)

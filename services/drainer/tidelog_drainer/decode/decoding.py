@@ -81,8 +81,6 @@ class Decoding:
             return self._decoder.decode(txn)
         except (InDoubt, SchemaBehind, TablesAway, UnknownJob, UnknownTable):
             raise MustAsk from None
-        except BadInput as error:
-            raise Undecodable(txn[0], error.message, hint=error.hint) from error
 
     async def decode(self, txn: Txn) -> LargeTxn | RowTxn | DdlTxn | None:
         """None: it is dropped. Raises InDoubt; or Undecodable, whatever it is that stops the feed
