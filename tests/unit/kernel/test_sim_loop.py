@@ -159,3 +159,20 @@ def test_a_thread_call_takes_virtual_time_and_hands_on_its_error() -> None:
             await world.loop.run_in_executor(None, lambda: 1 // 0)
 
     run(main)
+
+
+def test_what_can_t_be_ended_behind_an_error_does_not_hide_it() -> None:
+    async def stays() -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def main(world: World) -> None:
+        world.loop.create_task(stays())
+        await asyncio.sleep(0)
+        raise ZeroDivisionError("the first error")
+
+    with pytest.raises(ZeroDivisionError, match="the first error"):
+        run(main, 1)

@@ -9,14 +9,16 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.unit.pump.gc_rig import ON_DEMAND, Load, status
 from tests.unit.pump.rig import NODE, commit, prewrite, start, ts_now
 from tests.unit.pump.test_edges import crashes, observed
 from tests.unit.pump_client.fakes import MemoryRequest
-from tidelog.actor import Ref
+from tidelog.actor import Cell, Ref
 from tidelog.errors import (
     ActorStopped,
     DiskFull,
     InvariantBroken,
+    IoFailed,
     Overloaded,
     Stranded,
     Unavailable,
@@ -25,6 +27,7 @@ from tidelog.messages import decode_reply
 from tidelog.pump_control import PumpStatus
 from tidelog.sim import World, run
 from tidelog.sim.loop import SimLoop, run_loop
+from tidelog.timestamps import TS_MAX
 from tidelog_proto.transport_pb2 import PullFrame, WriteBatch, WriteBatchResult
 from tidelog_pump.edges import nats_edge
 from tidelog_pump.edges.gatherer import Gatherer
@@ -133,6 +136,18 @@ def test_writes_and_pulls_between_two_lives() -> None:
     run_loop(SimLoop(1), main())
 
 
+def test_a_control_question_of_an_edge_that_is_gone_is_answered() -> None:
+    async def main() -> None:
+        gone = edge(Identity())
+        Cell(Ref("nats"), gone)
+        request, answer = asked(b"{}")
+        await gone._control(request)
+        with pytest.raises(ActorStopped, match="nats is not running"):
+            decode_reply(answer.result(), PumpStatus)
+
+    run_loop(SimLoop(1), main())
+
+
 def test_control_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_edge, "MAX_QUESTIONS", 0)
 
@@ -196,3 +211,26 @@ def test_a_gc_that_fails_tells_who_asked_and_the_next_one_does_it(
         assert not crashes(world)
 
     run(main, 4)
+
+
+def test_a_gc_whose_write_fails_ends_the_pump_and_its_next_life_does_it() -> None:
+    """What a disk has of a write that failed, only a start from the log can tell."""
+
+    async def main(world: World) -> None:
+        registry, client = await start(world, ON_DEMAND)
+        await Load(world, client).run(60)
+        registry.safe_point = TS_MAX
+        await world.sleep(10)
+        pump = world.node(NODE)
+        pump.disk.fail_nth(1)
+        with pytest.raises(Unavailable):
+            await client.control("gc")
+        await world.until(lambda: bool(pump.failures), 20, "the end")
+        assert [type(failure) for failure in pump.failures] == [IoFailed]
+        assert "purged.json" in str(pump.failures[0])
+        await world.until(lambda: pump.running, 60, "the next life")
+        await world.sleep(10)
+        assert "code" not in await client.control("gc")
+        assert status(world, "gc")["gc_ts"] > 0
+
+    run(main, 5)

@@ -165,6 +165,24 @@ def test_one_that_is_told_offline_while_it_runs_says_what_it_holds() -> None:
     run(main, 5)
 
 
+def test_one_that_is_told_offline_and_can_t_look_goes_on_looking() -> None:
+    async def main(world: World) -> None:
+        registry, client = await start(world)
+        base = await filled(world, client)
+        registry.state = OFFLINE
+        pump = world.node(NODE)
+        await world.sleep(5)
+        pump.partition(True)
+        await tombstone(world, base + 41)
+        await world.sleep(20)
+        assert shown(world)["stranded"] == 0
+        pump.partition(False)
+        await world.until(lambda: bool(shown(world).get("stranded")), 20, "what it holds")
+        assert (pump.failures, pump.service.restarts_total) == ([], 0)
+
+    run(main, 7)
+
+
 def test_an_export_on_a_full_disk_is_tried_again() -> None:
     async def main(world: World) -> None:
         _, client = await start(world)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from starlette.types import Message
 
 from tests.conditions import until
-from tidelog.actor import Actor
+from tidelog.actor import Actor, Ref
 from tidelog.errors import ConfigError
 from tidelog.real.disk import RealDisk
 from tidelog.sim import World, run
@@ -256,3 +257,22 @@ def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "tidelog_registry.console.server", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     run(main)
+
+
+@in_loop
+async def test_who_comes_while_nobody_gathers_any_more_is_told_the_end() -> None:
+    sent, viewers = list[Message](), Viewers()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody waits for more")
+
+    events = web.Events(Ref("gatherer"), viewers)
+    async with asyncio.timeout(10):
+        await events({"type": "http"}, receive, send)
+    assert sent[0]["status"] == 200
+    assert sent[1:] == [{"type": "http.response.body", "body": b""}]
+    assert len(viewers) == 0

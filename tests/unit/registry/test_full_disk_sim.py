@@ -14,6 +14,7 @@ from tidelog.messages import ONLINE, Consumer, SafePoint, SafePointRequest
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus
 from tidelog.sim import World, run
+from tidelog.sim.file import SimFile
 from tidelog_registry import service
 
 
@@ -42,6 +43,34 @@ def test_ddl_jobs_are_refused_until_there_is_room(seed: int) -> None:
         assert node.starts == 2
 
     run(main, seed)
+
+
+def test_jobs_without_room_for_the_length_that_is_synced_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are durable; how far all is synced, a start reads anew."""
+
+    def refuses(_file: SimFile, _data: bytes) -> None:
+        raise DiskFull("ddl.synced: no space left")
+
+    async def main(world: World) -> None:
+        bench, node = Bench(), world.node("n")
+        node.start(bench.build, None)
+        await world.until(lambda: bench.ref.alive, 5)
+        await bench.append(job(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(SimFile, "overwrite", refuses)
+            await bench.append(job(2))
+            assert await bench.ids() == [1, 2]
+        await bench.append(job(3))
+        node.kill()
+        await world.until(lambda: not bench.ref.alive, 5)
+        node.restart()
+        await world.until(lambda: bench.ref.alive, 5)
+        assert await bench.ids() == [1, 2, 3]
+        assert (node.starts, node.failures) == (2, [])
+
+    run(main, 1)
 
 
 def test_a_full_disk_ends_no_registry() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,12 +11,14 @@ from tests.unit.registry.nodes import CLUSTER, build, pump
 from tests.unit.registry.rig import CONFIG, given_within, operate, until_state
 from tidelog import messages, subjects
 from tidelog.errors import BadInput, TidelogError, Unavailable
+from tidelog.kv import Bucket
 from tidelog.messages import ONLINE, TsoReply, TsoRequest
 from tidelog.oracle import RegistryOracle
 from tidelog.sim import World, run
 from tidelog.timestamps import compose, physical_ms
 from tidelog_registry import service
 from tidelog_registry.tenure import AnotherRegistry
+from tidelog_registry.tso_store import KEY
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -164,5 +167,29 @@ def test_nonsense_counts_are_refused() -> None:
             answer = await bus.request(subject, messages.encode(TsoRequest(count)), timeout_s=3)
             with pytest.raises(BadInput):
                 messages.decode_reply(answer.data, TsoReply)
+
+    run(main)
+
+
+def test_a_bucket_that_goes_while_it_is_claimed_is_claimed_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        real, losses = Bucket.put, [1, 2]
+
+        async def put(bucket: Bucket, key: str, *args: Any, **more: Any) -> int:
+            if key == KEY and losses:
+                losses.pop()
+                await bus.stream_delete(bucket.stream)
+            return await real(bucket, key, *args, **more)
+
+        monkeypatch.setattr(Bucket, "put", put)
+        registry = world.node("r")
+        registry.start(service.build, CONFIG)
+        first = await given_within(world, bus, 30)
+        assert losses == []
+        assert await given_within(world, bus, 5) > first
+        assert (registry.starts, registry.stopped) == (1, [])
 
     run(main)
