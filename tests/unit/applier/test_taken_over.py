@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.applier.publisher import FEED, create
 from tests.unit.applier.sim_rig import (
@@ -100,5 +101,29 @@ def test_a_lane_that_is_fenced_off_is_told_although_no_row_follows() -> None:
         await world.until(lambda: stopped(world), 120, "the typed stop")
         assert database.rows("d", "t") == []
         assert (node.starts, node.service.restarts_total) == (1, 0)
+
+    run(main, 1)
+
+
+def test_one_that_is_taken_over_while_it_ends_ends_all_the_same() -> None:
+    """Its last row takes long, and the checkpoint that is due meanwhile meets the new epoch first."""
+
+    async def main(world: World) -> None:
+        database = world_with(world, Slow)
+        publisher, node = await started(world, msgspec.structs.replace(CONFIG, checkpoint_s=3.0))
+        await world.until(lambda: saved(database) == publisher.commit_ts, 30, "the tables")
+        await publisher.rows(t=[create(1, 1)])
+        await world.until(lambda: len(database.rows("d", "t")) == 1, 30, "the first row")
+        database.row_s = 20.0
+        await publisher.rows(t=[create(2, 2)])
+        await world.sleep(0.5)
+        database.epoch += 1
+        with capture_logs() as logs:
+            await node.stop()
+        told = {one["event"] for one in logs}
+        assert "stopped without a last checkpoint" in told
+        assert "actor ended with an error" not in told
+        assert (node.failures, node.running) == ([], False)
+        assert [row["id"] for row in database.rows("d", "t")] == [1]
 
     run(main, 1)

@@ -9,6 +9,7 @@ that nothing restarts in circles.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 import structlog
@@ -223,7 +224,8 @@ class Applier(Actor[Mail]):
                     await self._pipeline.save_if_due()
                 await intake.applied(self._pipeline.control.saved_ts)
         except (TakenOver, *TYPED_STOPS) as error:
-            await self.self_ref.tell(Ended(error))
+            with suppress(ActorStopped):  # it ends already, and meets the same there
+                await self.self_ref.tell(Ended(error))
 
     # Working --------------------------------------------------------------------------------
 
