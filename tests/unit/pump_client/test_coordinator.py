@@ -12,13 +12,20 @@ from tidelog.actor import Cell, Ref
 from tidelog.errors import NoResponders
 from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode_reply, encode
 from tidelog.ports import Bus
+from tidelog.pump_client import NoPump
 from tidelog.pump_client.client import PumpClient
-from tidelog.pump_client.decisions.coordinator import Coordinator, CoordinatorMessage, Drain
+from tidelog.pump_client.decisions.coordinator import (
+    Coordinator,
+    CoordinatorMessage,
+    Decide,
+    Drain,
+)
 from tidelog.pump_client.decisions.decisions import Decisions
 from tidelog.pump_client.decisions.journal import Memory
 from tidelog.pump_client.decisions.owner import prewrite_key
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.subjects import txnstatus
+from tidelog_proto.binlog_pb2 import Binlog, Commit
 
 
 def test_one_that_crashed_hears_no_question_any_more() -> None:
@@ -48,5 +55,47 @@ def test_one_that_crashed_hears_no_question_any_more() -> None:
             await life
         with pytest.raises(NoResponders):
             await bus.request(txnstatus("c"), question, timeout_s=10)
+
+    run_loop(SimLoop(1), main())
+
+
+def test_a_commit_that_no_pump_takes_stays_decided_and_is_told_who_asks() -> None:
+    class Refusing:
+        given_up = 0
+
+        async def write(self, binlog: Binlog, *, wait: bool) -> None:
+            assert (binlog.tp, wait) == (Commit, True)
+            self.given_up += 1
+            raise NoPump("none is online")
+
+    async def main() -> None:
+        bus, pumps, room = MemoryBus(), Refusing(), asyncio.Semaphore(1)
+        decisions = Decisions()
+        ref: Ref[CoordinatorMessage] = Ref("coordinator")
+        coordinator = Coordinator(
+            cast(PumpClient, pumps),
+            cast(Bus, bus),
+            LoopClock(),
+            Memory("me"),
+            decisions,
+            cluster="c",
+            room=room,
+            ready=asyncio.Event(),
+        )
+        cell = Cell(ref, coordinator)
+        life = asyncio.ensure_future(cell.run())
+        await cell.started.wait()
+        await room.acquire()
+        decisions.begin(5)
+        commit = Binlog(tp=Commit, start_ts=5, commit_ts=9)
+        assert await ref.ask(lambda reply: Decide(commit, reply))
+        await ref.ask(Drain)
+        assert (pumps.given_up, room.locked()) == (1, False)
+        question = encode(TxnStatusRequest(5, prewrite_key("me")))
+        answer = await bus.request(txnstatus("c"), question, timeout_s=10)
+        told = decode_reply(answer.data, TxnStatusReply)
+        assert (told.state, told.commit_ts) == ("committed", 9)
+        cell.stop()
+        await life
 
     run_loop(SimLoop(1), main())

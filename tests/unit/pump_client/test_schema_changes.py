@@ -12,14 +12,15 @@ import pytest
 
 from tests.unit.pump_client.dying import after, before
 from tests.unit.pump_client.shop import CREATE_SHOP
-from tests.unit.pump_client.shore import Shore
+from tests.unit.pump_client.shore import Shore, writer
 from tidelog.ddl_history import EmbeddedHistory
+from tidelog.errors import BadInput, Corrupt, Refused, TidelogError, Unavailable
 from tidelog.pump_client import DdlResult, Writer
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.ddl.errors import DdlRefused
 from tidelog.pump_client.decisions.decisions import KEEP_S
 from tidelog.pump_client.decisions.journal import Journal
-from tidelog.pump_client.schema_changer import SchemaChanger
+from tidelog.pump_client.schema_changer import PENDING_PATH, SchemaChanger
 from tidelog.pump_client.two_phase import Upstream
 from tidelog.sim import World, run
 
@@ -268,5 +269,70 @@ def test_a_change_that_was_cancelled_is_finished_by_the_next() -> None:
         shore.start("app", app)
         await shore.read_until(lambda: "create database other;" in shore.queries(), 300)
         assert shore.queries() == ["create database shop;", CREATE + ";", "create database other;"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("error", [Refused("no more are kept"), BadInput("it is too long")])
+def test_a_change_that_the_registry_refuses_is_over(
+    error: TidelogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, refusals = EmbeddedHistory.append, [error]
+
+    async def refused(self: Any, job: bytes, *, after: int | None = None) -> None:
+        if refusals:
+            raise refusals.pop()
+        await append(self, job, after=after)
+
+    async def main(world: World) -> None:
+        async def app(client: Writer) -> None:
+            with pytest.raises(type(error), match=error.message):
+                await client.ddl("create database shop")
+            await client.ddl("create database other")
+
+        monkeypatch.setattr(EmbeddedHistory, "append", refused)
+        shore = Shore(world)
+        shore.start("app", app)
+        await shore.read_until(lambda: bool(shore.queries()))
+        assert shore.queries() == ["create database other;"]
+        assert world.node("app").failures == []
+
+    run(main)
+
+
+def test_a_registry_that_is_away_at_a_change_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    append, tries = EmbeddedHistory.append, list[bytes]()
+
+    async def away(self: Any, job: bytes, *, after: int | None = None) -> None:
+        tries.append(job)
+        if len(tries) in (1, 3):
+            raise Unavailable("no answer")
+        await append(self, job, after=after)
+        if len(tries) == 2:
+            raise Unavailable("the answer got lost")
+
+    async def main(world: World) -> None:
+        async def app(client: Writer) -> None:
+            await client.ddl("create database shop")
+
+        monkeypatch.setattr(EmbeddedHistory, "append", away)
+        shore = Shore(world)
+        shore.start("app", app)
+        await shore.read_until(lambda: bool(shore.queries()))
+        assert tries == tries[:1] * 4
+        assert len([job async for page in shore.history.jobs(0) for job in page]) == 1
+
+    run(main)
+
+
+def test_a_change_of_an_earlier_life_that_can_t_be_read_is_named() -> None:
+    async def main(world: World) -> None:
+        ports = world.node("app").ports()
+        await ports.disk.write_file(PENDING_PATH, b"{")
+        client = writer(ports.bus, ports.clock, ports.rng, ports.disk)
+        for _ in range(2):  # the directory is free again
+            with pytest.raises(Corrupt, match=f"{PENDING_PATH} can't be read") as refused:
+                await client.__aenter__()
+            assert "whether readers have the last one" in refused.value.hint
 
     run(main)

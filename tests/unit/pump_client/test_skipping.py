@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.pump_client.fakes import Dice, FakeCluster, LoopClock, MemoryBus
-from tidelog.errors import Corrupt, DiskFull, IoFailed, NotOnline, TidelogError
+from tidelog.errors import BadInput, Corrupt, DiskFull, IoFailed, NotOnline, TidelogError
 from tidelog.pump_client import NotPrewritten, PumpClient
 from tidelog.pump_client.skipping import FILE
 from tidelog.sim.loop import SimLoop, run_loop
@@ -297,6 +297,55 @@ def test_no_commit_ts_no_record_until_the_oracle_answers() -> None:
         await until(lambda: len(rig.records) == 1)
         kinds = [BinlogType.Name(b.tp) for b in rig.cluster.journal]
         assert kinds.count("Prewrite") == kinds.count("Commit") + kinds.count("Rollback")
+
+    play(rig, body)
+
+
+def test_a_record_without_a_commit_ts_is_rolled_back_and_told_again() -> None:
+    class Once(Counter):
+        """Gives no timestamp above another one the first time."""
+
+        asked = 0
+
+        async def fresh(self, at_least: int) -> int:
+            self.asked += bool(at_least)
+            if at_least and self.asked == 1:
+                raise DiskFull("no timestamps")
+            return await super().fresh(at_least)
+
+    rig = Rig("p1")
+    rig.oracle = Once()
+
+    async def body(client: PumpClient) -> None:
+        rig.refuse()
+        await transaction(client, 10)
+        rig.take()
+        client.recover()
+        await until(lambda: len(rig.records) == 1)
+        assert await client.flush(5)
+        pump = rig.cluster.pumps["p1"]
+        (cut, told) = dict.fromkeys(b.start_ts for b in pump.taken)
+        assert pump.of(cut) == ["Prewrite", "Rollback"]
+        assert pump.of(told) == ["Prewrite", "Commit"]
+        assert rig.records[0].transactions == 1
+
+    play(rig, body)
+
+
+def test_a_record_whose_commit_is_refused_is_told_again() -> None:
+    rig = Rig("p1")
+    refusals = [BadInput("no such Prewrite")]
+
+    async def body(client: PumpClient) -> None:
+        rig.refuse()
+        await transaction(client, 10)
+        rig.cluster.pumps["p1"].judge = lambda b: (
+            refusals.pop() if b.tp == Commit and refusals else None
+        )
+        client.recover()
+        await until(lambda: len(rig.records) == 1)
+        assert (refusals, rig.records[0].transactions) == ([], 1)
+        assert cast(dict[str, object], client.status()["skipping"])["untold"] == ""
 
     play(rig, body)
 

@@ -114,6 +114,67 @@ def test_a_transaction_that_a_schema_change_overtakes_is_rolled_back() -> None:
     play(body)
 
 
+def test_a_transaction_whose_table_is_known_to_have_changed_is_not_prewritten() -> None:
+    """Another one of the same client has read the schema since."""
+    written: list[int] = []
+    done = asyncio.Event()
+
+    async def body(shore: Shore) -> None:
+        async def app(client: Writer) -> None:
+            write = client.client.write
+
+            async def watched(binlog: Any, **named: Any) -> None:
+                written.append(binlog.tp)
+                await write(binlog, **named)
+
+            client.client.write = watched  # type: ignore[method-assign]
+            with pytest.raises(SchemaChanged, match="altered or dropped"):  # noqa: PT012
+                async with client.transaction() as txn:
+                    txn.insert("shop.item", {"id": 1})
+                    await shore.history.append(msgspec.json.encode(ADD_PRICE))
+                    async with client.transaction():
+                        pass
+            assert (written, client._upstream.decisions.status()["open"]) == ([], 0)
+            await insert(client, 2)
+            done.set()
+
+        shore.start("app", app)
+        async with asyncio.timeout(60):
+            await done.wait()
+        await shore.read_up_to_now()
+        assert len(shore.rows()) == 1
+
+    play(body)
+
+
+def test_a_commit_that_is_not_acked_in_time_is_no_flush_and_no_loss() -> None:
+    done = asyncio.Event()
+
+    async def body(shore: Shore) -> None:
+        async def app(client: Writer) -> None:
+            write, free = client.client.write, asyncio.Event()
+
+            async def slow(binlog: Any, **named: Any) -> None:
+                if binlog.tp == Commit:
+                    await free.wait()
+                await write(binlog, **named)
+
+            client.client.write = slow  # type: ignore[method-assign]
+            await insert(client, 1)
+            assert not await client.flush(2)
+            free.set()
+            assert await client.flush(10)
+            done.set()
+
+        shore.start("app", app)
+        async with asyncio.timeout(60):
+            await done.wait()
+        await shore.read_up_to_now()
+        assert len(shore.rows()) == 1
+
+    play(body)
+
+
 def test_a_pump_that_waits_too_long_has_the_transaction_rolled_back() -> None:
     """Its Commit never leaves once a Pump was told that it is rolled back."""
     done = asyncio.Event()

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from tidelog.actor import Actor, Cell, Ref
-from tidelog.errors import ActorStopped, Overloaded
-from tidelog.pump_client import CommitUnknown, NoPump
+from tidelog.errors import ActorStopped, Overloaded, Unavailable
+from tidelog.pump_client import CommitUnknown, NoPump, two_phase
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.coordinator import CoordinatorMessage, Decide, Question
 from tidelog.pump_client.decisions.decisions import Decisions
@@ -22,12 +22,14 @@ from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
 
 
 class Pumps:
-    """Takes what it is given; `refusal` of a Prewrite, and it hangs while `reachable` isn't set."""
+    """Takes what it is given; `refusal` of a Prewrite, `full` for a Rollback, and it hangs while
+    `reachable` isn't set."""
 
     def __init__(self) -> None:
         self.taken: list[Binlog] = []
         self.forgotten: list[int] = []
         self.refusal: Exception | None = None
+        self.full = False
         self.reachable = asyncio.Event()
         self.asked = asyncio.Event()
 
@@ -36,6 +38,8 @@ class Pumps:
         await self.reachable.wait()
         if binlog.tp == Prewrite and self.refusal is not None:
             raise self.refusal
+        if self.full and binlog.tp == Rollback:
+            raise Overloaded("no way is free")
         self.taken.append(binlog)
 
     def forget(self, start_ts: int) -> None:
@@ -134,6 +138,71 @@ def test_why_it_failed_is_told_and_its_rollback_is_written() -> None:
         with pytest.raises(NoPump, match="none is online"):
             await upstream(pumps, Ref("coordinator")).commit(Binlog(start_ts=1))
         assert [binlog.tp for binlog in pumps.taken] == [Rollback]
+
+    asyncio.run(main())
+
+
+def test_a_rollback_that_finds_no_way_is_left_to_the_pump_to_ask_for() -> None:
+    async def main() -> None:
+        pumps = Pumps()
+        pumps.reachable.set()
+        pumps.refusal, pumps.full = NoPump("none is online"), True
+        made = upstream(pumps, Ref("coordinator"))
+        start_ts = await made.begin()
+        with pytest.raises(NoPump, match="none is online"):
+            await made.commit(Binlog(start_ts=start_ts))
+        assert (pumps.taken, pumps.forgotten) == ([], [start_ts])
+        assert made.decisions.status()["open"] == 0, "asked, it says that it was rolled back"
+
+    asyncio.run(main())
+
+
+class Away(Ten):
+    """No timestamp the first `times`."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    async def fresh(self, at_least: int = 0) -> int:
+        if at_least and self.times:
+            self.times -= 1
+            raise Unavailable("no oracle")
+        return await super().fresh(at_least)
+
+
+class Decides(Actor[CoordinatorMessage]):
+    async def on_batch(self, batch: list[CoordinatorMessage]) -> None:
+        for message in batch:
+            assert isinstance(message, Decide)
+            message.reply.set(True)
+
+
+@pytest.mark.parametrize(("times", "timeout_s"), [(3, 60.0), (1, 0.0)])
+def test_an_oracle_that_is_away_is_asked_until_the_deadline(
+    times: int, timeout_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_phase, "RETRY_S", 0.001)
+
+    async def main() -> None:
+        pumps, oracle = Pumps(), Away(times)
+        pumps.reachable.set()
+        coordinator: Ref[CoordinatorMessage] = Ref("coordinator")
+        cell = Cell(coordinator, Decides())
+        life = asyncio.ensure_future(cell.run())
+        await cell.started.wait()
+        made = replace(
+            upstream(pumps, coordinator, commit_timeout_s=timeout_s), oracle=cast(Any, oracle)
+        )
+        if timeout_s:
+            assert await made.commit(Binlog(start_ts=1)) == 11
+        else:
+            with pytest.raises(Unavailable, match="no oracle"):
+                await made.commit(Binlog(start_ts=1))
+        assert oracle.times == 0
+        kinds = [binlog.tp for binlog in pumps.taken]
+        assert kinds == ([Prewrite] if timeout_s else [Prewrite, Rollback])
+        cell.stop()
+        await life
 
     asyncio.run(main())
 

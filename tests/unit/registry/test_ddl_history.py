@@ -198,6 +198,12 @@ def test_jobs_come_out_of_pieces_of_any_size(size: int) -> None:
     assert len(found) > 30
 
 
+def test_jobs_of_another_form_are_refused_as_soon_as_one_is_whole() -> None:
+    """Else some GiB of them would be waited for."""
+    with pytest.raises(msgspec.ValidationError, match="id"):
+        JobStream().feed(b'[{"id": "one", "type": 3}, {"id": "two", "type"')
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_large_file_is_read_from_about_the_jobs_asked_for(indent: int | None) -> None:
     """Where lists within jobs look like jobs, too."""

@@ -336,6 +336,30 @@ def test_a_large_transaction_is_not_held() -> None:
     in_world(work)
 
 
+def test_a_server_that_is_away_while_a_large_transaction_is_read_is_waited_for() -> None:
+    """Before the first part, and between two: none twice, none left out."""
+
+    async def work(world: World, bus: Bus, feed: FeedWriter) -> None:
+        await feed.batch([Txn(10, {A: list(range(3000))})])
+        large = await anext(transactions(bus, 0, (), 2000))
+        world.nats.stop()
+        reading = asyncio.ensure_future(contents(large))
+        await world.sleep(10)
+        assert not reading.done()
+        world.nats.start()
+        assert (await reading)[A] == list(range(3000))
+        found = list[int]()
+        async for part in large.parts():
+            for rows in part:
+                found += [event.after["n"] for event in rows.events if event.after is not None]
+            if not found[1000:]:
+                world.nats.stop()
+                world.loop.call_later(3, world.nats.start)
+        assert found == list(range(3000))
+
+    in_world(work)
+
+
 def test_the_stream_is_lost_while_a_large_transaction_is_read() -> None:
     async def work(_: World, bus: Bus, feed: FeedWriter) -> None:
         txn = Txn(10, {A: list(range(3000))})

@@ -76,6 +76,22 @@ def test_a_leader_that_dies_in_mid_stream_takes_its_answers_with_it() -> None:
     run(main)
 
 
+def test_a_server_whose_answer_is_none_is_passed_by() -> None:
+    async def main(world: World) -> None:
+        async def nonsense(_method: str, _request: bytes) -> bytes:
+            return b"\xff"
+
+        bed = Bed(world)
+        bed.pd.leader = NAMES[1]
+        bed.net.servers[NAMES[0]] = nonsense
+        assert await bed.oracle.fresh(0) > 0
+        alone = PdClient(bed.net, world.clock(), f"http://{NAMES[0]}")
+        with pytest.raises(Unavailable, match=r"no pdpb\.GetMembersResponse"):
+            await alone.leader()
+
+    run(main)
+
+
 def test_no_answer_for_a_minute() -> None:
     async def main(world: World) -> None:
         bed = Bed(world)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from tests.unit.pump_client.fakes import LoopClock
 from tests.unit.workload.bed import Bed
 from tests.unit.workload.replay import Replay, told_by
+from tidelog.ddl_history import EmbeddedHistory
+from tidelog.errors import Unavailable
+from tidelog.schema.model import DdlJob, decode_jobs
+from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.workload import WorkloadConfig, compare
+from tidelog.workload.resume import resume
 from tidelog_proto.binlog_pb2 import Commit, Prewrite, Rollback
 
 CONFIG = WorkloadConfig(
@@ -106,3 +114,35 @@ def test_commits_carry_what_tidb_sends() -> None:
         assert end.prewrite_key == begin.prewrite_key
         assert not end.HasField("prewrite_value")
         assert (end.ddl_job_id, end.ddl_query) == (begin.ddl_job_id, begin.ddl_query)
+
+
+def test_a_registry_that_goes_while_its_history_is_read_is_read_on() -> None:
+    bed = Bed(msgspec.structs.replace(CONFIG, seconds=5))
+    bed.run()
+    jobs = decode_jobs(b"[" + b",".join(bed.jobs) + b"]")
+    taken, asked = list[int](), list[int]()
+
+    class Breaking:
+        async def jobs(self, after: int) -> AsyncIterator[list[DdlJob]]:
+            asked.append(after)
+            for job in jobs:
+                if job.id > after:
+                    yield [job]
+                    if job.id == jobs[2].id:
+                        raise Unavailable("the registry went away")
+
+    class Kept:
+        schema_version = 0
+
+        def __init__(self) -> None:
+            self.databases: dict[str, int] = {}
+
+        def used_id(self, one: int) -> None:
+            taken.append(one)
+
+    kept = cast(Any, Kept())
+    run_loop(SimLoop(1), resume(kept, cast(EmbeddedHistory, Breaking()), LoopClock()))
+    assert asked == [0, jobs[2].id]
+    assert set(taken) >= {job.id for job in jobs}
+    assert len(taken) < 3 * len(jobs), "each is taken once"
+    assert kept.schema_version == max(job.version for job in jobs)
