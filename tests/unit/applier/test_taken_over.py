@@ -106,7 +106,7 @@ def test_a_lane_that_is_fenced_off_is_told_although_no_row_follows() -> None:
 
 
 def test_one_that_is_taken_over_while_it_ends_ends_all_the_same() -> None:
-    """Its last row takes long, and the checkpoint that is due meanwhile meets the new epoch first."""
+    """Its last row takes long, and the checkpoint that is due meanwhile meets the epoch first."""
 
     async def main(world: World) -> None:
         database = world_with(world, Slow)
