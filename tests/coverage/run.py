@@ -3,8 +3,8 @@
 Unit tests (but for the models, which try much of the same), those of the ports and of the adapters
 at them, and fifty simulated histories are measured and held against the bars of `rule.py`; what
 falls short is printed, and the exit code is 1. `--with PATH` measures one more suite, of those that
-start services: what it runs is kept beside until `--forget`, and counts for the `except` bodies
-only. `--report` measures nothing and tells again.
+start services: what it runs is kept beside until `--forget`, counts for no bar, and is told of
+`except` bodies that nothing else runs. `--report` measures nothing and tells again.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def line(name: str, one: Ran) -> str:
     )
 
 
-def show(report: Mapping[str, Any]) -> list[str]:
-    """Print the table. What falls short of the bars."""
+def show(report: Mapping[str, Any]) -> None:
+    """Print the table, and what is missing in rooms that have to be whole."""
     files = {path: ran(file["summary"]) for path, file in report.items()}
     print(f"{'room':<36}{'lines':>8}{'run':>9}{'branches':>9}{'run':>9}")
     for name, one in by_room(files).items():
@@ -98,18 +98,21 @@ def show(report: Mapping[str, Any]) -> list[str]:
             for what in ("missing_lines", "missing_branches"):
                 if report[path][what]:
                     print(f"{path}: {what.replace('_', ' ')} {report[path][what]}")
-    return below(files)
 
 
 def verdict() -> int:
-    short = show(told(QUICK))
-    handlers = unrun_handlers(told(QUICK, MORE))
-    for place in handlers:
-        print(f"{place}: no test runs this `except` body")
+    report = told(QUICK)
+    show(report)
+    unrun = unrun_handlers(report)
+    by_none = unrun_handlers(told(QUICK, MORE))
+    for place in unrun:
+        who = "no test" if place in by_none else "only what --with added"
+        print(f"{place}: {who} runs this `except` body")
+    short = below({path: ran(file["summary"]) for path, file in report.items()}, len(unrun))
     for one in short:
         print(f"TOO LITTLE: {one}")
-    print(f"coverage: {len(short)} bars missed, {len(handlers)} `except` bodies never run")
-    return 1 if short or handlers else 0
+    print(f"coverage: {len(short)} bars missed, {len(unrun)} `except` bodies never run")
+    return 1 if short else 0
 
 
 def main(argv: list[str]) -> int:

@@ -20,7 +20,7 @@ def product(**changed: Ran) -> dict[str, Ran]:
 
 
 def test_all_is_enough() -> None:
-    assert below(product()) == []
+    assert below(product(), 0) == []
 
 
 @pytest.mark.parametrize("stem", ["record", "segments", "sorter", "merger", "causality"])
@@ -28,17 +28,22 @@ def test_all_is_enough() -> None:
     "short", [Ran(10, 9, 4, 4), Ran(10, 10, 4, 3)], ids=["a statement", "a branch"]
 )
 def test_a_room_that_has_to_be_whole_may_miss_nothing(stem: str, short: Ran) -> None:
-    (told,) = below(product(**{stem: short}))
+    (told,) = below(product(**{stem: short}), 0)
     assert f"/{stem}.py is run by 92.9%" in told
 
 
 def test_elsewhere_the_total_counts() -> None:
     files = product()
     unrun = Ran(statements=1_000_000, run_statements=0, branches=0, run_branches=0)
-    (told,) = below(files | {"cli/tidelog_cli/app.py": unrun})
+    (told,) = below(files | {"cli/tidelog_cli/app.py": unrun}, 0)
     assert told.startswith("in all: ")
     at_the_bar = Ran(100, round(100 * BAR), 0, 0)
-    assert below(files | {"cli/tidelog_cli/app.py": at_the_bar}) == []
+    assert below(files | {"cli/tidelog_cli/app.py": at_the_bar}, 0) == []
+
+
+def test_each_except_body_has_to_run() -> None:
+    (told,) = below(product(), 2)
+    assert told == "2 `except` bodies are run by no test, wanted is 0"
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-import click
 import pytest
 import structlog
 import typer
@@ -94,8 +94,7 @@ def test_who_is_there(asked: Asked) -> None:
 
 
 def test_names_are_completed(asked: Asked) -> None:
-    typed = typer.Context(click.Command("pause"))
-    typed.params = {"nats": asked.town.nats.url}
+    typed = cast(typer.Context, SimpleNamespace(params={"nats": asked.town.nats.url}))
     assert node_names(typed, "pump-2") == [("pump-2", "pump, online")]
 
 

@@ -18,6 +18,7 @@ from tidelog.errors import ForeignDirectory, Unavailable
 from tidelog.ports import Process, Processes
 from tidelog.real.bus import NatsBus
 from tidelog.real.processes import RealProcesses
+from tidelog_cli import feed
 from tidelog_cli import topology as module
 from tidelog_cli.topology import Options, Topology, is_free
 
@@ -117,7 +118,7 @@ def test_a_feed_is_created_however_long_nobody_can_be_asked(
             raise Unavailable("no registry yet")
         created.set()
 
-    monkeypatch.setattr(module.feed, "ensure", ensure)
+    monkeypatch.setattr(feed, "ensure", ensure)
 
     async def scenario() -> None:
         topology = Topology(Options(tmp_path, "blackhole:"), cast(Processes, Sleeping()))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
-import click
 import pytest
 import typer
 
@@ -63,7 +64,6 @@ def test_a_half_typed_command_is_told_of_no_trouble(
     elif known:
         nats = f"nats://127.0.0.1:{free_port()}"
         state_file.write(tmp_path, state_file.TopologyState(nats, "c", "main"))
-    typed = typer.Context(click.Command("pause"))
-    typed.params = {"directory": tmp_path}
+    typed = cast(typer.Context, SimpleNamespace(params={"directory": tmp_path}))
     assert node_names(typed, "p") == []
     assert capfd.readouterr() == ("", "")

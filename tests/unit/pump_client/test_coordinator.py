@@ -88,7 +88,8 @@ def test_a_commit_that_no_pump_takes_stays_decided_and_is_told_who_asks() -> Non
         await room.acquire()
         decisions.begin(5)
         commit = Binlog(tp=Commit, start_ts=5, commit_ts=9)
-        assert await ref.ask(lambda reply: Decide(commit, reply))
+        decided: bool = await ref.ask(lambda reply: Decide(commit, reply))
+        assert decided
         await ref.ask(Drain)
         assert (pumps.given_up, room.locked()) == (1, False)
         question = encode(TxnStatusRequest(5, prewrite_key("me")))
