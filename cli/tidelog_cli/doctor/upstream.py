@@ -8,8 +8,9 @@ from tidelog.errors import TidelogError
 from tidelog.ports import Clock
 from tidelog.timestamps import physical_ms
 from tidelog.upstream.meta_history import MetaHistory
-from tidelog.upstream.pd import PdClient, addresses
+from tidelog.upstream.pd import PdClient
 from tidelog.upstream.pd_oracle import PdOracle
+from tidelog.upstream.pd_urls import addresses
 from tidelog.upstream.rpc import Rpc
 from tidelog.upstream.tikv import TikvClient
 from tidelog.upstream.tikv_scan import TikvScan

@@ -6,7 +6,7 @@ import msgspec
 
 from tidelog.errors import ConfigError
 from tidelog.security.tls import TlsFiles
-from tidelog.upstream.pd import is_tls
+from tidelog.upstream.pd_urls import is_tls
 
 
 class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):

@@ -11,7 +11,8 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from tidelog.errors import ForeignCluster, Unavailable
-from tidelog.upstream.pd import addresses, parsed
+from tidelog.upstream.pd import parsed
+from tidelog.upstream.pd_urls import addresses
 from tidelog.upstream.rpc import Rpc, RpcFailed
 from tidelog_proto.etcdserverpb_pb2 import (
     Compare,

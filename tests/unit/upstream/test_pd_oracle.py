@@ -15,8 +15,9 @@ from tidelog.real.grpc_rpc import GrpcRpc
 from tidelog.sim import World, run
 from tidelog.timestamps import compose
 from tidelog.upstream import pd_oracle
-from tidelog.upstream.pd import TRY_S, PdClient, addresses
+from tidelog.upstream.pd import TRY_S, PdClient
 from tidelog.upstream.pd_oracle import PdOracle
+from tidelog.upstream.pd_urls import addresses
 from tidelog_proto.pdpb_pb2 import TsoRequest
 
 NAMES = ("pd1:2379", "pd2:2379", "pd3:2379")
