@@ -41,22 +41,32 @@ def auth_file(directory: Path) -> Path:
 
 
 async def make(
-    directory: Path, cluster: str, *, more: Sequence[str] = (), rotate: Sequence[str] = ()
+    directory: Path,
+    cluster: str,
+    *,
+    more: Sequence[str] = (),
+    rotate: Sequence[str] = (),
+    remove: Sequence[str] = (),
 ) -> list[Key]:
     """A key for each identity, each of `more` (`subscriber-billing`) and whoever has one in
-    `directory`; keys that are there stay, unless they are in `rotate`.
+    `directory`; keys that are there stay, unless they are in `rotate` or `remove`.
 
     Raises BadInput for a name that is no identity, Corrupt for a file that holds no seed.
     """
     disk = RealDisk(directory)
     names = [*IDENTITIES, *sorted({*more, *_named(disk)}.difference(IDENTITIES))]
-    for name in (*more, *rotate):
+    for name in (*more, *rotate, *remove):
         _check(name, names)
-    keys = [await _key(disk, name, anew=name in rotate) for name in names]
+    for name in remove:
+        _check_removal(name, (*more, *rotate))
+    keys = [await _key(disk, name, anew=name in rotate) for name in names if name not in remove]
     text = auth_conf({key.name: key.public for key in keys}, cluster).encode()
     disk.mkdir(os.path.dirname(AUTH))
     if not disk.exists(AUTH) or disk.read_file(AUTH) != text:
         await disk.write_file(AUTH, text)
+    for name in remove:
+        # Last: as long as its seed is there, the same command can be given again after a crash.
+        await disk.remove(f"{name}/{SEED}")
     return keys
 
 
@@ -75,6 +85,13 @@ def _check(name: str, names: Sequence[str]) -> None:
         ) from None
     if name not in names or not name.replace("-", "").isalnum():
         raise BadInput(f"{name!r} has no key, or is no name", hint="letters, digits and - only")
+
+
+def _check_removal(name: str, others: Sequence[str]) -> None:
+    if name in IDENTITIES:
+        raise BadInput(f"{name} is an identity: it always has a key", hint="--rotate makes another")
+    if name in others:
+        raise BadInput(f"{name} can't be removed and made at once", hint="one after the other")
 
 
 async def _key(disk: RealDisk, name: str, *, anew: bool) -> Key:

@@ -24,6 +24,9 @@ def keys_command(
     rotate: Annotated[
         Names, typer.Option(help="An identity that gets another key; again for more.")
     ] = None,
+    remove: Annotated[
+        Names, typer.Option(help="One that was added, and is taken back; again for more.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make the keys of all identities, and what the NATS server has to know of them.
@@ -33,7 +36,9 @@ def keys_command(
     """
 
     async def work() -> int:
-        found = await keys.make(directory, cluster, more=add or (), rotate=rotate or ())
+        found = await keys.make(
+            directory, cluster, more=add or (), rotate=rotate or (), remove=remove or ()
+        )
         if as_json:
             emit(found)
             return 0

@@ -61,6 +61,27 @@ def test_one_more_of_an_identity_is_kept_and_goes_with_its_directory(tmp_path: P
     assert again.public not in keys.auth_file(tmp_path).read_text()
 
 
+def test_one_that_is_taken_back_leaves_neither_seed_nor_permission(tmp_path: Path) -> None:
+    first = made(tmp_path, more=["subscriber-billing", "writer-shop"])
+    second = made(tmp_path, remove=["subscriber-billing"])
+    assert first.keys() - second.keys() == {"subscriber-billing"}
+    assert first["subscriber-billing"].public not in keys.auth_file(tmp_path).read_text()
+    assert not Path(first["subscriber-billing"].file).exists()
+    third = made(tmp_path, more=["subscriber-billing"])
+    assert third["subscriber-billing"].public != first["subscriber-billing"].public
+    assert third["writer-shop"].public == first["writer-shop"].public
+
+
+@pytest.mark.parametrize("name", ["subscriber", "subscriber-nobody", "writer-shop", "nobody"])
+def test_only_what_was_added_before_is_taken_back(tmp_path: Path, name: str) -> None:
+    first = made(tmp_path, more=["subscriber-billing"])
+    with pytest.raises(BadInput):
+        made(tmp_path, more=["writer-shop"], remove=[name])
+    assert {name: key.public for name, key in made(tmp_path).items()} == {
+        name: key.public for name, key in first.items()
+    }
+
+
 @pytest.mark.parametrize("name", ["nobody", "subscriber-../x", "subscriber-a.b", "subscriber-*"])
 def test_what_is_no_identity_gets_no_key(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput):
