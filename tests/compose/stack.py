@@ -45,12 +45,12 @@ class Stack:
     def __init__(self, project: str, profiles: tuple[str, ...], files: tuple[Path, ...]) -> None:
         self._nats_port = free_port()
         self.access = NatsAccess()
+        self.profiles = profiles
         self._command = ["docker", "compose", "--project-name", project, "--progress", "plain"]
         for file in files:
             self._command += ["--file", str(file)]
-        for profile in profiles:
-            self._command += ["--profile", profile]
         ports = {name: str(free_port()) for name in ("CONSOLE", "PROMETHEUS")}
+        self.prometheus = f"http://127.0.0.1:{ports['PROMETHEUS']}"
         self._environ = os.environ | {
             "TIDELOG_NATS_PORT": str(self._nats_port),
             **{f"TIDELOG_{name}_PORT": port for name, port in ports.items()},
@@ -60,18 +60,24 @@ class Stack:
     def nats(self) -> str:
         return f"nats://127.0.0.1:{self._nats_port}"
 
-    def take_key(self, directory: Path) -> None:
-        """What an application beside the containers is given: the subscriber's key."""
-        seed = self.run("cli", "cat", "/keys/subscriber/nkey")
-        path = directory / "nkey"
+    def take_key(self, directory: Path, name: str = "subscriber") -> NatsAccess:
+        """What an application beside the containers is given."""
+        seed = self.run("cli", "cat", f"/keys/{name}/nkey")
+        path = directory / f"{name}.nkey"
         path.touch(0o600)
         path.write_text(seed)
-        self.access = NatsAccess(nats_nkey_file=str(path))
+        return NatsAccess(nats_nkey_file=str(path))
+
+    def keys(self, *arguments: str) -> None:
+        """`tidelog keys` with these, and the server reads what it wrote."""
+        self.compose("run", "--rm", "--no-TTY", "keys", *arguments)
+        self.run("nats", "nats-server", "--signal", "reload=1")
 
     def compose(self, *arguments: str, timeout_s: float = 180, check: bool = True) -> str:
         """Standard output. A failure shows what was said."""
+        profiles = [word for name in self.profiles for word in ("--profile", name)]
         done = subprocess.run(
-            [*self._command, *arguments],
+            [*self._command, *profiles, *arguments],
             cwd=ROOT,
             env=self._environ,
             capture_output=True,
@@ -156,8 +162,8 @@ def stack(project: str, *profiles: str, override: Path | None = None) -> Iterato
     """Volumes of an earlier test of that name are gone before, and these after it."""
     files = [ROOT / "docker-compose.yml", *([override] if override else [])]
     made = Stack(project, profiles, tuple(files))
-    made.compose("down", "--volumes", "--timeout", "0")
+    made.compose("--profile", "*", "down", "--volumes", "--timeout", "0")
     try:
         yield made
     finally:
-        made.compose("down", "--volumes", "--timeout", "0")
+        made.compose("--profile", "*", "down", "--volumes", "--timeout", "0")

@@ -6,25 +6,20 @@ are built as a user builds them.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sqlite3
 from pathlib import Path
 
-import msgspec
 import pytest
 
+from tests.compose.application_key import check_own_key
+from tests.compose.holdings import CAUGHT_UP_S, check_equal, commits, markers, online, published
+from tests.compose.profiles import check_profiles
 from tests.compose.stack import Stack, docker, stack, until
-from tidelog import subjects
-from tidelog.changes import Marker
-from tidelog.real.bus import NatsBus
-from tidelog.security.access import NatsAccess
 
 PROJECT = "tidelog-test"
 OVERRIDE = Path(__file__).with_name("override.yml")
 KILLED = ("cli", "registry", "drainer", "applier", "subscriber", "mariadb", "nats")
 """Beside the workload, which comes first, and a Pump."""
-CAUGHT_UP_S = 120
 SECRETS = (("applier", "/run/secrets/password"), ("applier", "/keys/applier/nkey"))
 
 
@@ -34,53 +29,21 @@ def test_a_day_of_a_topology(tmp_path: Path) -> None:
         seconds = topology.up("--build")
         print(f"cold up --build: {seconds:.0f} s")
         check_secrets(topology)
-        topology.take_key(tmp_path)
+        topology.access = topology.take_key(tmp_path)
         commits(topology, 100)
         # What it knew dies with it, so it comes first: the run after it is compared.
         kill("workload", topology)
         commits(topology, 100)
         scale_and_kill(topology)
         crash_one(topology)
+        check_own_key(topology, tmp_path)
         commits(topology, 200)
         topology.compose("stop", "workload")
         check_equal(topology)
         check_counted(topology, tmp_path)
         check_secrets(topology)
         volumes_are_kept(topology)
-
-
-def commits(topology: Stack, count: int) -> None:
-    """Wait until so many more transactions are published."""
-    wanted = published(topology) + count
-    until(lambda: published(topology) >= wanted, f"{count} more transactions", CAUGHT_UP_S)
-
-
-def published(topology: Stack) -> int:
-    return markers(topology)[0]
-
-
-def markers(topology: Stack) -> tuple[int, int]:
-    """Transactions and rows in the stream, by its markers."""
-    return asyncio.run(_markers(topology.nats, topology.access))
-
-
-async def _markers(url: str, access: NatsAccess) -> tuple[int, int]:
-    bus = await NatsBus.connect(url, name="test", timeout_s=30, access=access)
-    transactions = rows = sequence = 0
-    try:
-        stream, subject = subjects.changes_stream("main"), subjects.changes_txn("main")
-        newest = await bus.last_message(stream, subject)
-        reader = await bus.read(stream, start_seq=1, subjects=(subject,))
-        while newest is not None and sequence < newest.sequence:
-            for message in await reader.next_batch(500, 0.2):
-                marker = msgspec.json.decode(message.data, type=Marker)
-                transactions += len(marker.txns)
-                rows += sum(txn.rows for txn in marker.txns)
-                sequence = message.sequence
-        await reader.close()
-    finally:
-        await bus.close()
-    return transactions, rows
+        check_profiles(topology)
 
 
 def kill(service: str, topology: Stack) -> None:
@@ -103,11 +66,6 @@ def scale_and_kill(topology: Stack) -> None:
     for service in KILLED[4:]:
         kill(service, topology)
     until(lambda: len(online(topology)) == 2, lambda: f"two Pumps: {topology.tidelog('pumps')}", 90)
-
-
-def online(topology: Stack) -> list[str]:
-    found = topology.tidelog("pumps")
-    return [node["nodeId"] for node in found if node["state"] == "online"]
 
 
 def crash_one(topology: Stack) -> None:
@@ -133,21 +91,6 @@ def check_secrets(topology: Stack) -> None:
         for one in topology.containers():
             assert secret not in docker("inspect", one.id)
         assert secret not in topology.compose("logs")
-
-
-def check_equal(topology: Stack) -> None:
-    """The copy in MariaDB is what the workload says its source holds; the tables of the run that
-    was killed are there, and nobody knows what they should hold."""
-    verify = (
-        "TIDELOG_VERIFY_DOWNSTREAM=mysql://tidelog:$(cat /run/secrets/password)@mariadb:3306/"
-        " tidelog verify --source dump:///workload/source.json --timeout 120 --json"
-    )
-    done = topology.compose("exec", "--no-TTY", "cli", "sh", "-c", verify, check=False)
-    known = [table for table in json.loads(done)["tables"] if table["source"]]
-    assert [table for table in known if table["result"] != "equal"] == []
-    rows = sum(table["source_rows"] for table in known)
-    assert rows > 0
-    print(f"equal: {rows} rows in {len(known)} tables")
 
 
 def check_counted(topology: Stack, directory: Path) -> None:
