@@ -94,7 +94,9 @@ def test_a_container_has_bounds_and_no_privilege(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["mem_limit"]
     assert service["pids_limit"]
+    assert service["cpus"] in (1, "${TIDELOG_CPUS:-2}")
     assert service["restart"] in ("unless-stopped", "no")
+    assert service["restart"] == "no" or service["stop_grace_period"]
     ports = service.get("ports", [])
     assert isinstance(ports, list)
     assert all(port.startswith("127.0.0.1:") for port in ports)
