@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelog.errors import Corrupt
-from tidelog.schema.structure import ColumnStructure
-from tidelog_backfill.snapshot.dump_rows import NULL, converters, csv_rows, sql_rows
+from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog_backfill.snapshot.dump_csv import csv_rows
+from tidelog_backfill.snapshot.dump_lines import Lines
+from tidelog_backfill.snapshot.dump_rows import NULL, converters
+from tidelog_backfill.snapshot.dump_sql import sql_rows
 
 ESCAPES = {
     "\0": "\\0",
@@ -27,11 +33,26 @@ TEXTS = st.none() | st.text(
 ROWS = st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=5)
 
 
-def _escaped(text: str, quote: str, *, doubled: bool) -> str:
+def _escaped(text: str, quote: str, *, doubled: bool, on_lines: bool = False) -> str:
+    """`on_lines`: line ends stand as they are."""
     if doubled:
-        text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+        text = text.replace("\\", "\\\\")
+        if not on_lines:
+            text = text.replace("\n", "\\n").replace("\r", "\\r")
         return quote + text.replace(quote, quote * 2) + quote
     return quote + "".join(ESCAPES.get(letter, letter) for letter in text) + quote
+
+
+def of_csv(lines: Sequence[str], columns: Sequence[ColumnStructure]) -> list[list[Any]]:
+    return list(csv_rows(Lines(lines, "t.csv"), TableStructure("t", 1, columns=tuple(columns))))
+
+
+def of_sql(lines: Sequence[str], columns: Sequence[ColumnStructure]) -> list[list[Any]]:
+    return list(sql_rows(Lines(lines, "t.sql"), TableStructure("t", 1, columns=tuple(columns))))
+
+
+def _lines(text: str) -> list[str]:
+    return [f"{line}\n" for line in text.split("\n")][:-1]
 
 
 def _read(rows: list[tuple[str | None, ...]]) -> list[list[object]]:
@@ -50,33 +71,39 @@ def test_sql(rows: list[tuple[str | None, ...]], one_line: bool, doubled: bool) 
     insert = "INSERT INTO `d`.`t` VALUES" + (" " if one_line else "\n")
     lines = ["/*!40101 SET NAMES binary*/;\n"]
     lines += (insert + ("," if one_line else ",\n").join(texts) + ";\n").split("\n")
-    assert list(sql_rows([f"{line}\n" for line in lines], COLUMNS, "t.sql")) == _read(rows)
+    assert of_sql([f"{line}\n" for line in lines], COLUMNS) == _read(rows)
 
 
-@given(ROWS, st.booleans(), st.permutations(NAMES))
-@example(rows=[("''", None, None)], doubled=True, order=NAMES)
-def test_csv(rows: list[tuple[str | None, ...]], doubled: bool, order: list[str]) -> None:
+@given(ROWS, st.booleans(), st.booleans(), st.permutations(NAMES))
+@example(rows=[("''", None, None)], doubled=True, on_lines=False, order=NAMES)
+@example(rows=[("\r\n", '\n"', "\\\n")], doubled=True, on_lines=True, order=NAMES)
+def test_csv(
+    rows: list[tuple[str | None, ...]], doubled: bool, on_lines: bool, order: list[str]
+) -> None:
     at = [NAMES.index(name) for name in order]
     lines = [",".join(f'"{name}"' for name in order) + "\n"]
     for row in rows:
         values = [row[number] for number in at]
-        texts = [r"\N" if v is None else _escaped(v, '"', doubled=doubled) for v in values]
-        lines.append(",".join(texts) + "\r\n")
-    assert list(csv_rows(lines, COLUMNS, "t.csv")) == _read(rows)
+        texts = [
+            r"\N" if v is None else _escaped(v, '"', doubled=doubled, on_lines=on_lines)
+            for v in values
+        ]
+        lines += _lines(",".join(texts) + "\r\n")
+    assert of_csv(lines, COLUMNS) == _read(rows)
 
 
 def test_columns_that_an_insert_leaves_out() -> None:
     lines = ["INSERT INTO `t` (`c`,`a`) VALUES (1,0x4142),(-2.5e3,_binary 'x');\n"]
-    assert list(sql_rows(lines, COLUMNS, "t.sql")) == [["AB", NULL, "1"], ["x", NULL, "-2.5e3"]]
+    assert of_sql(lines, COLUMNS) == [["AB", NULL, "1"], ["x", NULL, "-2.5e3"]]
 
 
 def test_damage_names_file_and_line() -> None:
     with pytest.raises(Corrupt, match=r"t\.sql: line 2 can't be read from character 1"):
-        list(sql_rows(["INSERT INTO `t` VALUES\n", "(1,'x\n"], COLUMNS[:2], "t.sql"))
-    with pytest.raises(Corrupt, match=r"a row has 2 values, the table 3 columns"):
-        list(csv_rows(["1,2\n"], COLUMNS, "t.csv"))
+        of_sql(["INSERT INTO `t` VALUES\n", "(1,'x\n"], COLUMNS[:2])
+    with pytest.raises(Corrupt, match=r"t\.csv: line 1 has a row of 2 values for 3 columns"):
+        of_csv(["1,2\n"], COLUMNS)
     with pytest.raises(Corrupt, match=r"t\.csv: line 1"):
-        list(csv_rows(['"a"b,2,3\n'], COLUMNS, "t.csv"))
+        of_csv(['"a"b,2,3\n'], COLUMNS)
 
 
 def test_values_are_what_a_server_gives() -> None:
@@ -89,12 +116,12 @@ def test_values_are_what_a_server_gives() -> None:
 
 def test_literals_of_bytes_and_bits() -> None:
     lines = ["INSERT INTO `t` VALUES (x'00ff',X'',b'101'),(0xABC,0xAB,_utf8mb4 'x');\n"]
-    assert list(sql_rows(lines, COLUMNS, "t.sql")) == [
+    assert of_sql(lines, COLUMNS) == [
         ["\0\udcff", "", "\x05"],
         ["\n\udcbc", "\udcab", "x"],
     ]
     with pytest.raises(Corrupt, match=r"t\.sql: line 1"):
-        list(sql_rows(["INSERT INTO `t` VALUES (x'0g',1,2);\n"], COLUMNS, "t.sql"))
+        of_sql(["INSERT INTO `t` VALUES (x'0g',1,2);\n"], COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +129,89 @@ def test_literals_of_bytes_and_bits() -> None:
 )
 def test_bits_are_a_number_only_without_quotes(token: str, bits: int) -> None:
     columns = [ColumnStructure("b", "bit(8)", "bit")]
-    ((found,),) = sql_rows([f"INSERT INTO `t` VALUES ({token});\n"], columns, "t.sql")
+    ((found,),) = of_sql([f"INSERT INTO `t` VALUES ({token});\n"], columns)
     assert converters(columns)[0](found) == bits
-    ((quoted,), (bare,)) = csv_rows(['"1"\n', "1\n"], columns, "t.csv")
+    ((quoted,), (bare,)) = of_csv(['"1"\n', "1\n"], columns)
     assert [converters(columns)[0](one) for one in (quoted, bare)] == [0x31, 1]
 
 
 def test_a_csv_may_begin_with_a_mark_and_end_with_an_empty_line() -> None:
     lines = ['\ufeff"a","b","c"\r\n', "1,2,3\r\n", "\r\n"]
-    assert list(csv_rows(lines, COLUMNS, "t.csv")) == [["1", "2", "3"]]
+    assert of_csv(lines, COLUMNS) == [["1", "2", "3"]]
+
+
+KEYED = [
+    ColumnStructure("id", "bigint", "bigint", nullable=False),
+    ColumnStructure("v", "varchar(20)", "varchar"),
+]
+NAMED = "INSERT INTO `t` (`id`,`v`) VALUES "
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (['"id","v"\n', '1,"a"\n', '2,"a","x"\n'], "line 3 has a row of 3 values for 2 columns"),
+        (['"id","v"\n', "1\n"], "line 2 has a row of 1 values for 2 columns"),
+        (['1,"a"\n', '2,"tru'], "line 2 begins a value in quotes that the file ends within"),
+        (['1,"a\n', 'b\\"\n', "c\n"], "line 1 begins a value in quotes that the file ends"),
+        (['1,"a\n', 'b"c\n'], "line 2 can't be read from character 3"),
+        (["v\n", "a\n"], "line 1 does not name id, which is not NULL by default"),
+        (["id,v,ID\n"], "line 1 names a column twice"),
+    ],
+)
+def test_csv_that_has_more_or_less_than_the_table(lines: list[str], told: str) -> None:
+    with pytest.raises(Corrupt, match=rf"t\.csv: {told}"):
+        of_csv(lines, KEYED)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([NAMED + "(1,'a','x');\n"], "line 1 has a row of 3 values for 2 columns"),
+        ([NAMED + "\n", "(1,'a'),\n", "(2);\n"], "line 3 has a row of 1 values for 2 columns"),
+        (["INSERT INTO `t` VALUES (1);\n"], "line 1 has a row of 1 values for 2 columns"),
+        (["INSERT INTO t (id,w) VALUES (1,'a');\n"], "line 1 names w: the table has no such"),
+        (["INSERT INTO t (`v`) VALUES ('a');\n"], "line 1 does not name id"),
+        (["INSERT INTO `other` VALUES (1,'a');\n"], "line 1 inserts into other"),
+        ([NAMED + "\n", "(1,'a'),\n"], "line 2 is the last one, and its statement does not end"),
+        ([NAMED + "\n", "(1,'a')\n", "SET @a=1;\n"], "line 3 can't be read from character 1"),
+        (["(1,'a');\n"], "line 1 can't be read from character 1"),
+        ([NAMED + "(1,DEFAULT);\n"], "line 1 has a value that is none: DEFAULT"),
+    ],
+)
+def test_sql_that_has_more_or_less_than_the_table(lines: list[str], told: str) -> None:
+    with pytest.raises(Corrupt, match=rf"t\.sql: {told}") as refused:
+        of_sql(lines, KEYED)
+    assert "inspect" not in refused.value.hint
+
+
+def test_what_a_default_would_fill_is_not_null() -> None:
+    filled = [ColumnStructure("n", "int", "int", default="7"), *KEYED]
+    with pytest.raises(Corrupt, match="does not name n"):
+        of_sql([NAMED + "(1,'a');\n"], filled)
+    made = ColumnStructure("g", "int", "int", generated="`id` + 1", generated_stored=True)
+    assert of_sql([NAMED + "(1,'a');\n"], [*KEYED, made]) == [["1", "a", NULL]]
+    assert of_csv(["id,v\n", "1,a\n"], [*KEYED, made]) == [["1", "a", NULL]]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_values_in_quotes_go_on_over_line_ends(end: str) -> None:
+    text = f'1,"a{end}{end}"",{end}b\\{end}"{end}2,"c"{end}'
+    first = f'a{end}{end}",{end}b{end}'
+    assert of_csv(_lines(text), KEYED) == [["1", first], ["2", "c"]]
+    assert of_csv(_lines(f'"v"{end}"a{end}b"{end}'), KEYED[1:]) == [[f"a{end}b"]]
+
+
+def test_names_are_compared_without_case() -> None:
+    assert of_csv(["V,Id\n", "a,1\n"], KEYED) == [["1", "a"]]
+    assert of_sql(["insert ignore into d.T (V, `ID`) values ('a',1);\n"], KEYED) == [["1", "a"]]
+
+
+def test_statements_may_follow_each_other_on_a_line() -> None:
+    one = "INSERT INTO `t` VALUES (1,'a'),(2,'b'); REPLACE INTO t VALUES (3,'c');\n"
+    assert of_sql([one], KEYED) == [["1", "a"], ["2", "b"], ["3", "c"]]
+
+
+def test_a_column_may_have_any_name() -> None:
+    odd = [ColumnStructure("a)`,b", "text", "text")]
+    assert of_sql(["INSERT INTO `t` (`a)``,b`) VALUES ('x');\n"], odd) == [["x"]]

@@ -97,8 +97,8 @@ def test_what_a_copy_lacks_and_what_is_no_table(dump: Dump) -> None:
 
 
 def test_rows_that_are_none_of_the_table(dump: Dump) -> None:
-    with pytest.raises(Corrupt, match=r"d\.t\.0\.csv: a row"):
-        rows(dump({"d.t-schema.sql": TABLE, "d.t.0.csv": "abc,x\n"}))
+    with pytest.raises(Corrupt, match=r"d\.t\.0\.csv: line 2 has a row that is none"):
+        rows(dump({"d.t-schema.sql": TABLE, "d.t.0.csv": "1,a\nabc,x\n"}))
 
 
 def test_no_directory_and_no_create_table(dump: Dump) -> None:

@@ -1,5 +1,4 @@
-"""Rows of dump files, as Dumpling, mydumper and mysqldump write them: a line of CSV is a row, one
-of SQL some rows of an INSERT. Line ends within values are escaped there. Pure.
+"""Values in dump files, before and after their columns' types are known. Pure.
 
 Files are read as UTF-8 with surrogates for other bytes, so binary values come back as they were.
 """
@@ -7,31 +6,21 @@ Files are read as UTF-8 with surrogates for other bytes, so binary values come b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import msgspec
 
 from tidelog.downstreams.literals import Kind
 from tidelog.downstreams.writing import kind_of
-from tidelog.errors import Corrupt
 from tidelog.schema.structure import ColumnStructure
+from tidelog_backfill.snapshot.dump_lines import Lines
 
 NULL = object()
 """The token, before a column's type is known."""
-_INSERT = re.compile(
-    r"(?:INSERT|REPLACE)\s+INTO\s+(?:`(?:[^`]|``)*+`\.)?`(?:[^`]|``)*+`\s*(?:\(([^)]*)\)\s*)?VALUES\s*",
-    re.IGNORECASE,
-)
-_STRING = r"'(?:[^'\\]|\\.|'')*+'"
-_VALUE = rf"(?:_\w+\s*|[xXbB])?{_STRING}|[^',()\s]++"
-_ROW = re.compile(rf"\(\s*((?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*+)\s*\)")
-_TOKEN = re.compile(_VALUE)
-_BETWEEN = re.compile(r"[\s,;]*")
-_NAME = re.compile(r"`((?:[^`]|``)+)`|([^`,\s]+)")
-_FIELD = re.compile(r'"((?:[^"\\]|\\.|"")*+)"|([^,]*)')
 _ESCAPED = {quote: re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL) for quote in ("'", '"')}
 """By the quote around the text: the other one stands for itself."""
 _MEANT = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
-_LEFT_OUT = ("/*", "--", "SET ", "LOCK ", "UNLOCK ", "BEGIN", "COMMIT")
 
 Token = Any
 """Text, or NULL."""
@@ -43,116 +32,46 @@ class Digits(str):
     __slots__ = ()
 
 
-def sql_rows(
-    lines: Iterable[str], columns: Sequence[ColumnStructure], where: str
-) -> Iterator[list[Token]]:
-    """Values in the columns' order; those that a row leaves out are NULL. Raises Corrupt."""
-    names = [column.name for column in columns]
-    order: list[int] | None = None
-    for number, line in enumerate(lines, 1):
-        at = 0
-        insert = _INSERT.match(line)
-        if insert is not None:
-            order, at = _order(insert[1], names), insert.end()
-        elif not line.strip() or line.startswith(_LEFT_OUT):
-            continue
-        while (at := _end(_BETWEEN, line, at)) < len(line):
-            row = _ROW.match(line, at)
-            if row is None:
-                raise Corrupt(f"{where}: line {number} can't be read from character {at + 1} on")
-            try:
-                found = [_sql(one) for one in _TOKEN.findall(row[1])]
-            except ValueError as error:
-                raise Corrupt(f"{where}: line {number}: {error}") from error
-            yield _arranged(found, order, names, where)
-            at = row.end()
+class Order(msgspec.Struct, frozen=True):
+    """Which of a row's `values` each column gets; -1 = none of them."""
+
+    values: int
+    places: tuple[int, ...] = ()
+    """None: as they stand."""
+
+    @classmethod
+    def of_all(cls, columns: Sequence[ColumnStructure]) -> Self:
+        return cls(len(columns))
+
+    @classmethod
+    def of(cls, named: Sequence[str], columns: Sequence[ColumnStructure], lines: Lines) -> Self:
+        """Names are compared without case, as MySQL does. Raises Corrupt where values would have no
+        place, and where a column's would have to be made up."""
+        places = {name.lower(): at for at, name in enumerate(named)}
+        if len(places) != len(named):
+            raise lines.corrupt("names a column twice")
+        known = {column.name.lower() for column in columns}
+        for name in named:
+            if name.lower() not in known:
+                raise lines.corrupt(f"names {name}: the table has no such column that is filled")
+        for column in columns:
+            if column.name.lower() not in places and not _may_lack(column):
+                raise lines.corrupt(f"does not name {column.name}, which is not NULL by default")
+        return cls(len(named), tuple(places.get(column.name.lower(), -1) for column in columns))
+
+    def row(self, tokens: list[Token], lines: Lines) -> list[Token]:
+        """Raises Corrupt."""
+        if len(tokens) != self.values:
+            raise lines.corrupt(f"has a row of {len(tokens)} values for {self.values} columns")
+        return [tokens[at] if at >= 0 else NULL for at in self.places] if self.places else tokens
 
 
-def csv_rows(
-    lines: Iterable[str], columns: Sequence[ColumnStructure], where: str
-) -> Iterator[list[Token]]:
-    """The same. A first line that holds names says their order."""
-    names = [column.name for column in columns]
-    order: list[int] | None = None
-    for number, line in enumerate(lines, 1):
-        text = line.rstrip("\r\n")
-        if number == 1:
-            text = text.removeprefix("\ufeff")
-        if not text and len(names) > 1:
-            continue
-        fields = _fields(text, f"{where}: line {number}")
-        if number == 1 and set(fields) == set(names):
-            order = [fields.index(name) for name in names]
-            continue
-        yield _arranged(fields, order, names, where)
+def _may_lack(column: ColumnStructure) -> bool:
+    return bool(column.generated) or (column.nullable and column.default is None)
 
 
-def _end(pattern: re.Pattern[str], line: str, at: int) -> int:
-    found = pattern.match(line, at)
-    return found.end() if found is not None else at
-
-
-def _order(listed: str | None, names: Sequence[str]) -> list[int] | None:
-    """Where each name stands in a statement's list; -1 = nowhere."""
-    if listed is None:
-        return None
-    given = [(quoted or bare).replace("``", "`") for quoted, bare in _NAME.findall(listed)]
-    return [given.index(name) if name in given else -1 for name in names]
-
-
-def _arranged(
-    tokens: list[Token], order: list[int] | None, names: Sequence[str], where: str
-) -> list[Token]:
-    if order is not None:
-        return [tokens[at] if at >= 0 else NULL for at in order]
-    if len(tokens) != len(names):
-        raise Corrupt(f"{where}: a row has {len(tokens)} values, the table {len(names)} columns")
-    return tokens
-
-
-def _fields(line: str, where: str) -> list[Token]:
-    fields: list[Token] = []
-    at = 0
-    while True:
-        found = _FIELD.match(line, at)
-        assert found is not None  # it matches nothing, too
-        quoted, bare = found.groups()
-        fields.append(_quoted(unescaped(quoted, '"')) if quoted is not None else _bare(bare))
-        at = found.end()
-        if at == len(line):
-            return fields
-        if line[at] != ",":
-            raise Corrupt(f"{where} can't be read from character {at + 1} on")
-        at += 1
-
-
-def _bare(text: str) -> Token:
-    return NULL if text == r"\N" else text
-
-
-def _sql(token: str) -> Token:
-    if token.upper() == "NULL":
-        return NULL
-    if not token.endswith("'"):
-        if token[:2].lower() != "0x":
-            return token
-        return _raw(bytes.fromhex("0" * (len(token) % 2) + token[2:]))
-    at = token.index("'")
-    text = token[at + 1 : -1]
-    match token[:at].lower():
-        case "x":
-            return _raw(bytes.fromhex(text))
-        case "b":
-            return _raw(int(text or "0", 2).to_bytes((len(text) + 7) // 8, "big"))
-        case _:
-            return _quoted(unescaped(text, "'"))
-
-
-def _raw(data: bytes) -> str:
-    return _quoted(data.decode("utf-8", "surrogateescape"))
-
-
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """What stood in quotes."""
     return Digits(text) if text.isdigit() else text
 
 

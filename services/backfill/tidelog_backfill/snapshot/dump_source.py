@@ -29,7 +29,10 @@ from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.parquet_values import place_of
-from tidelog_backfill.snapshot.dump_rows import NULL, converters, csv_rows, sql_rows
+from tidelog_backfill.snapshot.dump_csv import csv_rows
+from tidelog_backfill.snapshot.dump_lines import HINT, Lines
+from tidelog_backfill.snapshot.dump_rows import NULL, converters
+from tidelog_backfill.snapshot.dump_sql import sql_rows
 from tidelog_backfill.snapshot.dump_tables import defined
 from tidelog_backfill.snapshot.parquet import PLAN, WHOLE, directory_of, files_of
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
@@ -107,13 +110,13 @@ class DumpSource:
             return
         kind = _DATA.fullmatch(chunk.file)
         assert kind is not None
-        columns = stored(table.structure)
         with _errors(chunk.file):
             opened = self._files.open_input_stream(path)
         with opened as stream:
-            lines = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="\n")
-            rows = _ROWS[kind[3]](lines, columns, chunk.file)
-            values = _values(rows, columns, chunk.file)
+            text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="\n")
+            lines = Lines(text, chunk.file)
+            rows = _ROWS[kind[3]](lines, table.structure)
+            values = _values(rows, stored(table.structure), lines)
             yield _guarded(iter(lambda: list(islice(values, batch_rows)), []), chunk.file)
 
     def _parquet(self, path: str, of: TableStructure, batch_rows: int) -> Rows:
@@ -231,7 +234,7 @@ def _errors(where: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, *NOT_READABLE) as error:
-        raise Corrupt(f"{where}: {error}") from error
+        raise Corrupt(f"{where}: {error}", hint=HINT) from error
     except FileNotFoundError as error:
         raise NotFound(f"{where} is not there: {error}") from error
     except OSError as error:
@@ -245,7 +248,7 @@ def _guarded(rows: Rows, where: str) -> Rows:
 
 
 def _values(
-    rows: Iterable[Sequence[Any]], columns: Sequence[ColumnStructure], where: str
+    rows: Iterable[Sequence[Any]], columns: Sequence[ColumnStructure], lines: Lines
 ) -> Iterator[list[Any]]:
     """Raises Corrupt."""
     convert: list[tuple[int, Callable[[str], object]]] = list(enumerate(converters(columns)))
@@ -253,4 +256,4 @@ def _values(
         try:
             yield [None if row[at] is NULL else f(row[at]) for at, f in convert]
         except ValueError as error:
-            raise Corrupt(f"{where}: a row that is none of its table: {error}") from error
+            raise lines.corrupt(f"has a row that is none of its table: {error}") from error
