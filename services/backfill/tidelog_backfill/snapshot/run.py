@@ -69,7 +69,8 @@ class Backfill:
         self._loop = loop
         self._password = os.environ.get(SOURCE_PASSWORD, "")
         self._source: Source = open_source(job.source, self._password)
-        self._lanes = job.parts or 2 * spark.sparkContext.defaultParallelism
+        self._cores = spark.sparkContext.defaultParallelism
+        self._lanes = job.parts or 2 * self._cores
         self.target: CopyTarget = open_target(job, self._lanes)
         self._clock: Clock = RealClock()
         self._pin = Pin(job, self._clock)
@@ -187,7 +188,6 @@ class Backfill:
 
     def _task(self, plan: SnapshotPlan) -> CopyTask:
         job = self._job
-        at_once = min(self._lanes, self._spark.sparkContext.defaultParallelism)
         return CopyTask(
             job.source,
             Secret(self._password),
@@ -195,17 +195,18 @@ class Backfill:
             plan.ts,
             self.target.way(),
             job.part_rows,
-            job.rows_per_s / at_once,
+            job.rows_per_s,
         )
 
     def _wave(
         self, task: CopyTask, chunks: Sequence[Chunk], told: Callable[[float], None]
     ) -> list[Copied]:
         """A chunk a task: its number among them is its lane's."""
+        at_work = task.one_of(min(self._cores, len(chunks)))
 
         def copied() -> list[Copied]:
             found = self._spark.sparkContext.parallelize(chunks, len(chunks))
-            return found.mapPartitionsWithIndex(task).collect()
+            return found.mapPartitionsWithIndex(at_work).collect()
 
         try:
             return self._loop.run(watched(self._spark, copied, told))

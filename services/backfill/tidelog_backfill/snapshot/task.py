@@ -25,7 +25,8 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 class CopyTask(msgspec.Struct, frozen=True):
-    """What all tasks are told. `rows_per_s`: of this task at most, 0 = no limit."""
+    """What all tasks are told. `rows_per_s`: at most, of all that are at work at once; 0 = no
+    limit."""
 
     source: str
     password: Secret
@@ -34,6 +35,10 @@ class CopyTask(msgspec.Struct, frozen=True):
     way: Way
     work_rows: int
     rows_per_s: float = 0
+
+    def one_of(self, at_once: int) -> CopyTask:
+        """Of so many, each with its share of the rate."""
+        return msgspec.structs.replace(self, rows_per_s=self.rows_per_s / at_once)
 
     def __call__(self, lane: int, chunks: Iterable[Chunk]) -> Iterator[Copied]:
         """Raises TaskFailed; Spark tries the task again then."""
