@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import BadInput, Corrupt, NotFound, Unavailable
-from tidelog_backfill.snapshot.dump_source import DumpSource
+from tidelog_backfill.snapshot.dump_source import NAMING, DumpSource
 
 TS = 470_000_000_000_000_000
 OF_TIDB = f"SHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {TS}\n"
@@ -64,6 +64,37 @@ def test_files_that_can_not_be_read(dump: Dump, name: str) -> None:
 def test_a_position_in_another_servers_log_is_no_timestamp(dump: Dump) -> None:
     source = dump({"metadata": "SHOW MASTER STATUS:\n\tLog: mysql-bin.000003\n\tPos: 4879\n"})
     assert (source.timestamp(), source.is_exact) == (0, False)
+
+
+def test_files_whose_names_say_nothing_are_named(dump: Dump) -> None:
+    with pytest.raises(NotFound, match=r"no DB\.TABLE-schema\.sql \(") as refused:
+        dump({}).found((), 0)
+    assert refused.value.hint == NAMING
+    with pytest.raises(NotFound, match=r"no DB\.TABLE-schema\.sql; .*not read: shop\.sql") as found:
+        dump({"shop.sql": TABLE, "metadata": ""}).found(("shop.*",), 0)
+    assert "inspect" not in str(found.value)
+
+
+def test_ignored_files_beside_a_dump_are_told(dump: Dump) -> None:
+    files: dict[str, str | bytes] = {"d.t-schema.sql": TABLE, "d-schema-post.sql": "", "t.csv": ""}
+    assert dump(files).found((), 0).warnings == ["no file of a dump, and not read: t.csv"]
+    found = dump({f"t{number}.csv": "" for number in range(9)}).found((), 0)
+    assert found.warnings[0].endswith(
+        "t.csv, t0.csv, t1.csv, t2.csv, t3.csv, t4.csv, t5.csv, t6.csv, …"
+    )
+    with pytest.raises(NotFound, match=r"rows of d\.t-000, and no -schema\.sql") as refused:
+        dump({"d.t-000.csv": ""}).found((), 0)
+    assert refused.value.hint == NAMING
+
+
+def test_no_error_of_a_dump_sends_to_what_reads_logs(dump: Dump) -> None:
+    for name, content in (("d.t.0.csv", "1\n"), ("d.t.0.sql", "x"), ("d.t.0.csv", "a,b\n")):
+        with pytest.raises(Corrupt) as refused:
+            rows(dump({"d.t-schema.sql": TABLE, name: content}))
+        assert "inspect" not in refused.value.hint
+    with pytest.raises(Corrupt) as damaged:
+        dump({"metadata": OF_TIDB, "d.t-schema.sql": b"CREATE TABLE `\xff`"}).found((), TS)
+    assert "inspect" not in damaged.value.hint
 
 
 def test_a_table_that_is_not_wanted_is_not_looked_at(dump: Dump) -> None:

@@ -50,6 +50,11 @@ _VIEW = re.compile(r"(.+?)\.(.+)-schema-(?:view|sequence)\.sql.*")
 _TABLE = r"(.+?)\.((?:(?!-schema).)+?)"
 _DATA = re.compile(rf"{_TABLE}(?:\.[0-9]+)*\.(sql|csv){_PACKED}")
 _UNREAD = re.compile(rf"{_TABLE}(?:-schema)?(?:\.[0-9]+)*\.(?:sql|csv|tsv|dat|parquet)(?:\.\w+)?")
+_OTHERS = re.compile(r"metadata.*|.+-schema-(?:create|triggers|post|sequence)\.sql.*")
+"""Files of a dump that say nothing about rows."""
+NAMING = "a dump has DB.TABLE-schema.sql with CREATE TABLE, and rows in DB.TABLE.N.sql or .csv"
+FEW = 8
+"""So many names of ignored files are told."""
 _POSITION = re.compile(r"^\s*Log:\s*tidb-binlog\s+Pos:\s*(\d+)", re.MULTILINE)
 """Other servers' positions are no timestamps."""
 _ROWS = {"sql": sql_rows, "csv": csv_rows}
@@ -170,6 +175,12 @@ class DumpSource:
             yield CopiedTable(table.db, table.structure, files)
 
     def _of_dump(self, wanted: Names) -> Found:
+        """Raises NotFound for a directory that holds no dump, and for rows of no table."""
+        ignored = [name for name in self._names if not any(one.fullmatch(name) for one in _KNOWN)]
+        told = [f"no file of a dump, and not read: {_few(ignored)}"] if ignored else []
+        if not any(_SCHEMA.fullmatch(name) for name in self._names):
+            what = "; ".join([f"{self.shown} has no DB.TABLE-schema.sql", *told])
+            raise NotFound(what, hint=NAMING)
         schemas, files = self._sorted(wanted)
         views = {place for name in self._names if (place := _place(_VIEW, name)) is not None}
         found: list[CopiedTable] = []
@@ -181,8 +192,9 @@ class DumpSource:
                 warnings += [f"{'.'.join(place)}: the copy lacks {what}" for what in lacks]
         if files:
             without = ", ".join(".".join(place) for place in files)
-            raise NotFound(f"{self.shown} has rows of {without}, and no -schema.sql of them")
-        return Found(found, warnings)
+            what = f"{self.shown} has rows of {without}, and no -schema.sql of them"
+            raise NotFound(what, hint=NAMING)
+        return Found(found, [*warnings, *told])
 
     def _sorted(self, wanted: Names) -> tuple[dict[_Place, str], dict[_Place, list[str]]]:
         """The files of structures and those of rows. Raises BadInput for files whose rows would be
@@ -219,6 +231,7 @@ class DumpSource:
             return bytes(stream.read()).decode()
 
 
+_KNOWN = (_SCHEMA, _VIEW, _DATA, _UNREAD, _OTHERS)
 _Place = tuple[str, str]
 
 
@@ -226,6 +239,10 @@ def _place(pattern: re.Pattern[str], name: str) -> _Place | None:
     """(db, table) in a file's name."""
     found = pattern.fullmatch(name)
     return (unquote(found[1]), unquote(found[2])) if found is not None else None
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join([*names[:FEW], "…"] if len(names) > FEW else names)
 
 
 @contextmanager
