@@ -152,3 +152,9 @@ def test_damage_names_file_and_offset(session: SparkSession, relay: Path, tmp_pa
     with pytest.raises(PySparkException, match=r"relay-000000 at offset \d+: its checksum"):
         read(session, tmp_path).count()
     assert read(session, tmp_path, on_corrupt="skip").count() == CHANGES - 2
+    found = read(session, tmp_path, rows="lost").orderBy("offset").collect()
+    gap, damage = (row.asDict() for row in found)
+    assert damage["file"] == str(tmp_path / "relay-000000")
+    assert 0 < damage["offset"] <= 5000 < damage["offset"] + damage["bytes"]
+    assert gap["until_ts"] - gap["after_ts"] == 4
+    assert read(session, relay, rows="lost").count() == 0

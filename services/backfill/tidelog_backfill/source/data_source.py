@@ -13,10 +13,11 @@ from tidelog.errors import ConfigError, Corrupt, UnparsablePayload
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.records import UNREADABLE_HINT
-from tidelog_backfill.source import changes, raw_records, typed
-from tidelog_backfill.source.options import Options, parse
+from tidelog_backfill.source import changes, losses, raw_records, typed
+from tidelog_backfill.source.losses import Loss
+from tidelog_backfill.source.options import Options, RowForm, parse
 from tidelog_backfill.source.pushdown import Window
-from tidelog_backfill.source.tasks import Task, grouped, newest_structure, tasks
+from tidelog_backfill.source.tasks import Task, grouped, lost, newest_structure, tasks
 from tidelog_backfill.worker import settle
 
 
@@ -39,7 +40,7 @@ class TidelogSource(DataSource):
 
     def _whole(self, options: Options) -> pa.Schema:
         if not options.table:
-            return raw_records.SCHEMA if options.rows == "raw" else changes.SCHEMA
+            return _SCHEMAS[options.rows]
         if self._shape is None:
             self._shape = newest_structure(options)  # kept: the log has to be read for it
         return typed.schema(self._shape)
@@ -56,9 +57,23 @@ def chosen(schema: StructType, whole: pa.Schema) -> pa.Schema:
     return pa.schema([whole.field(name) for name in schema.names])
 
 
+_SCHEMAS: dict[RowForm, pa.Schema] = {
+    "decoded": changes.SCHEMA,
+    "raw": raw_records.SCHEMA,
+    "lost": losses.SCHEMA,
+}
+
+
 class _Partition(InputPartition):
     def __init__(self, tasks: list[Task]) -> None:
         self.tasks = tasks
+
+
+class _Lost(InputPartition):
+    """It is known as soon as it is planned."""
+
+    def __init__(self, found: list[Loss]) -> None:
+        self.found = found
 
 
 class TidelogReader(DataSourceReader):
@@ -73,15 +88,20 @@ class TidelogReader(DataSourceReader):
         self._window = Window(options.after_ts, options.until_ts)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        if self._options.rows == "raw":
+        if self._options.rows != "decoded":
             return filters
         return list(self._window.narrow(filters, names=self._shape is None))
 
     def partitions(self) -> Sequence[InputPartition]:
+        if self._options.rows == "lost":
+            return [_Lost(lost(self._options, self._window))]
         found = tasks(self._options, self._window)
         return [_Partition(some) for some in grouped(found, self._options.chunk_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, _Lost):
+            yield losses.batch(partition.found, self._schema)
+            return
         assert isinstance(partition, _Partition)
         settle()
         for task in partition.tasks:

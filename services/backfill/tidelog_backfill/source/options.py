@@ -12,7 +12,7 @@ from tidelog.errors import ConfigError
 from tidelog.timestamps import LOGICAL_MAX, TS_MAX, parse_ts
 from tidelog_backfill.files.records import OnCorrupt
 
-RowForm = Literal["decoded", "raw"]
+RowForm = Literal["decoded", "raw", "lost"]
 _KNOWN = (
     "path",
     "rows",
@@ -27,9 +27,10 @@ _KNOWN = (
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """`paths`: one directory, or those of several Pumps, with commas between. `rows`: changes, or
-    records as they lie in the files. `tables`: `db.table` with wildcards, commas between; `table`:
-    one, typed. Changes with after_ts < commit_ts <= until_ts. `ddl_history`: for Pumps' logs."""
+    """`paths`: one directory, or those of several Pumps, with commas between. `rows`: changes,
+    records as they lie in the files, or what on-corrupt=skip passes by. `tables`: `db.table` with
+    wildcards, commas between; `table`: one, typed. Changes with after_ts < commit_ts <= until_ts.
+    `ddl_history`: for Pumps' logs."""
 
     paths: tuple[str, ...]
     rows: RowForm = "decoded"
@@ -69,8 +70,8 @@ def parse(options: Mapping[str, str]) -> Options:
     )
     if not found.paths:
         raise ConfigError("no log is named", hint='.load("DIRECTORY")')
-    if found.table and (found.tables or found.rows == "raw"):
-        raise ConfigError("table is one table, typed: neither tables nor rows=raw goes with it")
+    if found.table and (found.tables or found.rows != "decoded"):
+        raise ConfigError("table is one table, typed: neither tables nor rows goes with it")
     return found
 
 

@@ -15,9 +15,10 @@ from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.inputs import CHUNK_BYTES, Input, found
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay.history import schema_history
-from tidelog_backfill.replay.plan import Segment
+from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.wanted import Wanted
+from tidelog_backfill.source.losses import Loss, losses, tell
 from tidelog_backfill.source.options import Options
 from tidelog_backfill.source.pushdown import Window
 
@@ -54,7 +55,8 @@ def grouped(apart: Sequence[Task], chunk_bytes: int = 0) -> list[list[Task]]:
 
 
 def tasks(options: Options, window: Window) -> list[Task]:
-    """Raises NotFound, BadInput, Corrupt; of Pumps' logs what `plan` does."""
+    """Raises NotFound, BadInput, Corrupt; of Pumps' logs what `plan` does. What these tasks will
+    pass by is told now: a task that knows it can tell nobody."""
     read = found(*options.paths)
     # Where a chunk of a Pump's log begins is a guess: its rows may hold what looks like records.
     guessed = options.rows == "raw" and read.kind == "segment"
@@ -63,7 +65,9 @@ def tasks(options: Options, window: Window) -> list[Task]:
         return [Task(chunk) for chunk in chunks]
     only = options.wanted or window.names()
     if read.kind == "segment":
-        return _planned(read, chunks, options, window, only)
+        return _planned(chunks, options, window, only)
+    if options.on_corrupt == "skip":
+        tell(losses(_facts(chunks, options), window))
     view = View([Span(window.after_ts, window.until_ts)], only=only)
     return [Task(chunk, view) for chunk in chunks]
 
@@ -73,9 +77,28 @@ def _chunk_bytes(options: Options, read: Input) -> int:
     return options.chunk_bytes or min(CHUNK_BYTES, max(LEAST_BYTES, read.size // PARTITIONS))
 
 
+def lost(options: Options, window: Window) -> list[Loss]:
+    """What a reading with on-corrupt=skip leaves out. Without a DDL history, nothing is told of
+    rows of Pumps' logs that can't be decoded. Raises as `tasks` does."""
+    options = msgspec.structs.replace(options, on_corrupt="skip")
+    read = found(*options.paths)
+    facts = _facts(read.chunks(_chunk_bytes(options, read)), options)
+    if read.kind != "segment" or not options.ddl_history:
+        return losses(facts, window)
+    return losses(facts, window, _plan(facts, options, window, options.wanted).warnings)
+
+
 def _planned(
-    read: Input, chunks: Sequence[Chunk], options: Options, window: Window, only: tuple[str, ...]
+    chunks: Sequence[Chunk], options: Options, window: Window, only: tuple[str, ...]
 ) -> list[Task]:
+    facts = _facts(chunks, options)
+    made = _plan(facts, options, window, only)
+    tell(losses(facts, window, made.warnings))
+    views = ((one.chunk, _view(one.chunk, made.segments)) for one in facts)
+    return [Task(chunk, view) for chunk, view in views if view.spans]
+
+
+def _plan(facts: Sequence[Facts], options: Options, window: Window, only: tuple[str, ...]) -> Plan:
     """The rows of a Pump's log have no names: the DDL history has them."""
     history = asyncio.run(schema_history(options.ddl_history))
     wanted = Wanted(
@@ -85,10 +108,7 @@ def _planned(
         on_corrupt=options.on_corrupt,
         goes_on=False,
     )
-    facts = _facts(chunks, options)
-    made = plan(facts, wanted, history=history)
-    views = ((one.chunk, _view(one.chunk, made.segments)) for one in facts)
-    return [Task(chunk, view) for chunk, view in views if view.spans]
+    return plan(facts, wanted, history=history)
 
 
 def _facts(chunks: Sequence[Chunk], options: Options) -> list[Facts]:
