@@ -94,7 +94,7 @@ def pause(seconds: float) -> None:
 
 def workers(driver: int) -> list[int]:
     """The Python processes that do a driver's tasks, or wait for one."""
-    return [pid for pid in _below(driver) if _is_worker(pid)]
+    return [pid for pid in below(driver) if _is_worker(pid)]
 
 
 def _parents() -> dict[int, int]:
@@ -109,7 +109,7 @@ def _parents() -> dict[int, int]:
     return found
 
 
-def _below(pid: int) -> list[int]:
+def below(pid: int) -> list[int]:
     parents = _parents()
     found, new = list[int](), [pid]
     while new:
@@ -121,10 +121,10 @@ def _below(pid: int) -> list[int]:
 def _is_worker(pid: int) -> bool:
     """Forked from Spark's daemon, which is no worker itself."""
     parent = _parents().get(pid, 0)
-    return all(b"pyspark.daemon" in _command(one) for one in (pid, parent))
+    return all(b"pyspark.daemon" in command(one) for one in (pid, parent))
 
 
-def _command(pid: int) -> bytes:
+def command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -18,9 +18,11 @@ import pyspark
 
 from tests.processes import until
 from tests.servers import free_port
+from tests.spark.lives import below, command
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
+EXECUTOR = b"CoarseGrainedExecutorBackend"
 HERE = "127.0.0.1"
 START_S = 60.0
 
@@ -46,6 +48,16 @@ class Standalone:
         """Registered some seconds later."""
         place = ["--work-dir", str(self._directory / "work")]
         self._start("worker.Worker", "--cores", str(cores), "--memory", "1g", *place, self.url)
+
+    def executors(self) -> list[int]:
+        """The JVMs that our workers have started for an application."""
+        known = [pid for process in self._processes for pid in below(process.pid)]
+        return [pid for pid in known if EXECUTOR in command(pid)]
+
+    @property
+    def begun(self) -> int:
+        """So many executors have been started so far."""
+        return len(list((self._directory / "work").glob("app-*/*")))
 
     def _start(self, name: str, *arguments: str) -> None:
         command = [str(SPARK_CLASS), f"{DEPLOY}.{name}", "--host", HERE, "--webui-port", "0"]
