@@ -31,15 +31,20 @@ counts = changes.groupBy(minute, place).count().orderBy("minute", "place").colle
 places = sorted({row.place for row in counts})
 colours = {name: f"hsl({67 * n},60%,45%)" for n, name in enumerate(places)}
 legend = [f'<tspan fill="{colours[name]}">{escape(name)} </tspan>' for name in places]
+if not counts:
+    legend = [escape(f"no changes in {log}")]
+    print(f"no changes in {log}")
+first = min((row[0] for row in counts), default=0)
 height: Counter[int] = Counter()
 bars = []
 for at, name, count in counts:
     height[at] += count
     told = f"{datetime.fromtimestamp(at * 60, UTC):%Y-%m-%d %H:%M} {name}: {count}"
-    where = f'x="{at - min(height)}" y="{-height[at]}" width="0.9" height="{count}"'
+    where = f'x="{at - first}" y="{-height[at]}" width="0.9" height="{count}"'
     bars.append(f'<rect {where} fill="{colours[name]}"><title>{escape(told)}</title></rect>')
     print(told)
-frame = f"0 {-max(height.values())} {max(height) - min(height) + 1} {max(height.values())}"
+top = max(height.values(), default=0)
+frame = f"0 {-top} {max(height, default=first) - first + 1} {top}"
 bars = [f'<svg y="20" height="320" viewBox="{frame}" preserveAspectRatio="none">', *bars]
 start = '<svg xmlns="http://www.w3.org/2000/svg" width="960" height="340"><text y="15">'
 Path(chart).write_text("\n".join([start, *legend, "</text>", *bars, "</svg></svg>"]))

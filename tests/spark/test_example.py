@@ -17,7 +17,7 @@ import pytest
 from tests.fixtures.capture import DATA, ddl_history_json
 from tests.fixtures.stream import Stream, Txn
 from tests.spark.relay_files import BASE_TS, RelayFiles, keyed
-from tests.unit.downstreams.shapes import column, table
+from tests.unit.downstreams.shapes import column, ddl, table
 from tidelog.timestamps import compose, physical_ms
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "changes_per_minute.py"
@@ -111,3 +111,17 @@ def test_the_originals_log_as_a_chart(
     paths = [f"{tmp_path}/pump", f"{tmp_path}/changes.svg", f"file:{tmp_path}/history.json"]
     assert run_here(monkeypatch, capsys, *paths) == told(counts)
     assert drawn(tmp_path / "changes.svg") == from_first(counts)
+
+
+@pytest.mark.usefixtures("session")
+def test_a_log_without_rows_is_an_empty_chart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = RelayFiles(tmp_path / "relay")
+    log.ddl(ddl("create_schema"))
+    log.close()
+    chart = tmp_path / "changes.svg"
+    told = run_here(monkeypatch, capsys, f"{tmp_path}/relay", str(chart))
+    assert told == [f"no changes in {tmp_path}/relay"]
+    assert not drawn(chart)
+    assert "no changes in" in chart.read_text()
