@@ -24,6 +24,7 @@ from tidelog.messages import APPLIER, Nodes, NodeStatus
 from tidelog.ports import Request
 from tidelog.sim.life import Life
 from tidelog.sim.world import World, run
+from tidelog_applier.service import build
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
@@ -125,5 +126,34 @@ def test_one_that_is_taken_over_while_it_ends_ends_all_the_same() -> None:
         assert "actor ended with an error" not in told
         assert (node.failures, node.running) == ([], False)
         assert [row["id"] for row in database.rows("d", "t")] == [1]
+
+    run(main, 1)
+
+
+def test_one_that_lost_the_lease_while_it_wrote_stands_by() -> None:
+    """Its own row meets the new epoch; it hears of no lease, and no longer than it has to asks."""
+
+    async def main(world: World) -> None:
+        database = world_with(world, Slow)
+        world.node("registry").start(build_registry, RegistryConfig(cluster=CLUSTER))
+        publisher, node = await started(world)
+        await world.until(lambda: saved(database) == publisher.commit_ts, 30, "the tables")
+        other = world.node("other")
+        other.start(build, msgspec.structs.replace(CONFIG, node_id="b", standby_of=CONFIG.copy))
+        await world.sleep(5)
+        epoch, database.row_s = database.epoch, 60.0
+        await publisher.rows(t=[create(1, 1)])
+        await world.sleep(1)
+        node.partition(True)
+        await world.until(lambda: database.epoch > epoch, 50, "the takeover")
+        database.row_s = 0.0
+        await world.until(lambda: saved(database) == publisher.commit_ts, 30, "the row")
+        await world.until(lambda: node.service.restarts_total == 1, 90, "a new beginning")
+        node.partition(False)
+        await publisher.rows(t=[create(2, 2)])
+        await world.until(lambda: saved(database) == publisher.commit_ts, 60, "the next row")
+        assert not stopped(world)
+        assert [row["id"] for row in database.rows("d", "t")] == [1, 2]
+        assert (database.violations, node.starts, other.starts) == ([], 1, 1)
 
     run(main, 1)
