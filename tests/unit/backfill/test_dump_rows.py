@@ -153,6 +153,8 @@ NAMED = "INSERT INTO `t` (`id`,`v`) VALUES "
         (['"id","v"\n', '1,"a"\n', '2,"a","x"\n'], "line 3 has a row of 3 values for 2 columns"),
         (['"id","v"\n', "1\n"], "line 2 has a row of 1 values for 2 columns"),
         (['1,"a"\n', '2,"tru'], "line 2 begins a value in quotes that the file ends within"),
+        (["1,a\n", "2,ab"], "line 2 is the last one and has no line end"),
+        (["1,a\n", "2,"], "line 2 is the last one and has no line end"),
         (['1,"a\n', 'b\\"\n', "c\n"], "line 1 begins a value in quotes that the file ends"),
         (['1,"a\n', 'b"c\n'], "line 2 can't be read from character 3"),
         (["v\n", "a\n"], "line 1 does not name id, which is not NULL by default"),
@@ -200,6 +202,10 @@ def test_values_in_quotes_go_on_over_line_ends(end: str) -> None:
     first = f'a{end}{end}",{end}b{end}'
     assert of_csv(_lines(text), KEYED) == [["1", first], ["2", "c"]]
     assert of_csv(_lines(f'"v"{end}"a{end}b"{end}'), KEYED[1:]) == [[f"a{end}b"]]
+
+
+def test_a_value_in_quotes_needs_no_line_end() -> None:
+    assert of_csv(['1,"a"'], KEYED) == [["1", "a"]]
 
 
 def test_names_are_compared_without_case() -> None:

@@ -14,6 +14,7 @@ from tidelog_backfill.snapshot.values import stored
 _REST = r'((?:[^"\\]|\\.|"")*+)"'
 """Up to the quote that closes a value."""
 _FIELD = re.compile(rf'"{_REST}|((?!")[^,]*)', re.DOTALL)
+CUT = "is the last one and has no line end: its last value may be cut; add one if it is whole"
 _CLOSED = re.compile(_REST, re.DOTALL)
 
 
@@ -57,6 +58,8 @@ def _fields(line: str, lines: Lines) -> list[Token]:
             text, bare = found.groups()
             fields.append(_bare(bare) if text is None else quoted(unescaped(text, '"')))
             at = found.end()
+            if at == len(line) and text is None:
+                raise lines.corrupt(CUT)
         if at == end:
             return fields
         if line[at] != ",":
