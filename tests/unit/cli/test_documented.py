@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,17 @@ def commands() -> dict[str, Any]:
     return dict(top.commands)
 
 
+def _is_no_pipe(word: str) -> bool:
+    """Nor sends it something to a file; what stands in quotes is part of a longer word."""
+    return not word.startswith((">", "|", "<"))
+
+
 def shell_lines() -> Iterator[tuple[str, list[str]]]:
     """Each `tidelog …` of a shell block, as its words."""
     for guide in GUIDES:
         for block in re.findall(r"```sh\n(.*?)```", text(guide), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(re.split(r" [>|<] ?", line)[0], comments=True)
+                words = list(takewhile(_is_no_pipe, shlex.split(line, comments=True)))
                 if words[:3] == ["docker", "compose", "exec"]:
                     words = words[4:]
                 if words and Path(words[0]).name == "tidelog":
