@@ -55,19 +55,27 @@ async def make(
     """
     disk = RealDisk(directory)
     names = [*IDENTITIES, *sorted({*more, *_named(disk)}.difference(IDENTITIES))]
-    for name in (*more, *rotate, *remove):
+    for name in (*more, *rotate):
         _check(name, names)
     for name in remove:
+        _check(name, [*names, *disk.listdir(".")])  # of one that was removed, too: a crash since
         _check_removal(name, (*more, *rotate))
+    for name in remove:
+        # First: whatever a crash leaves, no later call permits it again.
+        if disk.exists(f"{name}/{SEED}"):
+            await disk.remove(f"{name}/{SEED}")
     keys = [await _key(disk, name, anew=name in rotate) for name in names if name not in remove]
     text = auth_conf({key.name: key.public for key in keys}, cluster).encode()
     disk.mkdir(os.path.dirname(AUTH))
     if not disk.exists(AUTH) or disk.read_file(AUTH) != text:
         await disk.write_file(AUTH, text)
-    for name in remove:
-        # Last: as long as its seed is there, the same command can be given again after a crash.
-        await disk.remove(f"{name}/{SEED}")
     return keys
+
+
+def nats_block(directory: Path, of: Path) -> str:
+    """Of the configuration in the directory `of`. It is read anew at SIGHUP; the server takes every
+    path of an include as one below its configuration."""
+    return f'include "{os.path.relpath(auth_file(directory), of)}"\n'
 
 
 def _named(disk: RealDisk) -> list[str]:

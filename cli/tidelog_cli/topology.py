@@ -29,6 +29,7 @@ from tidelog_cli.readiness import LOOK_S, POLL_S, REGISTRY, Readiness
 from tidelog_cli.state_file import PumpAt, TopologyState
 
 LOCK_FILE = ".lock"
+NATS = "nats"
 SOCKET = "pump.sock"
 SOCKET_BYTES = 107
 HERE = "127.0.0.1"
@@ -96,7 +97,7 @@ class Options(msgspec.Struct, frozen=True):
         blocks = ""
         if self.keys is not None:
             await keys.make(self.keys, self.cluster)
-            blocks += keys.auth_file(self.keys).read_text()
+            blocks += keys.nats_block(self.keys, self.directory / NATS)
         if self.certs is not None:
             from tidelog_cli import certs  # cryptography takes a while to load
 
@@ -203,7 +204,7 @@ class Topology:
 
     def _server(self, more: str) -> EmbeddedNats:
         return EmbeddedNats(
-            self.options.directory / "nats",
+            self.options.directory / NATS,
             port=self._nats_port,
             processes=self._processes,
             more=more,

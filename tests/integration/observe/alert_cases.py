@@ -67,6 +67,7 @@ APPLIED = 'tidelog_applier_applied_ms{feed="main",instance="a"}'
 CHECKPOINT = 'binlog_drainer_checkpoint_tso{instance="a"}'
 NODE = 'tidelog_registry_node{instance="r",kind="pump",node="p1",state="%s"}'
 REACHABLE = 'tidelog_registry_node_reachable{instance="r",kind="%s",node="p1"}'
+UP = 'up{job="%s",instance="i"}'
 SETTLED = {'tidelog_registry_settled{instance="r"}': still(1)}
 MOVES = growing(15_000, 1_000_000)
 STANDS = still(1_000_000)
@@ -91,6 +92,11 @@ CASES: dict[str, Case] = {
         {**LEADS, APPLIED: STANDS},
     ),
     "ServiceDown": one(still(0), still(1), 'up{job="pump",instance="p1"}'),
+    "ServiceGone": Case(
+        {UP % "registry": "_x60"},
+        {UP % "registry": still(1)},
+        {UP % job: still(1) for job in ("pump", "drainer", "applier")},
+    ),
     "ServiceNotReady": one(still(0), still(1), 'tidelog_ready{job="pump",instance="p1"}'),
     "RestartsLoop": one(
         growing(15, 1), still(1), 'process_start_time_seconds{job="pump",instance="p1"}'

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
+import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 import tidelog as library
@@ -22,6 +26,7 @@ from tests.security_cells import CELLS
 from tests.servers import free_port
 from tests.topology import Running, tidelog, up
 from tidelog.config import Secret, ServiceConfig
+from tidelog.errors import Unauthenticated
 from tidelog.real.bus import NatsBus
 from tidelog.security.access import NatsAccess
 from tidelog.security.identities import ADMIN, MONITOR, SUBSCRIBER, WRITER
@@ -106,12 +111,39 @@ def test_all_of_it_works_and_nothing_is_denied(secured: Secured) -> None:
     assert DENIED not in secured.nats_log()
 
 
-async def read(secured: Secured) -> int:
+def test_an_applications_own_key_counts_from_a_sighup_to_another(secured: Secured) -> None:
+    name = f"{SUBSCRIBER}-billing"
+
+    def tell(option: str) -> None:
+        done = tidelog("keys", str(secured.home / "keys"), option, name)
+        assert done.returncode == 0, done.stderr
+        os.kill(secured.running.pid("nats"), signal.SIGHUP)
+
+    def is_let_in() -> bool:
+        try:
+            return asyncio.run(read(secured, own)) > 0
+        except Unauthenticated:
+            return False
+
+    tell("--add")
+    own = msgspec.structs.replace(
+        secured.access(SUBSCRIBER),
+        nats_nkey_file=str(
+            shutil.copy(keys.seed_file(secured.home / "keys", name), secured.home / "billing")
+        ),
+    )
+    until(is_let_in, "the key that was added")
+    tell("--remove")
+    until(lambda: not is_let_in(), "the key that was removed to be refused")
+
+
+async def read(secured: Secured, files: NatsAccess | None = None) -> int:
     """How many transactions a registered application gets, by a subscriber's key."""
-    files = {n: getattr(secured.access(SUBSCRIBER), n) for n in NatsAccess.__struct_fields__}
+    files = files or secured.access(SUBSCRIBER)
+    options = {name: getattr(files, name) for name in NatsAccess.__struct_fields__}
     count = 0
     async with library.subscribe(
-        "main", nats_url=secured.running.nats, start="beginning", consumer="test", **files
+        "main", nats_url=secured.running.nats, start="beginning", consumer="test", **options
     ) as changes:
         async for _ in changes.until(secured.workload["last_commit_ts"]):
             count += 1

@@ -135,6 +135,30 @@ def test_who_reads_is_not_less_behind_than_who_it_reads_from() -> None:
     assert set(lags_of(shown(told)).values()) == {800}
 
 
+def test_a_copy_of_a_later_moment_hides_nobodys_lag() -> None:
+    """A downstream that begins as a copy, of another feed too, says nothing of who publishes."""
+    hours = 5 * 3_600_000
+    told = Nodes(
+        [
+            *(node("p1", PUMP, 10), node("p2", PUMP, hours)),
+            *(node("d", DRAINER, hours, feed="main"), node("a", APPLIER, 60_000, feed="main")),
+            *(node("d2", DRAINER, hours, feed="two"), node("b", APPLIER, 1000, feed="two")),
+        ],
+        settled=True,
+    )
+    snapshot = shown(told)
+    by_feed = {feed.name: feed.lag_ms for feed in snapshot.feeds}
+    assert by_feed == {"main": Lags(hours, hours, 60_000), "two": Lags(hours, hours, 1000)}
+    assert lags_of(snapshot) == {
+        "p1": 10,
+        "p2": hours,
+        "d": hours,
+        "a": 60_000,
+        "d2": hours,
+        "b": 1000,
+    }
+
+
 def test_pumps_are_as_far_behind_in_every_feed() -> None:
     """What one feed has published, every Pump had resolved."""
     told = cluster(

@@ -72,6 +72,24 @@ def test_one_that_is_taken_back_leaves_neither_seed_nor_permission(tmp_path: Pat
     assert third["writer-shop"].public == first["writer-shop"].public
 
 
+def test_a_removal_that_died_is_given_again_and_nothing_is_permitted_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["subscriber-a", "subscriber-b"]
+    made(tmp_path, more=names)
+
+    async def dies(*_: object) -> None:
+        raise OSError("the power is gone")
+
+    with monkeypatch.context() as once:
+        once.setattr(keys.RealDisk, "write_file", dies)
+        with pytest.raises(OSError, match="power"):
+            made(tmp_path, remove=names)
+    assert not set(names) & set(made(tmp_path, remove=names))
+    assert "subscriber-" not in keys.auth_file(tmp_path).read_text()
+    assert not set(names) & set(made(tmp_path))
+
+
 @pytest.mark.parametrize("name", ["subscriber", "subscriber-nobody", "writer-shop", "nobody"])
 def test_only_what_was_added_before_is_taken_back(tmp_path: Path, name: str) -> None:
     first = made(tmp_path, more=["subscriber-billing"])

@@ -3,7 +3,8 @@ line in the table and the chart that it is a part of show one number. Pure.
 
 A Pump is as far as it has resolved, the Drainer that leads as far as it has published, an Applier
 as far as it has applied. *Resolved* is the lag of the Pump, *applied* that of the downstream, that
-is furthest behind. Nobody is less behind than who it reads from was, when that one spoke later.
+is furthest behind. Nobody is less behind than who it reads from was, when that one spoke later;
+but an Applier whose downstream is a copy of a later moment than the feed has reached is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import msgspec
 
 from tidelog.messages import PUMP, Nodes
 from tidelog.positions import appliers, publisher, sources
-from tidelog_registry.console.lags import Heard, Key, Words
+from tidelog.timestamps import physical_ms
+from tidelog_registry.console.lags import PATIENCE_MS, Heard, Key, Words
 from tidelog_registry.console.shown import Lags
 
 Lag = int | None
@@ -58,12 +60,16 @@ def _published(found: Nodes, words: Words, feed: str, heard: Heard) -> Heard:
     leads = publisher(found, feed)
     known = heard if leads is None else words.of(leads).later(heard)
     for node in appliers(found, feed):
-        known = known.later(words.of(node))
+        word = words.of(node)
+        if physical_ms(word.ts) - physical_ms(known.ts) <= PATIENCE_MS:
+            known = known.later(word)
     return known
 
 
 def _not_before(upstream: Lag, own: Lag) -> Lag:
-    return own if own is None or upstream is None else max(upstream, own)
+    if own is None or upstream is None or upstream - own > PATIENCE_MS:
+        return own
+    return max(upstream, own)
 
 
 def _worst(lags: Iterable[Lag]) -> Lag:
