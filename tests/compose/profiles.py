@@ -16,6 +16,7 @@ TARGETS = {"registry": 1, "pump": 2, "drainer": 2, "applier": 1, "backfill": 1}
 JOB_S = 240
 """A JVM's start, on a machine that has much to do."""
 WATCHED_S = 90
+GONE = "TidelogServiceGone"
 SOURCE = "mysql://tidelog@mariadb:3306/?password_file=/run/secrets/password"
 COPIED = "shop"
 """One database of the workload's: each table is a task, and these have two cores."""
@@ -42,6 +43,7 @@ def check_profiles(topology: Stack) -> None:
     topology.compose("stop", "workload")
     check_equal(topology)
     print(f"a Drainer taken over: {time.monotonic() - began:.0f} s")
+    missed(topology)
 
 
 def submitted(topology: Stack) -> str:
@@ -99,6 +101,22 @@ def judged(topology: Stack) -> set[str]:
 def _prometheus(topology: Stack, what: str) -> Any:
     with urllib.request.urlopen(f"{topology.prometheus}/api/v1/{what}", timeout=10) as answer:
         return json.load(answer)["data"]
+
+
+def missed(topology: Stack) -> None:
+    """A container that is stopped has no name any more, so Prometheus has nobody to ask."""
+    began = time.monotonic()
+    topology.compose("stop", "registry")
+    until(lambda: GONE in alarms(topology), lambda: f"{GONE}: {targets(topology)}", WATCHED_S)
+    topology.compose("start", "registry")
+    topology.well("registry")
+    until(lambda: GONE not in alarms(topology), f"the end of {GONE}", WATCHED_S)
+    print(f"a registry missed: {time.monotonic() - began:.0f} s")
+
+
+def alarms(topology: Stack) -> set[str]:
+    """Firing, or about to."""
+    return {one["labels"]["alertname"] for one in _prometheus(topology, "alerts")["alerts"]}
 
 
 def taken_over(topology: Stack) -> None:
