@@ -201,6 +201,16 @@ def one_too_many(mutation: TableMutation) -> None:
     mutation.sequence.append(Insert)
 
 
+def damaged(payload: object, damage: Callable[[TableMutation], None]) -> Binlog:
+    """Its first mutation is."""
+    assert isinstance(payload, bytes)
+    binlog = Binlog.FromString(payload)
+    value = PrewriteValue.FromString(binlog.prewrite_value)
+    damage(value.mutations[0])
+    binlog.prewrite_value = value.SerializeToString()
+    return binlog
+
+
 DAMAGE: dict[str, tuple[Callable[[TableMutation], None], str]] = {
     "row": (cut_row, r"updated_rows\[0\]"),
     "sequence": (one_too_many, "the sequence names another count"),
@@ -214,11 +224,7 @@ def test_a_damaged_mark_stops_the_feed(what: str, large: bool) -> None:
     damage, says = DAMAGE[what]
     up = filters.looping()
     commit_ts, start_ts, payload = up.txn(filters.mark(7), ("app.t", "insert", filters.ONE))
-    assert isinstance(payload, bytes)
-    binlog = Binlog.FromString(payload)
-    value = PrewriteValue.FromString(binlog.prewrite_value)
-    damage(value.mutations[0])
-    binlog.prewrite_value = value.SerializeToString()
+    binlog = damaged(payload, damage)
     small = commit_ts, start_ts, binlog.SerializeToString()
     with pytest.raises(Undecodable, match=rf"transaction {commit_ts}: .*{says}"):
         _ = decode(up.decoder, binlog) if large else up.decoder.decode(small)
@@ -229,12 +235,7 @@ def test_rows_whose_sequence_names_another_count_stop_the_feed() -> None:
     up = Upstream()
     up.create("app", "t")
     commit_ts, _, payload = up.txn(("app.t", "insert", {"id": 1, "n": 1}))
-    assert isinstance(payload, bytes)
-    binlog = Binlog.FromString(payload)
-    value = PrewriteValue.FromString(binlog.prewrite_value)
-    one_too_many(value.mutations[0])
-    binlog.prewrite_value = value.SerializeToString()
-    txn = decode(up.decoder, binlog)
+    txn = decode(up.decoder, damaged(payload, one_too_many))
     assert isinstance(txn, LargeTxn)
     with pytest.raises(Undecodable, match=rf"transaction {commit_ts}: .*names another count"):
         list(txn.slices())

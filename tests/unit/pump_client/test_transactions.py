@@ -42,6 +42,22 @@ async def _patiently(call: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(0.1)
 
 
+async def lived(
+    shore: Shore, app: Callable[[Writer], Awaitable[None]], *, within_s: float = 60
+) -> None:
+    """An application's life to its end, and then all of the stream is read."""
+    done = asyncio.Event()
+
+    async def whole(client: Writer) -> None:
+        await app(client)
+        done.set()
+
+    shore.start("app", whole)
+    async with asyncio.timeout(within_s):
+        await done.wait()
+    await shore.read_up_to_now()
+
+
 async def insert(client: Writer, number: int) -> int:
     async with client.transaction() as txn:
         txn.insert("shop.item", {"id": number, "name": f"n{number}"})
@@ -92,8 +108,6 @@ def test_what_is_committed_is_read_and_nothing_else() -> None:
 
 
 def test_a_transaction_that_a_schema_change_overtakes_is_rolled_back() -> None:
-    done = asyncio.Event()
-
     async def body(shore: Shore) -> None:
         async def app(client: Writer) -> None:
             with pytest.raises(SchemaChanged):  # noqa: PT012
@@ -102,12 +116,8 @@ def test_a_transaction_that_a_schema_change_overtakes_is_rolled_back() -> None:
                     await shore.history.append(msgspec.json.encode(ADD_PRICE))
             async with client.transaction() as txn:
                 txn.insert("shop.item", {"id": 2, "price": 3})
-            done.set()
 
-        shore.start("app", app)
-        async with asyncio.timeout(60):
-            await done.wait()
-        await shore.read_up_to_now()
+        await lived(shore, app)
         (rows,) = shore.rows().values()
         assert rows == [("c", None, {"id": 2, "Name": None, "price": 3})]
 
@@ -117,7 +127,6 @@ def test_a_transaction_that_a_schema_change_overtakes_is_rolled_back() -> None:
 def test_a_transaction_whose_table_is_known_to_have_changed_is_not_prewritten() -> None:
     """Another one of the same client has read the schema since."""
     written: list[int] = []
-    done = asyncio.Event()
 
     async def body(shore: Shore) -> None:
         async def app(client: Writer) -> None:
@@ -136,20 +145,14 @@ def test_a_transaction_whose_table_is_known_to_have_changed_is_not_prewritten() 
                         pass
             assert (written, client._upstream.decisions.status()["open"]) == ([], 0)
             await insert(client, 2)
-            done.set()
 
-        shore.start("app", app)
-        async with asyncio.timeout(60):
-            await done.wait()
-        await shore.read_up_to_now()
+        await lived(shore, app)
         assert len(shore.rows()) == 1
 
     play(body)
 
 
 def test_a_commit_that_is_not_acked_in_time_is_no_flush_and_no_loss() -> None:
-    done = asyncio.Event()
-
     async def body(shore: Shore) -> None:
         async def app(client: Writer) -> None:
             write, free = client.client.write, asyncio.Event()
@@ -164,12 +167,8 @@ def test_a_commit_that_is_not_acked_in_time_is_no_flush_and_no_loss() -> None:
             assert not await client.flush(2)
             free.set()
             assert await client.flush(10)
-            done.set()
 
-        shore.start("app", app)
-        async with asyncio.timeout(60):
-            await done.wait()
-        await shore.read_up_to_now()
+        await lived(shore, app)
         assert len(shore.rows()) == 1
 
     play(body)
@@ -177,7 +176,6 @@ def test_a_commit_that_is_not_acked_in_time_is_no_flush_and_no_loss() -> None:
 
 def test_a_pump_that_waits_too_long_has_the_transaction_rolled_back() -> None:
     """Its Commit never leaves once a Pump was told that it is rolled back."""
-    done = asyncio.Event()
 
     async def body(shore: Shore) -> None:
         async def app(client: Writer) -> None:
@@ -193,12 +191,8 @@ def test_a_pump_that_waits_too_long_has_the_transaction_rolled_back() -> None:
                 await insert(client, 1)
             client._upstream.oracle.fresh = fresh  # type: ignore[method-assign]
             await insert(client, 2)
-            done.set()
 
-        shore.start("app", app)
-        async with asyncio.timeout(120):
-            await done.wait()
-        await shore.read_up_to_now()
+        await lived(shore, app, within_s=120)
         (rows,) = shore.rows().values()
         assert rows == [("c", None, {"id": 2, "Name": "n2"})]
 
