@@ -28,23 +28,18 @@ place = sql.concat_ws(".", "db", "table").alias("place")
 counts = changes.groupBy(minute, place).count().orderBy("minute", "place").collect()
 
 # %% A bar per minute, a colour per table; in the frame a unit across is a minute, down a change.
-places = sorted({row.place for row in counts})
-colours = {name: f"hsl({67 * n},60%,45%)" for n, name in enumerate(places)}
-legend = [f'<tspan fill="{colours[name]}">{escape(name)} </tspan>' for name in places]
-if not counts:
-    legend = [escape(f"no changes in {log}")]
-    print(f"no changes in {log}")
-first = min((row[0] for row in counts), default=0)
-height: Counter[int] = Counter()
-bars = []
+colours = {t: f"hsl({67 * n},60%,45%)" for n, t in enumerate(sorted({r.place for r in counts}))}
+none = [f"no changes in {escape(log)}"]
+legend = [f'<tspan fill="{colours[name]}">{escape(name)} </tspan>' for name in colours]
+height = Counter({min((row[0] for row in counts), default=0): 0})
+bars, told = [], []
 for at, name, count in counts:
     height[at] += count
-    told = f"{datetime.fromtimestamp(at * 60, UTC):%Y-%m-%d %H:%M} {name}: {count}"
-    where = f'x="{at - first}" y="{-height[at]}" width="0.9" height="{count}"'
-    bars.append(f'<rect {where} fill="{colours[name]}"><title>{escape(told)}</title></rect>')
-    print(told)
-top = max(height.values(), default=0)
-frame = f"0 {-top} {max(height, default=first) - first + 1} {top}"
+    told.append(f"{datetime.fromtimestamp(at * 60, UTC):%Y-%m-%d %H:%M} {name}: {count}")
+    where = f'x="{at - min(height)}" y="{-height[at]}" width="0.9" height="{count}"'
+    bars.append(f'<rect {where} fill="{colours[name]}"><title>{escape(told[-1])}</title></rect>')
+print("\n".join(told or none))
+frame = f"0 {-max(height.values())} {max(height) - min(height) + 1} {max(height.values())}"
 bars = [f'<svg y="20" height="320" viewBox="{frame}" preserveAspectRatio="none">', *bars]
 start = '<svg xmlns="http://www.w3.org/2000/svg" width="960" height="340"><text y="15">'
-Path(chart).write_text("\n".join([start, *legend, "</text>", *bars, "</svg></svg>"]))
+Path(chart).write_text("\n".join([start, *(legend or none), "</text>", *bars, "</svg></svg>"]))

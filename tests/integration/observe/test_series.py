@@ -161,7 +161,8 @@ def test_every_expression_names_series_that_exist(scraped: Scraped) -> None:
     assert len(asked) > 100
     missing = {who: series_of(expr) - exposed for who, expr in asked.items()}
     assert {who: names for who, names in missing.items() if names} == {}
-    assert all(series_of(expr) for who, expr in asked.items() if expr != "up == 0")
+    of_targets = {"TidelogServiceDown", "TidelogServiceGone"}
+    assert {who for who, expr in asked.items() if not series_of(expr)} == of_targets
 
 
 def test_every_panel_is_understood_and_the_overview_shows_something(scraped: Scraped) -> None:
