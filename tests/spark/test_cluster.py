@@ -7,11 +7,11 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pymysql
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.processes import until
-from tests.servers import mariadb_server
+from tests.servers import MariaDb, mariadb_server
 from tests.spark import applied, histories
 from tests.spark.relay_files import FEED, RelayFiles
 from tests.spark.standalone import Standalone, standalone
@@ -58,10 +58,10 @@ def test_a_replay_on_a_cluster_whose_executor_is_killed(
             found.start_worker()
             cluster.check(session, job)
             assert found.begun == 1
-            told: list[Progress] = []
+            gate = Gate(server)
             with ThreadPoolExecutor(1) as beside:
-                killed = beside.submit(kill_at_work, session, found, told)
-                report = replay(session, job, told.append)
+                killed = beside.submit(kill_at_work, found, gate)
+                report = replay(session, job, gate.shut_behind_a_segment)
                 killed.result()
         finally:
             session.stop()
@@ -70,25 +70,39 @@ def test_a_replay_on_a_cluster_whose_executor_is_killed(
         assert applied.contents(server) == expected
 
 
-def kill_at_work(session: SparkSession, found: Standalone, told: list[Progress]) -> None:
-    """The executor's JVM, while it has a task and a segment is written already: it stands still
-    while that is looked at."""
-    tracker = session.sparkContext.statusTracker()
+class Gate:
+    """Once it is shut, whoever has written a part waits in the database before that is noted."""
+
+    def __init__(self, server: MariaDb) -> None:
+        self._sql = pymysql.connect(host=server.host, port=server.port, user=server.user).cursor()
+        self.is_shut = False
+
+    def shut_behind_a_segment(self, progress: Progress) -> None:
+        """Of the replay, whose driver goes on when this has returned."""
+        if progress.segment and not self.is_shut:
+            self._sql.execute("SELECT GET_LOCK('gate', 0)")
+            self._sql.execute(
+                "CREATE TRIGGER tidb_binlog.gate BEFORE INSERT ON tidb_binlog.replay FOR EACH ROW"
+                " BEGIN DO GET_LOCK('gate', 300); DO RELEASE_LOCK('gate'); END"
+            )
+            self.is_shut = True
+
+    def is_waited_at(self) -> bool:
+        waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'"
+        self._sql.execute(waits)
+        found = self._sql.fetchone()
+        return found is not None and found[0] > 0
+
+    def open(self) -> None:
+        self._sql.execute("SELECT RELEASE_LOCK('gate')")
+
+
+def kill_at_work(found: Standalone, gate: Gate) -> None:
+    """The executor's JVM, while it has a task and a segment is written already."""
     (pid,) = found.executors()
-
-    def has_task() -> bool:
-        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
-        return any(one.numActiveTasks for one in stages if one is not None)
-
-    def is_stopped_at_work() -> bool:
-        if not has_task():
-            return False
-        os.kill(pid, signal.SIGSTOP)
-        if has_task():
-            return True
-        os.kill(pid, signal.SIGCONT)
-        return False
-
-    until(lambda: any(one.segment for one in told), "the first segment's end")
-    until(is_stopped_at_work, "a task of a later segment")
-    os.kill(pid, signal.SIGKILL)
+    try:
+        until(lambda: gate.is_shut, "the first segment's end")
+        until(gate.is_waited_at, "a task of a later segment")
+        os.kill(pid, signal.SIGKILL)
+    finally:
+        gate.open()
