@@ -10,6 +10,7 @@ import nkeys
 import pytest
 
 from tidelog.errors import BadInput, ConfigError, Corrupt
+from tidelog.real.disk import RealDisk
 from tidelog.real.nats_access import inbox_prefix
 from tidelog.real.nkey import public_key_of
 from tidelog.security.access import NatsAccess, inbox_of
@@ -82,7 +83,7 @@ def test_a_removal_that_died_is_given_again_and_nothing_is_permitted_anew(
         raise OSError("the power is gone")
 
     with monkeypatch.context() as once:
-        once.setattr(keys.RealDisk, "write_file", dies)
+        once.setattr(RealDisk, "write_file", dies)
         with pytest.raises(OSError, match="power"):
             made(tmp_path, remove=names)
     assert not set(names) & set(made(tmp_path, remove=names))
