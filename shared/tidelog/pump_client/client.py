@@ -199,6 +199,14 @@ class PumpClient:
         """Drop what is remembered of a transaction that will get neither Commit nor Rollback."""
         self._routes.close(start_ts)
 
+    def abandon(self, start_ts: int) -> None:
+        """Roll a transaction back without waiting: each Pump that may hold its Prewrite is told as
+        far as there is room for that, and asks `txnstatus` where there is none."""
+        payload = Binlog(tp=Rollback, start_ts=start_ts).SerializeToString()
+        for item in self._finishes(payload, start_ts, rollback=True):
+            self._delivery.try_accept(item)
+        self._routes.close(start_ts)
+
     def pump_of(self, start_ts: int) -> str:
         """The Pump that acked an open transaction's Prewrite; "" = none."""
         route = self._routes.get(start_ts)

@@ -93,9 +93,9 @@ class Upstream:
             await self._roll_back(prewrite)
             raise
         except BaseException:
-            # Cancelled: nobody may wait now. The Pump asks, and is told of a rollback.
+            # Cancelled: nobody may wait now.
             self.end(prewrite.start_ts)
-            self.client.forget(prewrite.start_ts)
+            self.client.abandon(prewrite.start_ts)
             raise
         try:
             decided = await decision
@@ -160,7 +160,7 @@ class Upstream:
         try:
             await self.client.write(binlog, deadline_s=self.commit_timeout_s)
         except Overloaded:
-            self.client.forget(prewrite.start_ts)
+            self.client.abandon(prewrite.start_ts)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Ask again while nobody can be asked."""

@@ -24,6 +24,7 @@ from tidelog.supervisor import Supervisor
 
 LOCK_PATH: Final = "lock"
 COMMIT_TIMEOUT_S: Final = 10.0
+HURRY_S: Final = 2.0
 MAX_COMMITS: Final = 4096
 """On their way to Pumps at once; further transactions wait before they are decided."""
 
@@ -106,10 +107,11 @@ class Writer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Waits up to CLOSE_S for Commits that no Pump acked yet, then ends."""
+        """Waits for Commits and Rollbacks that no Pump acked yet, then ends: up to CLOSE_S, and
+        HURRY_S when the application fails or is cancelled. A Pump that still holds one open would
+        ask a client that is gone, and the stream would stand until its next life."""
         try:
-            if error is None:
-                await self.flush(CLOSE_S)
+            await self.flush(CLOSE_S if error is None else HURRY_S)
         finally:
             await self._life.__aexit__(kind, error, trace)
 

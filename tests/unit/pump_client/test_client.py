@@ -368,6 +368,25 @@ def test_a_rollback_that_is_cancelled_still_reaches_every_pump_that_was_tried() 
     play(body, "p1", "p2", "p3")
 
 
+@pytest.mark.parametrize("room", [1 << 16, 0])
+def test_one_that_is_abandoned_is_rolled_back_by_whom_it_reached_if_there_is_room(
+    room: int,
+) -> None:
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        await client.write(prewrite(2))
+        await client.write(prewrite(3))
+        client._backlog._limit = room
+        await client.write(commit(2))  # alone, it gets in
+        client.abandon(3)
+        assert client.unacked == (2 if room else 1)
+        assert await client.flush(10)
+        ends = sorted(p.of(3)[1:] for p in cluster.pumps.values())
+        assert ends == ([[], ["Rollback"]] if room else [[], []])
+        assert client.status()["open_transactions"] == 0
+
+    play(body, "p1", "p2")
+
+
 def test_a_commit_that_finds_no_room_in_time_was_not_accepted() -> None:
     async def body(client: PumpClient, cluster: FakeCluster) -> None:
         client._backlog._limit = 1

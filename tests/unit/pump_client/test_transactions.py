@@ -17,6 +17,7 @@ from tidelog.pump_client import RolledBack, SchemaChanged, TransactionEnded, Wri
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.journal import Journal
 from tidelog.pump_client.tables.errors import NoSuchTable
+from tidelog.pump_client.transaction import Transaction
 from tidelog.pump_client.two_phase import Upstream
 from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType, Commit, Prewrite, Rollback
@@ -311,5 +312,35 @@ def test_a_rollback_is_written_when_the_block_fails_after_the_prewrite() -> None
         assert written == [Prewrite, Rollback, Prewrite, Commit]
         await shore.read_up_to_now()
         assert len(shore.rows()) == 1
+
+    play(body)
+
+
+@pytest.mark.parametrize("ends", ["well", "cancelled"])
+def test_one_that_was_cancelled_holds_up_nobody_when_its_client_has_left(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its Prewrite's ack and its Commit; there is no next life that could answer."""
+
+    async def cancelled(self: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def body(shore: Shore) -> None:
+        async def app(client: Writer) -> None:
+            await insert(client, 1)
+            with monkeypatch.context() as patch:
+                patch.setattr(Transaction, "_may_commit", cancelled)
+                with pytest.raises(asyncio.CancelledError):
+                    await insert(client, 2)
+            done.set()
+            if ends == "cancelled":
+                raise asyncio.CancelledError
+
+        done = asyncio.Event()
+        node = shore.start("app", app, keeps_state=False)
+        await done.wait()
+        await node.stop()
+        await shore.read_up_to_now()
+        assert [after["id"] for rows in shore.rows().values() for _, _, after in rows] == [1]
 
     play(body)

@@ -27,7 +27,7 @@ class Pumps:
 
     def __init__(self) -> None:
         self.taken: list[Binlog] = []
-        self.forgotten: list[int] = []
+        self.abandoned: list[int] = []
         self.refusal: Exception | None = None
         self.full = False
         self.reachable = asyncio.Event()
@@ -42,8 +42,8 @@ class Pumps:
             raise Overloaded("no way is free")
         self.taken.append(binlog)
 
-    def forget(self, start_ts: int) -> None:
-        self.forgotten.append(start_ts)
+    def abandon(self, start_ts: int) -> None:
+        self.abandoned.append(start_ts)
 
 
 class Ten:
@@ -101,7 +101,7 @@ def test_a_cancellation_stays_one() -> None:
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        assert pumps.forgotten == [1]
+        assert pumps.abandoned == [1]
 
     asyncio.run(main())
 
@@ -151,7 +151,7 @@ def test_a_rollback_that_finds_no_way_is_left_to_the_pump_to_ask_for() -> None:
         start_ts = await made.begin()
         with pytest.raises(NoPump, match="none is online"):
             await made.commit(Binlog(start_ts=start_ts))
-        assert (pumps.taken, pumps.forgotten) == ([], [start_ts])
+        assert (pumps.taken, pumps.abandoned) == ([], [start_ts])
         assert made.decisions.status()["open"] == 0, "asked, it says that it was rolled back"
 
     asyncio.run(main())
@@ -280,7 +280,7 @@ def test_a_cancelled_transaction_ends_while_the_coordinator_is_busy() -> None:
                 await work
             assert made.decisions.status()["open"] == 0
             assert not made.room.locked()
-            assert pumps.forgotten == [start_ts]
+            assert pumps.abandoned == [start_ts]
         busy.crash.set()
         with pytest.raises(RuntimeError, match="made up"):
             await life

@@ -80,8 +80,7 @@ class Backlog:
 
     async def enter(self, item: Finish) -> None:
         """Waits for room. Cancelled, it has not entered."""
-        if not self._gates and self._has_room(item):
-            self._take(item)
+        if self.try_enter(item):
             return
         gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._gates.append((gate, item))
@@ -95,6 +94,13 @@ class Backlog:
                 self._gates.remove((gate, item))
                 self._let_in()
             raise
+
+    def try_enter(self, item: Finish) -> bool:
+        """Without waiting; False when there is no room, or others wait for it."""
+        if self._gates or not self._has_room(item):
+            return False
+        self._take(item)
+        return True
 
     def enter_now(self, item: Finish) -> None:
         """Without waiting: a follow-up of one that has entered."""

@@ -78,6 +78,13 @@ class Delivery:
         self._backlog.enter_now(item)
         self._backlog.postpone(item, 0.0)
 
+    def try_accept(self, item: Finish) -> bool:
+        """Sent with the finisher's next tick; False when there is no room for it."""
+        if not self._backlog.try_enter(item):
+            return False
+        self._backlog.postpone(item, 0.0)
+        return True
+
     def again(self, item: Finish) -> None:
         """A later try: postponed again when the lane is full or not there."""
         lane = self._lane(item)
