@@ -37,4 +37,11 @@ class TlsConnection(aiomysql.Connection):  # type: ignore[misc]
     async def _request_authentication(self) -> None:
         if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
             raise pymysql.err.OperationalError(CR.CR_SSL_CONNECTION_ERROR, "it offers no TLS")
-        await super()._request_authentication()
+        try:
+            await super()._request_authentication()
+        except BaseException:
+            # The driver closes it, which under TLS waits for the other side's goodbye: the socket
+            # of a refused login would outlive the loop.
+            if self._writer is not None:
+                self._writer.transport.abort()
+            raise

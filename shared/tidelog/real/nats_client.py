@@ -94,9 +94,8 @@ class SinkClient(Client):
     def drop_transport(self) -> None:
         """Of an attempt to connect that failed: nats-py would wait for its end, which after a
         failed handshake nobody tells."""
-        transport, self._transport = self._transport, None
-        if transport:
-            transport.close()  # type: ignore[no-untyped-call]
+        self._cut()
+        self._transport = None
 
     async def end(self) -> None:
         """Close, and see that a reconnection under way really ends: nats-py swallows some of its
@@ -115,10 +114,11 @@ class SinkClient(Client):
                 break
             task.cancel()
             await asyncio.wait([task], timeout=0.1)
-        if self._transport:
-            self._transport.close()  # type: ignore[no-untyped-call]
+        self._cut()
 
     def _cut(self) -> None:
+        """At once: TLS that is closed waits for the other side's goodbye, and its socket would
+        outlive the loop of a process that ends meanwhile."""
         transport: Any = self._transport
         if transport is not None and transport._io_writer is not None:
             transport._io_writer.transport.abort()
@@ -135,8 +135,7 @@ class SinkClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         """nats-py forgets to close what a failed attempt to connect had opened."""
-        if self._transport:
-            self._transport.close()  # type: ignore[no-untyped-call]
+        self._cut()
         if self._tls is not None:
             try:
                 self.options["tls"] = self._tls()
