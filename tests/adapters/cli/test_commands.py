@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 import structlog
 import typer
+from rich.text import Text
 from typer.testing import CliRunner, Result
 
 from tests.adapters.cli.town import FEED, Town, town
@@ -34,6 +35,7 @@ from tidelog.real.bus import NatsBus
 from tidelog_cli import state_file
 from tidelog_cli.app import app
 from tidelog_cli.completion import node_names
+from tidelog_cli.terminal import say
 
 
 class Asked:
@@ -166,8 +168,15 @@ def test_jobs_of_a_backfill_service_that_is_not_there(asked: Asked) -> None:
     asked.tidelog("jobs", "cancel", "none", code=EXIT_UNAVAILABLE)
 
 
-def test_what_changes_is_told_until_a_signal_ends_it(asked: Asked) -> None:
+def test_what_changes_is_told_until_a_signal_ends_it(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The Pump is paused once somebody watches, and the signal comes once that was told."""
+    watched = threading.Event()
+
+    def said(text: Text) -> None:
+        say(text)
+        watched.set()
 
     async def act() -> None:
         bus = await NatsBus.connect(asked.town.nats.url)
@@ -179,10 +188,12 @@ def test_what_changes_is_told_until_a_signal_ends_it(asked: Asked) -> None:
 
     def until_told() -> None:
         try:
+            assert watched.wait(60)
             asyncio.run(act())
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
+    monkeypatch.setattr("tidelog_cli.commands.watch.say", said)
     acting = threading.Thread(target=until_told)
     acting.start()
     told = asked.tidelog("watch", "--json").stdout
