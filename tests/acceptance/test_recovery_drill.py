@@ -13,6 +13,7 @@ from tests.servers import nats_server
 DRILLS = 5
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_the_downstream_is_what_the_source_was_at_the_commit_ts_that_recovery_says(
     tmp_path: Path,

@@ -9,6 +9,8 @@ import signal
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance import golden_stream
 from tests.acceptance.replaying import replay
 from tests.acceptance.status_api import status_api
@@ -29,6 +31,7 @@ def delete_jetstream(running: Running) -> None:
     until(lambda: running.pid("nats") != pid, "nats-server to be started again")
 
 
+@pytest.mark.full
 def test_a_deleted_jetstream_store_is_filled_again(tmp_path: Path) -> None:
     database = tmp_path / "down.db"
     count = len(records("set-a"))

@@ -252,7 +252,8 @@ async def big_rows(on: Stage) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *(integer_keys, auto_random, clustered_tables, many_types, unique_without_primary, bits),
+        pytest.param(integer_keys, marks=pytest.mark.full),
+        *(auto_random, clustered_tables, many_types, unique_without_primary, bits),
         *(generated_columns, swapped_unique_values, big_rows),
         float_keys,
     ],

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.integration.membership.rig import FEWEST, Rig
 from tests.integration.membership.script import Change, Outage, script
 from tests.servers import nats_server
@@ -23,6 +25,7 @@ def test_a_full_script_kills_each_five_times_and_a_quarter_once() -> None:
             assert len({step.pump for step in steps if "offline" in step.change.value}) == 2
 
 
+@pytest.mark.full
 def test_nothing_is_lost_from_one_pump_to_four_to_two(tmp_path: Path) -> None:
     steps = script(7, quarter=True)
     with nats_server(tmp_path) as nats:

@@ -63,7 +63,7 @@ class LongPlace(RealPlace):
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("where", ["simulated", "real"])
+@pytest.mark.parametrize("where", ["simulated", pytest.param("real", marks=pytest.mark.full)])
 def test_shares_of_100_000_binlogs(where: str, tmp_path: Path) -> None:
     if where == "simulated":
         SimPlace(1).run(scenario)

@@ -60,7 +60,9 @@ async def readers_told(bus: Bus) -> bool:
     return names == {"a1", "drainer"} and await feeds_told(bus)
 
 
-@pytest.mark.parametrize("registry", ["lives", "dies", "loses its directory"])
+@pytest.mark.parametrize(
+    "registry", ["lives", pytest.param("dies", marks=pytest.mark.full), "loses its directory"]
+)
 def test_a_deleted_store_is_rebuilt(tmp_path: Path, registry: str) -> None:
     async def main() -> None:
         with nats_server(tmp_path) as server:

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.registry.process import Registry, living
 from tests.integration.registry.test_store_deleted import all_online, eventually, fresh_eventually
 from tests.servers import NatsServer, nats_server
@@ -42,6 +44,7 @@ async def _given(takings: Takings, more: int, within_s: float) -> float:
     return await eventually(there, within_s, f"{more} more timestamps")
 
 
+@pytest.mark.full
 def test_timestamps_keep_their_order_over_five_kills_under_two_clients(tmp_path: Path) -> None:
     async def main() -> None:
         takings, stop = Takings(), asyncio.Event()
