@@ -35,9 +35,9 @@ class Slope(NamedTuple):
         return f"{self.per_hour * 100:+.1f} ± {self.error * 100:.1f} %/h"
 
 
-def warm(samples: Sequence[Sample], warm_up_s: float) -> list[Sample]:
-    """Without what was taken while a process was younger."""
-    return [sample for sample in samples if sample.age_s >= warm_up_s]
+def warm(samples: Sequence[Sample], warm_up_s: float, settled_s: float = 0.0) -> list[Sample]:
+    """Without what was taken while a process was younger, or before the run had settled."""
+    return [one for one in samples if one.age_s >= warm_up_s and one.at_s >= settled_s]
 
 
 def slope(samples: Sequence[Sample]) -> Slope:

@@ -32,6 +32,12 @@ def test_growth_is_seen_through_kills_and_noise() -> None:
         assert line.above(LIMIT) == (per_hour > 0)
 
 
+def test_what_fills_up_at_the_start_is_no_growth() -> None:
+    filling = [one._replace(value=min(100.0, 50 + one.at_s / 12)) for one in samples(0.0)]
+    assert slope(warm(filling, 20)).above(LIMIT)
+    assert not slope(warm(filling, 20, 600)).above(LIMIT)
+
+
 def test_noise_is_no_growth() -> None:
     assert not any(slope(warm(samples(0.0, seed=n), 20)).above(LIMIT) for n in range(50))
 
