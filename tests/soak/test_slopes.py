@@ -34,8 +34,8 @@ def test_growth_is_seen_through_kills_and_noise() -> None:
 
 def test_what_fills_up_at_the_start_is_no_growth() -> None:
     filling = [one._replace(value=min(100.0, 50 + one.at_s / 12)) for one in samples(0.0)]
-    assert slope(warm(filling, 20)).above(LIMIT)
-    assert not slope(warm(filling, 20, 600)).above(LIMIT)
+    assert slope(warm(filling, 20)).per_hour > LIMIT
+    assert slope(warm(filling, 20, 600)).per_hour == 0
 
 
 def test_noise_is_no_growth() -> None:
