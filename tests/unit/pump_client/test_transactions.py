@@ -341,6 +341,7 @@ def test_one_that_was_cancelled_holds_up_nobody_when_its_client_has_left(
         await done.wait()
         await node.stop()
         await shore.read_up_to_now()
-        assert [after["id"] for rows in shore.rows().values() for _, _, after in rows] == [1]
+        found = [after for rows in shore.rows().values() for _, _, after in rows]
+        assert found == [{"id": 1, "Name": "n1"}]
 
     play(body)
