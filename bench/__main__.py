@@ -61,6 +61,8 @@ def arguments(argv: list[str]) -> Namespace:
     if unknown:
         known = ", ".join([LIMITS, *common, *seldom])
         parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {known}")
+    if chosen.report and chosen.runs % 2 == 0:
+        parser.error("an odd number of runs: the one in the middle is shown")
     if chosen.profile and shutil.which("py-spy") is None:
         parser.error("--profile needs py-spy in PATH (pip install py-spy)")
     return chosen

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+ENOUGH = 100
+"""Calls that have a p99: of fewer it is their maximum."""
+
 
 class Spread(msgspec.Struct, frozen=True):
     """Of single calls, in milliseconds."""
@@ -19,6 +22,11 @@ class Spread(msgspec.Struct, frozen=True):
     p50_ms: float
     p99_ms: float
     max_ms: float
+
+    @property
+    def tail(self) -> tuple[str, float]:
+        """The p99, or the most where so few calls have none; its name first."""
+        return ("p99", self.p99_ms) if self.n >= ENOUGH else ("most", self.max_ms)
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -77,13 +85,11 @@ class Figure(msgspec.Struct, frozen=True):
     growth: Sequence[Growth] = ()
     runs: Range | None = None
     ratios: Range | None = None
-    """Of several runs: each beside its own limit."""
+    """Of several runs, each beside its own limit; `median` is that of the run that is shown."""
 
     @property
     def ratio(self) -> float | None:
-        """Figure / limit, of several runs the middle one; None without a limit."""
-        if self.ratios is not None:
-            return self.ratios.median
+        """Figure / limit; None without a limit."""
         return self.value / self.limit.value if self.limit and self.limit.value else None
 
     @property

@@ -199,6 +199,6 @@ class Run:
             )
             for name, value, aim in (
                 ("p50", found.p50_ms, AIM_P50_MS),
-                ("p99", found.p99_ms, AIM_P99_MS),
+                (*found.tail, AIM_P99_MS),
             )
         ]

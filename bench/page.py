@@ -54,6 +54,7 @@ def page(found: Result) -> str:
 
 def _head(found: Result) -> Iterator[str]:
     about, minutes = found.about, found.runs * sum(s.seconds for s in found.sections) / 60
+    middle = "the middle" if found.runs % 2 else "the lower middle"
     yield "# Figures"
     yield ""
     yield (
@@ -87,9 +88,9 @@ def _head(found: Result) -> Iterator[str]:
     yield (
         "Each figure stands beside a **limit** of the same run: what a building block does by "
         "itself on this machine, which moves up to twofold from day to day. `of the limit` is the"
-        " ratio of the two, taken in each run. Of several runs the middle one is shown, and the "
-        "least and the most behind it. `original`: TiDB Binlog, in Go, on the machine that the "
-        "aims were set on."
+        f" ratio of the two. Of several runs the one with {middle} figure is shown, with its own "
+        "limit, and the least and the most of all behind it. `original`: TiDB Binlog, in Go, on "
+        "the machine that the aims were set on."
     )
 
 

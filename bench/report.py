@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench.figure import Figure, Limit, Range, Spread, Usage
+from bench.figure import ENOUGH, Figure, Limit, Range, Spread, Usage
 
 SMALL = 100
 
@@ -31,7 +31,8 @@ def between(runs: Range | None) -> str:
 def times(of: Spread | None) -> str:
     if of is None:
         return ""
-    return f"{of.p50_ms:.2f} / {of.p99_ms:.2f} / {of.max_ms:.1f}"
+    p99 = f"{of.p99_ms:.2f}" if of.n >= ENOUGH else "–"
+    return f"{of.p50_ms:.2f} / {p99} / {of.max_ms:.1f}"
 
 
 def aim(figure: Figure) -> str:

@@ -23,8 +23,8 @@ def merged_limits(runs: Sequence[Iterable[Limit]]) -> list[Limit]:
 
 
 def merged(runs: Sequence[Iterable[Figure]]) -> list[Figure]:
-    """By section and name. The ratio is that of each run to its own limit, and then the middle of
-    these: the middle figure over the middle limit would be of no run at all."""
+    """By section and name: the run with the middle value, with its own limit, spread and ratio: the
+    middle figure over the middle limit would be of no run at all."""
     found: dict[tuple[str, str], list[Figure]] = {}
     for run in runs:
         for figure in run:
@@ -43,9 +43,12 @@ def _figure(same: Sequence[Figure]) -> Figure:
     middle = next(figure for figure in same if figure.value == runs.median)
     ratios = [figure.ratio for figure in same if figure.ratio is not None]
     limits = [figure.limit for figure in same if figure.limit is not None]
+    limit = middle.limit
+    if limit is not None:
+        limit = msgspec.structs.replace(limit, runs=spanned([one.value for one in limits]))
     return msgspec.structs.replace(
         middle,
-        limit=_limit(limits) if limits else None,
+        limit=limit,
         runs=runs,
-        ratios=spanned(ratios) if ratios else None,
+        ratios=Range(len(ratios), min(ratios), middle.ratio, max(ratios)) if middle.ratio else None,
     )

@@ -68,7 +68,7 @@ def test_the_table_names_everything_beside_the_figure() -> None:
     for part in (
         "≥ 0.75 × limit",
         "3100 binlogs/s",
-        "1.50 / 7.25 / 9.0",
+        "1.50 / – / 9.0",
         "0.78",
         "24.3k",
         "remark",
@@ -78,16 +78,21 @@ def test_the_table_names_everything_beside_the_figure() -> None:
     assert report.costs(found.usage, found.value) == "pump-1 200"
 
 
+def test_few_calls_have_no_p99() -> None:
+    assert spread([0.001] * 98 + [0.5, 0.9]).tail == ("p99", 500.0)
+    assert spread([0.001] * 97 + [0.5, 0.9]).tail == ("most", 900.0)
+
+
 def test_several_runs_show_the_one_in_the_middle() -> None:
     values = ((100.0, 1000.0), (300.0, 2000.0), (200.0, 4000.0))
     runs = [[figure(value, limit=Limit("echo", limit, "calls/s"))] for value, limit in values]
     (one,) = merged(runs)
     assert (one.value, one.runs) == (200.0, Range(3, 100.0, 200.0, 300.0))
     assert one.limit is not None
-    assert (one.limit.value, one.limit.runs) == (2000.0, Range(3, 1000.0, 2000.0, 4000.0))
+    assert (one.limit.value, one.limit.runs) == (4000.0, Range(3, 1000.0, 2000.0, 4000.0))
     # Each beside its own limit: 0.1, 0.15, 0.05; the middle figure over the middle limit is none.
-    assert one.ratios == Range(3, 0.05, 0.1, 0.15)
-    assert one.ratio == 0.1
+    assert one.ratios == Range(3, 0.05, 0.05, 0.15)
+    assert one.ratio == 0.05
 
 
 def test_figures_of_several_runs_are_kept_apart_by_section_and_name() -> None:
