@@ -203,7 +203,7 @@ full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@$(PY) -m tests.kills.rig --points 3
 	@$(PY) -m tests.kills.rig --kills 200
 	@$(PY) -m tests.acceptance.recovery_drill --kills 50
-	@$(PY) -m tests.integration.applier.kill_rig --kills 30 --outages 10
+	@$(PY) -m tests.integration.applier.kill_rig --kills 100 --database-kills 20 --outages 10
 	@$(PY) -m tests.planted.kills
 	@$(PY) -m tests.acceptance.restarts --restarts 20
 	@$(PY) -m tests.integration.membership.rig
@@ -226,6 +226,8 @@ full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@TIDELOG_TEST_PLACES=20 $(PYTEST) tests/spark/test_replay_set_a.py
 	@TIDELOG_TEST_RELAY_MIB=2048 $(PYTEST) -s tests/spark/test_replay_large.py
 	@$(PY) -m bench memory apply-memory replay
+	@$(MAKE) $(ONE) coverage
+	@$(MAKE) $(ONE) soak HOURS=3
 
 # What each image installs: its extras of pyproject.toml, in the versions of runtime.txt and dev.txt.
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version 3.11

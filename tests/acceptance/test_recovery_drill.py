@@ -10,10 +10,9 @@ import pytest
 from tests.acceptance.recovery_drill import Rig
 from tests.servers import nats_server
 
-DRILLS = 5
+DRILLS = 2
 
 
-@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_the_downstream_is_what_the_source_was_at_the_commit_ts_that_recovery_says(
     tmp_path: Path,

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tests.crash import damaged_logs, damaged_small
 from tests.crash.quiet import quiet
+from tests.last_line import last_line
 
 SIZE = 4096
 Judge = Callable[[bytes, int], str]
@@ -76,12 +77,11 @@ def closing(results: list[Result], share: int, seed: int) -> tuple[str, bool]:
     enough = (flipped + cut) * share >= 0.9 * len(KINDS) * 9 * SIZE
     if share == 1:
         enough = flipped >= len(KINDS) * 8 * SIZE and cut >= len(KINDS) * SIZE
-    verdict = f"{wrong} FAILED" if wrong else "0 lost, 0 duplicated, 0 out of order"
-    line = (
-        f"damage: {flipped + cut} cases, {verdict} ({flipped} flips and {cut} cuts of"
-        f" {len(results)} kinds of files, seed {seed}, 1 in {share})"
+    more = (
+        f"{flipped} flips and {cut} cuts of {len(results)} kinds of files, seed {seed},"
+        f" 1 in {share}"
     )
-    return line, enough and not wrong
+    return last_line("damage", flipped + cut, more, wrong=wrong), enough and not wrong
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tests.crash import nth, nth_stores
 from tests.crash.quiet import quiet
 from tests.crash.recorder import Wrong
+from tests.last_line import last_line
 
 PUMP = "pump"
 LIVES_ON = {"value/closed", "purged.json", ".node", "reserve"}
@@ -98,9 +99,8 @@ def closing(results: list[Result]) -> str:
     for result in results:
         counts[result.part.who] += result.cases
     wrong = sum(len(result.wrong) for result in results)
-    verdict = f"{wrong} FAILED" if wrong else "0 lost, 0 duplicated, 0 out of order"
     shares = ", ".join(f"{who} {count}" for who, count in counts.items())
-    return f"n-th I/O call fails: {counts.total()} cases, {verdict} ({shares})"
+    return last_line("n-th I/O call fails", counts.total(), shares, wrong=wrong)
 
 
 def main() -> int:
@@ -110,6 +110,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="of these, as `relay`")
     options = parser.parse_args()
     parts = [part for part in PARTS if not options.only or part.who in options.only]
+    if not parts:
+        parser.error(f"none of {', '.join(sorted({part.who for part in PARTS}))}")
     with ProcessPoolExecutor(options.jobs) as pool:
         results = list(pool.map(meet, parts, [options.calls] * len(parts)))
     for result in results:

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from tests.crash.explore import Report, explore, replay
 from tests.crash.quiet import quiet
 from tests.crash.scenarios import PROTOCOLS, SCENARIOS, named
+from tests.last_line import last_line
 
 STATES = 15_000
 
@@ -46,8 +47,7 @@ def closing(reports: list[Report], wanted: int) -> tuple[str, bool]:
         told[report.protocol] += report.states
     total, failed = told.total(), sum(len(report.failures) for report in reports)
     counts = ", ".join(f"{protocol} {count}" for protocol, count in told.items())
-    verdict = "0 lost, 0 duplicated, 0 out of order" if not failed else f"{failed} FAILED"
-    line = f"crash states: {total} cases, {verdict} ({counts})"
+    line = last_line("crash states", total, counts, wrong=failed)
     return line, not failed and total >= wanted and all(told.values())
 
 

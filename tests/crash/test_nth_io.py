@@ -20,4 +20,4 @@ def test_the_nth_call_fails(part: Part) -> None:
 def test_a_run_that_met_too_little_fails() -> None:
     found = meet(Part("ddls", "io", "power"), 1)
     assert not found.wrong
-    assert "FAILED" in closing([found._replace(wrong=["no more than 3 calls were met"])])
+    assert "1 WRONG" in closing([found._replace(wrong=["no more than 3 calls were met"])])

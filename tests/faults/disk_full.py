@@ -32,6 +32,7 @@ from tests.faults.stack import APPLIER, DRAINER, PUMPS, REGISTRY, Plan, Stack, W
 from tests.integration.drainer.kill_load import CLUSTER
 from tests.integration.pump.small_disk import fill
 from tests.integration.victim import Wrong
+from tests.last_line import last_line
 from tests.servers import MariaDb, NatsServer, mariadb_server, nats_server
 from tidelog.ask_registry import nodes
 from tidelog.ddl_history import EmbeddedHistory
@@ -245,8 +246,7 @@ class Rig:
             f" once and in order, the downstream equal; disks filled: {each}; with the room"
             f" everything had arrived after {self.slowest_s:.1f} s at most; started again:"
             f" {dict(self.stack.restarted) or 0}; {self.seconds:.0f} s\n"
-            f"disk full: {self.fills.total()} cases, 0 lost, 0 duplicated, 0 out of order"
-            f" (seed {self.seed})"
+            + last_line("disk full", self.fills.total(), f"seed {self.seed}")
         )
 
 
@@ -270,6 +270,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--fills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
+    if options.fills < 1:
+        parser.error("nothing is to be tried")
     if INSIDE not in os.environ:
         if subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
             print("it needs root, or user namespaces, to mount file systems (`unshare -rm`)")

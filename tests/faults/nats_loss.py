@@ -43,6 +43,7 @@ from tests.faults.stack import (
 from tests.faults.subscriber import Subscriber
 from tests.integration.drainer.kill_load import CLUSTER
 from tests.integration.victim import Wrong
+from tests.last_line import last_line
 from tests.markers import marked
 from tests.servers import MariaDb, NatsServer, mariadb_server, nats_server
 from tidelog import ask_registry, subjects
@@ -258,9 +259,7 @@ class Rig:
             f" downstream equal; the flow went on after {'; '.join(shown)}; the registry knew"
             f" everybody after {max(self.settled, default=0.0):.1f} s at most (aim"
             f" {RESUMES_S:.0f} s); processes started again: {dict(self.stack.restarted) or 0};"
-            f" {self.seconds:.0f} s\n"
-            f"NATS loss: {self.cases} cases, 0 lost, 0 duplicated, 0 out of order"
-            f" (seed {self.seed})"
+            f" {self.seconds:.0f} s\n" + last_line("NATS loss", self.cases, f"seed {self.seed}")
         )
 
 
@@ -269,6 +268,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
+    if options.cases < 1:
+        parser.error("nothing is to be tried")
     configure("auto", "error")
     with (
         tempfile.TemporaryDirectory(prefix="nats-loss-") as directory,

@@ -28,6 +28,7 @@ from tests.faults.proxy import HOST, Proxy
 from tests.faults.stack import APPLIER, DRAINER, PUMPS, Plan, Stack, Wrongs
 from tests.faults.toxics import Kind, Met, Side, Toxic, drawn
 from tests.integration.victim import Wrong
+from tests.last_line import last_line
 from tests.servers import MariaDb, NatsServer, free_port, mariadb_server, nats_server
 from tidelog.logs import configure
 
@@ -201,9 +202,8 @@ class Rig:
             f"{len(self.stack.ledger.order)} transactions ({self.stack.load.ddls} DDLs), each read"
             f" once and in order, the downstream equal; toxics met {self.met.bytes} bytes and ended"
             f" {self.met.cuts} connections; all had arrived at the latest after: {slowest};"
-            f" {self.seconds:.0f} s, seed {self.seed}\n"
-            f"network faults: {self.cells + self.swizzles} cases, 0 lost, 0 duplicated,"
-            f" 0 out of order (seed {self.seed})"
+            f" {self.seconds:.0f} s\n"
+            + last_line("network faults", self.cells + self.swizzles, f"seed {self.seed}")
         )
 
 
@@ -220,7 +220,11 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     configure("auto", "error")
     cells = [cell for cell in ALL if options.only in (None, f"{cell[0].value}:{cell[1]}")]
+    if options.only and not cells:
+        parser.error(f"no such cell: {options.only}")
     cells *= options.repeats
+    if not cells and options.swizzles < 1:
+        parser.error("nothing is to be tried")
     random.Random(options.seed).shuffle(cells)
     with (
         tempfile.TemporaryDirectory(prefix="network-faults-") as directory,

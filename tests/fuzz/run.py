@@ -34,6 +34,7 @@ from tests.fuzz import (
     strangers,
 )
 from tests.fuzz.surface import Surface
+from tests.last_line import last_line
 
 INPUT_S = 1.0
 GROWTH_BYTES = 64 << 20
@@ -172,10 +173,7 @@ def main(argv: list[str]) -> int:
         print("WRONG", wrong)
     if total.inputs < options.inputs:
         total.wrong.append(f"only {total.inputs} inputs")
-    print(
-        f"BAD INPUT: {total.inputs} cases, 0 lost, 0 duplicated, 0 out of order, "
-        f"{len(total.wrong)} wrong (seed {options.seed})"
-    )
+    print(last_line("bad input", total.inputs, f"seed {options.seed}", wrong=len(total.wrong)))
     return 1 if total.wrong else 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import intruders, run, strangers
+from tests.fuzz import atheris_targets, intruders, run, strangers
 from tests.fuzz.surface import Surface
 from tidelog.errors import BadInput
 from tidelog_pump.edges.nats_edge import NatsEdge
@@ -111,3 +111,11 @@ def test_a_question_that_is_not_answered_is_seen(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(NatsEdge, "_answer", forgets)
     assert any("gave no answer" in wrong for wrong in strangers.talk(100, 3).wrong)
+
+
+@pytest.mark.parametrize("name", atheris_targets.TARGETS)
+def test_what_libfuzzer_would_feed_is_taken(name: str) -> None:
+    feed, seeds = atheris_targets.target(name)
+    assert seeds
+    for seed in seeds:
+        feed(seed)

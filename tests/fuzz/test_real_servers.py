@@ -20,6 +20,7 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.pump_inputs import write_requests
 from tests.fuzz.run import GROWTH_BYTES
 from tests.fuzz.strangers import Door, Stranger, Talk, doors, is_binlog
+from tests.last_line import last_line
 from tests.topology import Running, up
 from tidelog.real.bus import NatsBus
 from tidelog_proto.pump_pb2 import Pos, PullBinlogReq, WriteBinlogReq
@@ -127,7 +128,5 @@ def test_strangers_at_real_servers(tmp_path: Path, seed: int) -> None:
         assert restarts(running) == processes
         assert max(growth.values()) < GROWTH_BYTES, growth
         cases = said.total() + pulled.total() + talk.inputs
-    print(
-        f"BAD INPUT, REAL SERVERS: {cases} cases, 0 lost, 0 duplicated, 0 out of order "
-        f"(seed {seed}); {dict(said)}, {dict(pulled)}, {talk.said}"
-    )
+    more = f"seed {seed}; {dict(said)}, {dict(pulled)}, {talk.said}"
+    print(last_line("bad input, real servers", cases, more))

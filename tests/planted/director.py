@@ -20,7 +20,6 @@ from tidelog.subjects import changes_stream, registry
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType
 from tidelog_proto.transport_pb2 import WriteBatch
 
-LEADER = "leader"
 """Instead of a node: the Drainer that leads."""
 
 
@@ -121,19 +120,6 @@ class Stall(Action):
         if (self.node, self.task) not in theirs:
             raise LookupError(f"{self.node} has no task {self.task}")
         loop.stall(self.node, self.task, self.seconds)
-
-
-@dataclass(frozen=True)
-class Freeze(Action):
-    """Nobody on the machine gets a processor for a while; what comes in waits. LEADER is
-    whichever Drainer leads now."""
-
-    node: str
-    seconds: float
-
-    def perform(self, cluster: Cluster) -> None:
-        node = cluster.leader if self.node == LEADER else _running(cluster, self.node)
-        cluster.world.loop.freeze(node.name, self.seconds)
 
 
 @dataclass(frozen=True)

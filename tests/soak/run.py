@@ -25,6 +25,7 @@ from pathlib import Path
 
 from tests.integration.membership.stream import Stream
 from tests.integration.victim import Wrong
+from tests.last_line import last_line
 from tests.soak.slopes import Slope, is_flat, slope, warm
 from tests.soak.watch import Watch
 from tests.topology import Running, up
@@ -249,10 +250,7 @@ def main(argv: list[str]) -> int:
     print(f"{len(back)} kills; near again after {max(back, default=0):.1f} s at most")
     for line in soak.wrong[:20]:
         print("WRONG", line)
-    print(
-        f"SOAK: {soak.read} cases, 0 lost, 0 duplicated, 0 out of order,"
-        f" {len(soak.wrong)} wrong (seed {soak.seed})"
-    )
+    print(last_line("soak", soak.read, f"seed {soak.seed}", wrong=len(soak.wrong)))
     return 1 if soak.wrong else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -17,6 +18,15 @@ ROWS = [
 LINK = re.compile(r"\[(test_\w+)\]\(\.\./([\w/.]+)\)")
 COMMAND = re.compile(r"`python -m ([\w.]+)((?: --[\w-]+(?: [\w:.]+)?)*)(?: \w+)?`")
 SCENARIOS = 22
+FULL = "pytest.mark.full"
+
+
+def runs_in_ci(name: str, path: str) -> bool:
+    """A test that is not left to `make full` as a whole."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return FULL not in {ast.unparse(one) for one in node.decorator_list}
+    return False
 
 
 def test_each_scenario_has_one_row() -> None:
@@ -32,6 +42,7 @@ def test_its_tests_and_commands_are_there(row: list[str]) -> None:
         found = re.findall(rf"^(?:async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
         assert len(found) == 1, f"{path} has no {name}"
         assert re.fullmatch(r"tests/.*/test_\w+\.py", path)
+    assert any(runs_in_ci(name, path) for name, path in tests)
     commands = COMMAND.findall(row[5])
     assert commands or row[5].startswith("the same")
     for module, flags in commands:

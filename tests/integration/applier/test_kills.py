@@ -13,10 +13,9 @@ from tests.integration.applier.kill_rig import DATABASE, Rig
 from tests.integration.victim import Wrong
 from tests.servers import nats_server
 
-KILLS, DATABASE_KILLS, OUTAGES = 6, 1, 2
+KILLS, DATABASE_KILLS, OUTAGES = 3, 1, 1
 
 
-@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_equal_and_nothing_twice_over_kills(tmp_path: Path) -> None:
     with nats_server(tmp_path) as nats:

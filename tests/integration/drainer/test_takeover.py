@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from tests.integration.drainer.takeover_rig import HOWS, TakeoverRig
 from tests.servers import nats_server
 
 
-@pytest.mark.full
 def test_each_transaction_once_over_takeovers(tmp_path: Path) -> None:
     with nats_server(tmp_path) as nats:
         rig = TakeoverRig(nats, tmp_path, takeovers=len(HOWS), seed=5)

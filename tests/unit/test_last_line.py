@@ -1,0 +1,12 @@
+"""What a suite says at its end is true of it."""
+
+from __future__ import annotations
+
+from tests.last_line import last_line
+
+
+def test_zeros_are_said_of_what_was_tried_and_whole_alone() -> None:
+    zeros = "0 lost, 0 duplicated, 0 out of order"
+    assert last_line("soak", 7, "seed 1") == f"soak: 7 cases, {zeros} (seed 1)"
+    assert last_line("soak", 7, "seed 1", wrong=2) == "soak: 7 cases, 2 WRONG (seed 1)"
+    assert last_line("soak", 0, "seed 1") == "soak: 0 cases, NOTHING WAS TRIED (seed 1)"
