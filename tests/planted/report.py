@@ -77,18 +77,20 @@ def table() -> str:
 
 
 def counts() -> str:
-    return f"{_caught()} planted bugs caught, and {len(MUTATIONS)} of the crash states"
+    return f"{_caught()}, and {len(MUTATIONS)} of the crash states"
 
 
 def _caught() -> str:
     records = load_all()
     caught = sum(records.get(bug.name, Record()).caught for bug in BUGS)
-    return f"{caught} of {len(BUGS)}"
+    tests = sum(isinstance(CATCHES[bug.name], Noticed) for bug in BUGS)
+    by = f"{len(BUGS) - tests} by whole clusters, {tests} by a test"
+    return f"{caught} of {len(BUGS)} planted bugs caught ({by})"
 
 
 def page() -> str:
     """As markdown. (Without the crash states' own: who adds one need not know of this page.)"""
-    return "".join([HEAD, *_markdown(), f"\n{_caught()} planted bugs caught.\n", CRASH])
+    return "".join([HEAD, *_markdown(), f"\n{_caught()}.\n", CRASH])
 
 
 def _markdown() -> Iterator[str]:
