@@ -37,6 +37,9 @@ def test_elsewhere_the_total_counts() -> None:
     unrun = Ran(statements=1_000_000, run_statements=0, branches=0, run_branches=0)
     (told,) = below(files | {"cli/tidelog_cli/app.py": unrun}, 0)
     assert told.startswith("in all: ")
+    of_branches = Ran(10_000_000, 10_000_000, 100_000, 0)
+    (told,) = below(files | {"cli/tidelog_cli/app.py": of_branches}, 0)
+    assert "% of the branches" in told
     at_the_bar = Ran(100, round(100 * BAR), 0, 0)
     assert below(files | {"cli/tidelog_cli/app.py": at_the_bar}, 0) == []
 
