@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import grpc
@@ -96,7 +97,7 @@ async def rpc(url: str, seconds: float) -> dict[str, Limit]:
             async def by_grpc(body: bytes) -> None:
                 await unary(body)
 
-            for size, flight in [(MESSAGE, f) for f in FLIGHTS] + [(s, 64) for s in LARGER]:
+            for size, flight in product((MESSAGE, *LARGER), FLIGHTS):
                 body = os.urandom(size)
                 of = f"{flight} in flight" + (f", {size >> 10} KiB" if size != MESSAGE else "")
                 for key, name, call in (

@@ -47,7 +47,10 @@ async def measure(
         async with Stage(place, oracle="follow", profile=profile) as stage:
             await stage.start("registry", "pump-1")
             last_ts = await fill(stage, size, int(count * share))
-            for name, read in (("NATS", by_nats), ("gRPC PullBinlogs", by_grpc)):
+            for name, read, limit in (
+                ("NATS", by_nats, "nats-64-65536"),
+                ("gRPC PullBinlogs", by_grpc, "grpc-64-65536"),
+            ):
                 cpu = stage.cpu()
                 found = await read(stage, last_ts)
                 rate = found.transactions / found.seconds
@@ -57,7 +60,7 @@ async def measure(
                         f"{name}, Prewrites of {size} B",
                         rate,
                         "txn/s",
-                        limits.get("nats-64-65536"),
+                        limits.get(limit),
                         AIM if size == MESSAGE and name == "NATS" else None,
                         original=ORIGINAL if size == MESSAGE else "",
                         usage=cpu.usage(),

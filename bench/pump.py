@@ -62,8 +62,8 @@ def points() -> list[Point]:
     ]
     for way in ("nats", "grpc"):
         found += [Point(way, f, MESSAGE, f"{way}-{f}-{MESSAGE}") for f in FLIGHTS if f != 64]
-        found += [Point(way, f, s, f"{way}-64-{s}") for s in LARGER for f in FLIGHTS]
-    found += [Point("client", 256, size, f"nats-64-{size}") for size in LARGER]
+        found += [Point(way, f, s, f"{way}-{f}-{s}") for s in LARGER for f in FLIGHTS]
+    found += [Point("client", 256, size, f"nats-256-{size}") for size in LARGER]
     order = ("nats", "client", "grpc")
     return sorted(found, key=lambda p: (order.index(p.way), p.size, p.flight))
 
