@@ -181,13 +181,16 @@ class Rig:
         return int((await self._said(PUMP)).get("gc", {}).get("first_segment", 0))
 
     async def _drainer(self) -> None:
-        """A large transaction has no place to wait in; the Drainer says so, and for whom."""
+        """A large transaction has no place to wait in, or a schema change that came before it has
+        none to be kept: the Drainer says so, and for whom."""
         writing = asyncio.create_task(self.stack.load.write_fragments())
 
         async def told() -> bool:
-            return "SpoolFull" in str((await self._said(DRAINER)).get("collector", {}))
+            said = await self._said(DRAINER)
+            waiting = str(said.get("publisher", {}).get("waiting", ""))
+            return "SpoolFull" in str(said.get("collector", {})) or "No space left" in waiting
 
-        await self._seen(told, "the Drainer to say SpoolFull")
+        await self._seen(told, "the Drainer to say that there is no room")
         await writing
 
     async def _applier(self) -> None:
