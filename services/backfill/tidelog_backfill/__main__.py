@@ -1,10 +1,10 @@
 """`python -m tidelog_backfill`: the service; with `health`: is the one that runs ready? With `run
 JOB.json`: one job, here and now."""
 
-import gc
 import sys
 
 from tidelog.health import is_answered
+from tidelog.imports import hurry
 from tidelog_backfill.config import BackfillConfig
 
 if __name__ == "__main__" and sys.argv[1:2] == ["run"]:
@@ -12,7 +12,7 @@ if __name__ == "__main__" and sys.argv[1:2] == ["run"]:
 
     sys.exit(run_job(sys.argv[2:]))
 if __name__ == "__main__" and not is_answered("backfill", BackfillConfig):
-    gc.disable()  # what is imported stays: `main` freezes it, and has the rest collected
+    hurry()
     from tidelog.service import main
     from tidelog_backfill.service import build
 

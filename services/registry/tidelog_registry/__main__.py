@@ -1,12 +1,11 @@
 """`python -m tidelog_registry`; with `health`: is the one that runs ready?"""
 
-import gc
-
 from tidelog.health import is_answered
+from tidelog.imports import hurry
 from tidelog_registry.config import RegistryConfig
 
 if __name__ == "__main__" and not is_answered("registry", RegistryConfig):
-    gc.disable()  # what is imported stays: `main` freezes it, and has the rest collected
+    hurry()
     from tidelog.service import main
     from tidelog_registry.service import build
 
