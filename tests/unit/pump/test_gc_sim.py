@@ -245,6 +245,27 @@ def test_a_full_disk_keeps_the_index_from_being_swept_and_nothing_else() -> None
     run(main, 6)
 
 
+def test_a_disk_that_is_full_again_at_once_mends_itself_again() -> None:
+    """The reserve that a gc took is there again with the room that it made."""
+
+    async def main(world: World) -> None:
+        storage = StorageConfig(stop_write_at_available_space=1 << 10)
+        config = msgspec.structs.replace(ON_DEMAND, storage=storage)
+        world.node(NODE, disk=DiskFaults(capacity=1 << 20))
+        registry, client = await start(world, config)
+        registry.safe_point = TS_MAX
+        load, disk = Load(world, client), world.node(NODE).disk
+        for _ in range(3):
+            await load.run(20)
+            await asyncio.sleep(25)
+            disk.faults.capacity = disk.used()
+            assert (await client.control("gc"))["segments"] > 5
+            assert status(world, "identity")["reserve"]
+            disk.faults.capacity = 1 << 20
+
+    run(main, 7)
+
+
 def test_a_purge_point_outlives_an_empty_log() -> None:
     """All that is left is the segment being written: W begins at the purge point."""
 

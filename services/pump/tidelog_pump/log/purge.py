@@ -76,3 +76,8 @@ class PurgePoint:
         await self._reserve.write_file(PURGED_FILE, seal(msgspec.json.encode(record)))
         self.record = record
         hit("pump.gc.before_removal")
+
+    async def gone(self) -> None:
+        """What lay below is deleted: the reserve that this may have taken is made again before
+        somebody else has the room, or the next full disk could not be left."""
+        await self._reserve.keep()

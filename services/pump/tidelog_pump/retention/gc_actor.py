@@ -305,6 +305,7 @@ class Gc(Actor[GcMessage]):
         hit("pump.gc.lost_told")
         self._gauges.gc_ts.set(physical_ms(decision.purge_ts))
         await self._segments.remove(range(first))
+        await self._purge.gone()
         size = sum(segment.bytes for segment in decision.going)
         metrics.DELETED_SEGMENTS.inc(len(decision.going))
         metrics.DELETED_BYTES.inc(size)
