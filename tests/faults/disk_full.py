@@ -46,7 +46,8 @@ from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 
 MIB = 1 << 20
 PUMP = PUMPS[0]
-SIZES = {PUMP: 8 * MIB, DRAINER: 24 * MIB, APPLIER: 8 * MIB, REGISTRY: MIB}
+SIZES = {PUMP: 8 * MIB, DRAINER: 24 * MIB, APPLIER: 8 * MIB, REGISTRY: 32 * MIB}
+"""The registry keeps each DDL job: of 200 fills they are some 10 MiB."""
 FLAGS = {
     PUMP: [
         *("--storage-stop-write-at-available-space", "1 MiB", "--segment-bytes", "16384"),
