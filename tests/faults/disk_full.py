@@ -41,7 +41,7 @@ from tidelog.logs import configure
 from tidelog.oracle import RegistryOracle
 from tidelog.pump_client.delivery.way import NatsWay
 from tidelog.subjects import pump as pump_subject
-from tidelog_proto.binlog_pb2 import Binlog, Prewrite
+from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 
 MIB = 1 << 20
@@ -159,7 +159,19 @@ class Rig:
         await self._seen(lambda: _refused(way, b""), "a probe to be refused")
         start_ts = await RegistryOracle(self.stack.bus, CLUSTER).fresh()
         body = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_value=b"v").SerializeToString()
-        await self._seen(lambda: _refused(way, body), "a Prewrite to be refused")
+
+        async def refused() -> bool:
+            """Or taken, for the gc was faster; then it is rolled back."""
+            try:
+                return await _refused(way, body)
+            except Taken:
+                end = Binlog(tp=Rollback, start_ts=start_ts).SerializeToString()
+                ended = await way.write([end], 10.0)
+                if ended != [None] or await self._first_segment() == self._first:
+                    raise
+                return True
+
+        await self._seen(refused, "a Prewrite to be refused")
         request = PullRequest(after_ts=self.stack.live.position, max_bytes=MIB)
 
         async def pulled() -> bool:
@@ -254,9 +266,13 @@ class Rig:
         )
 
 
+class Taken(Wrong):
+    """A Prewrite was, by a disk that should be full."""
+
+
 async def _refused(way: NatsWay, body: bytes) -> bool:
     """By a full disk, for sure; False if a probe was taken, or there is no answer. Raises Wrong if
-    it is refused otherwise, or a Prewrite was taken."""
+    it is refused otherwise, Taken if a Prewrite wasn't."""
     try:
         refusals = await way.write([body], 10.0)
     except Unavailable:
@@ -264,6 +280,8 @@ async def _refused(way: NatsWay, body: bytes) -> bool:
     refusal = refusals[0] if refusals else None
     if isinstance(refusal, Unavailable | NotOnline) or (refusal is None and not body):
         return False
+    if refusal is None:
+        raise Taken("a Prewrite was taken")
     if not isinstance(refusal, DiskFull) or not refusal.definite:
         raise Wrong(f"answered by {refusal!r}, not by a DiskFull that is definite")
     return True
