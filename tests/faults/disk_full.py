@@ -161,13 +161,15 @@ class Rig:
         body = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_value=b"v").SerializeToString()
 
         async def refused() -> bool:
-            """Or taken, for the gc was faster; then it is rolled back."""
+            """Or taken, for the gc or the index had made room; then it is rolled back."""
             try:
                 return await _refused(way, body)
             except Taken:
                 end = Binlog(tp=Rollback, start_ts=start_ts).SerializeToString()
                 ended = await way.write([end], 10.0)
-                if ended != [None] or await self._first_segment() == self._first:
+                writer = (await self._said(PUMP)).get("writer", {})
+                is_full = writer.get("disk_full") and await self._first_segment() == self._first
+                if ended != [None] or is_full:
                     raise
                 return True
 
