@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from nats import errors
 from nats.aio.client import Client, Srv
+from nats.aio.transport import TcpTransport
 
 from tidelog.errors import ConfigError, TidelogError, Untrusted
 
@@ -120,8 +121,12 @@ class SinkClient(Client):
         """At once: TLS that is closed waits for the other side's goodbye, and its socket would
         outlive the loop of a process that ends meanwhile."""
         transport: Any = self._transport
-        if transport is not None and transport._io_writer is not None:
+        if not transport:
+            return
+        if isinstance(self._transport, TcpTransport):
             transport._io_writer.transport.abort()
+        else:
+            transport.close()
 
     async def revive(self) -> None:
         """Start reconnecting again if nats-py's own task for it died of an unforeseen error."""

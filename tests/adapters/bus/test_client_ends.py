@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -293,3 +294,17 @@ def test_a_server_without_jetstream_says_so(tmp_path: Path) -> None:
         asyncio.run(run())
     finally:
         server.kill()
+
+
+def test_a_connection_that_is_no_tcp_is_closed() -> None:
+    """nats-py's WebSocket has nothing that could be cut."""
+
+    async def run() -> None:
+        client = nats_client.SinkClient(lambda _: None, lambda _: None)
+        transport = MagicMock()
+        client._transport = transport
+        client.drop_transport()
+        transport.close.assert_called_once()
+        assert client._transport is None
+
+    asyncio.run(run())

@@ -4,6 +4,7 @@ three members of it that ask for a certificate."""
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ ROOT = b"/tidb-binlog/v1/"
 KEY, SHADOW = ROOT + b"pumps/p1", b"/tidelog/default/pumps/p1"
 
 
-class Stage:
+class Stage(ABC):
     """Members, that can be taken down and brought up again."""
 
     def __init__(self, rpc: Rpc, urls: str) -> None:
@@ -34,12 +35,12 @@ class Stage:
     def client(self, cluster_id: int = 0) -> EtcdClient:
         return EtcdClient(self.rpc, self.urls, cluster_id=cluster_id)
 
+    @abstractmethod
     async def down(self) -> None:
         """The first member, which is the only one but of the cluster of three."""
-        raise NotImplementedError
 
-    async def up(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def up(self) -> None: ...
 
 
 class Faked(Stage):
