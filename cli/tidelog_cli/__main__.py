@@ -10,8 +10,10 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from tidelog.errors import EXIT_CONFIG
+from tidelog.imports import spare_certificates
 
 try:
+    spare_certificates()
     from tidelog_cli.command_line import command_line, named
     from tidelog_cli.completion import rejoin
 

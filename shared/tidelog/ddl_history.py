@@ -142,7 +142,8 @@ class HttpHistory:
     def __init__(self, url: str, tls: TlsFiles | None = None, *, timeout_s: float = HTTP_S) -> None:
         """Raises ConfigError where the files of `tls` can't be used."""
         self._url = url.rstrip("/") + "/ddl/history"
-        self._tls = client_context(tls) if tls is not None and tls.on else True
+        files = tls or TlsFiles()
+        self._tls = client_context(files) if files.on or url.startswith("https:") else True
         self._name = next(iter(tls.cert_allowed_cn), None) if tls is not None else None
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
 

@@ -1,9 +1,12 @@
-"""What a service spares itself at its start."""
+"""What a process spares itself at its start."""
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
+
+TRUSTED = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def hurry() -> None:
@@ -13,3 +16,20 @@ def hurry() -> None:
     service imports."""
     gc.disable()
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    spare_certificates()
+
+
+def spare_certificates() -> None:
+    """aiohttp reads all certificates that the machine trusts where it is imported, twice, for
+    contexts that nothing of ours uses: a seventh of a service's start. It is imported here, while
+    there are none; whoever trusts them makes a context of its own."""
+    before = {name: os.environ.get(name) for name in TRUSTED}
+    os.environ.update(dict.fromkeys(TRUSTED, os.devnull))
+    try:
+        import aiohttp  # noqa: F401
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -171,6 +171,15 @@ def test_who_proves_it_is_not(pki: Pki) -> None:
     assert asyncio.run(ended("https", good)) is None
 
 
+def test_without_files_the_machine_s_own_authorities_vouch_for_a_status_address(
+    pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = Cell(Files("", None), context(pki.good.issue("server")))
+    assert isinstance(asyncio.run(ended("https", unknown)), Unavailable)
+    monkeypatch.setenv("SSL_CERT_FILE", pki.good.ca)
+    assert asyncio.run(ended("https", unknown)) is None
+
+
 def test_a_status_address_may_prove_a_name_instead_of_its_address(pki: Pki) -> None:
     async def asked(name: str) -> None:
         tls = TlsFiles(
