@@ -1,4 +1,4 @@
-"""Two clusters into each other for 30 seconds, with kills (`bidirectional.py` for longer)."""
+"""Two clusters into each other for 15 seconds, with kills (`bidirectional.py` for longer)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.bidirectional import Rig, clusters
 
-SECONDS, KILLS = 30, 4
+SECONDS, KILLS = 15, 2
 
 
 @pytest.mark.timeout(300)

@@ -17,7 +17,7 @@ from tests.acceptance.filtered import (
     topology,
 )
 
-TXNS = 2000
+TXNS = 1000
 
 
 def test_memory_does_not_grow_with_filtered_rows(

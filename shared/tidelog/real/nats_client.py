@@ -66,6 +66,8 @@ class SinkClient(Client):
         self._refused = refused
         self._denied = denied
         self._tls = tls
+        self._connecting: asyncio.Task[Any] | None = None
+        """Who made the connection, or tries to."""
 
     async def subscribe_sink(self, subject: str, queue: str, sink: Sink) -> int:
         """Subscribe; returns the subscription's number. Replayed at every reconnect."""
@@ -93,10 +95,12 @@ class SinkClient(Client):
         self._pending_data_size = 0
 
     def drop_transport(self) -> None:
-        """Of an attempt to connect that failed: nats-py would wait for its end, which after a
-        failed handshake nobody tells."""
-        self._cut()
-        self._transport = None
+        """Of an attempt to connect that failed, by who made it: nats-py would wait for its end,
+        which after a failed handshake nobody tells. Another one's error is of an earlier
+        connection, and must not end what is being made."""
+        if asyncio.current_task() is self._connecting:
+            self._cut()
+            self._transport = None
 
     async def end(self) -> None:
         """Close, and see that a reconnection under way really ends: nats-py swallows some of its
@@ -129,9 +133,14 @@ class SinkClient(Client):
             transport.close()
 
     async def revive(self) -> None:
-        """Start reconnecting again if nats-py's own task for it died of an unforeseen error."""
+        """Start reconnecting again if nats-py's own task for it died of an unforeseen error: also
+        in the midst of a new connection, for which its state says "connecting" from then on."""
         task = self._reconnection_task
-        if self.is_reconnecting and (task is None or task.done()):
+        if (self.is_reconnecting or self.is_connecting) and (task is None or task.done()):
+            if task is not None and not task.cancelled():
+                log.warning(
+                    "reconnecting broke off, and is begun anew", error=repr(task.exception())
+                )
             self._reconnection_task = asyncio.get_running_loop().create_task(
                 self._attempt_reconnect()
             )
@@ -140,6 +149,7 @@ class SinkClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         """nats-py forgets to close what a failed attempt to connect had opened."""
+        self._connecting = asyncio.current_task()
         self._cut()
         if self._tls is not None:
             try:

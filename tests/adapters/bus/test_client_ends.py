@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -77,6 +77,66 @@ def test_a_task_of_the_client_that_died_is_made_up_for(
         server.start()
         await until(lambda: bus.reconnects == 2)
         await answered(bus)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def held_while_connecting(
+    client: Any, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """`meanwhile` happens once, between a new connection's first words."""
+    go_on, happened = client._process_info, False
+
+    async def process_info(*words: Any, **more: Any) -> None:
+        nonlocal happened
+        if not happened:
+            happened = True
+            await asyncio.create_task(meanwhile())
+        await go_on(*words, **more)
+
+    monkeypatch.setattr(client, "_process_info", process_info)
+
+
+def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "WATCH_S", 3600.0)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        late = bus.connection._on_error
+        held_while_connecting(bus.connection._client, monkeypatch, lambda: late(TimeoutError()))
+        server.kill()
+        await until(lambda: not bus.connected)
+        server.start()
+        await answered(bus)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_a_reconnection_that_dies_between_its_words_is_begun_anew(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "WATCH_S", 0.05)
+
+    async def dies() -> None:
+        raise AssertionError("of nats-py")
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        held_while_connecting(bus.connection._client, monkeypatch, dies)
+        server.kill()
+        await until(lambda: not bus.connected)
+        server.start()
+        with capture_logs() as logs:
+            await answered(bus)
+        assert [one["error"] for one in logs if "broke off" in one["event"]] == [
+            repr(AssertionError("of nats-py"))
+        ]
         await bus.close()
 
     asyncio.run(run())
@@ -303,6 +363,7 @@ def test_a_connection_that_is_no_tcp_is_closed() -> None:
         client = nats_client.SinkClient(lambda _: None, lambda _: None)
         transport = MagicMock()
         client._transport = transport
+        client._connecting = asyncio.current_task()
         client.drop_transport()
         transport.close.assert_called_once()
         assert client._transport is None
