@@ -6,7 +6,7 @@ SOURCES := shared services cli examples tests bench docs/generate
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
-SEEDS ?= 0:400
+SEEDS ?= 0:320
 PD_SEEDS ?= 1000000:1000050
 STATES ?= 15000
 # What setuptools says is of interest only when it fails.
@@ -45,7 +45,6 @@ test: $(PY) ## everything CI runs
 	@$(MAKE) $(BESIDE) compiled beside-compiled
 	@$(MAKE) $(ONE) unit
 	@$(MAKE) $(ONE) adapters
-	@$(MAKE) $(ONE) models
 	@$(MAKE) $(ONE) simulation
 	@$(MAKE) $(BESIDE) kills beside-kills
 	@$(MAKE) $(ONE) integration
@@ -61,6 +60,7 @@ beside-compiled:
 	@$(MAKE) $(ONE) fuzz
 
 beside-kills:
+	@$(MAKE) $(ONE) models
 	@$(MAKE) $(ONE) fixtures
 	@$(MAKE) $(ONE) faults
 
@@ -101,7 +101,7 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 	@$(PYTEST) tests/unit/test_tidy.py tests/unit/test_proto.py
 
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
-	@$(PYTEST) -n 2 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
+	@$(PYTEST) -n 3 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
 
 adapters: $(VENV)/.dev mariadb etcd ## what stands at a port, each against the real server it is for
 	@$(PYTEST) -n 3 --dist loadfile tests/adapters
@@ -171,7 +171,7 @@ compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under 
 	@./tests/compose/with-engine $(PYTEST) -s tests/compose
 
 integration: $(VENV)/.dev mariadb etcd nodejs prometheus ## real servers, real processes, kills
-	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder tests/acceptance tests/integration
+	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/acceptance tests/integration
 
 faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes
 	@$(PYTEST) -s tests/faults
@@ -207,7 +207,7 @@ full: $(VENV)/.dev mariadb java planted ## what is run once before a release
 	@$(PY) -m tests.planted.kills
 	@$(PY) -m tests.acceptance.restarts --restarts 20
 	@$(PY) -m tests.integration.membership.rig
-	@TIDELOG_TEST_FULL=1 $(PYTEST) -n 2 -m full tests/acceptance tests/integration
+	@TIDELOG_TEST_FULL=1 $(PYTEST) -n 2 --dist loadfile -m full tests/acceptance tests/integration tests/spark
 	@$(PY) -m tests.faults.network --repeats 20 --swizzles 200
 	@$(PY) -m tests.faults.disk_full --fills 200
 	@$(PY) -m tests.faults.nats_loss --cases 200

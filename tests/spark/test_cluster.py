@@ -28,6 +28,7 @@ SEGMENT_BYTES = 128 << 10
 """Several of them: an executor is killed behind the first."""
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("no_session")
 def test_a_replay_on_a_cluster_whose_executor_is_killed(

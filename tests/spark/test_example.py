@@ -80,8 +80,9 @@ def from_first(counts: Counts) -> Counts:
     return Counter({(minute - first, place): count for (minute, place), count in counts.items()})
 
 
-def test_a_relay_as_a_chart(tmp_path: Path) -> None:
-    log = RelayFiles(tmp_path / "relay")
+def written(directory: Path) -> Counts:
+    """A relay of some minutes."""
+    log = RelayFiles(directory / "relay")
     counts: Counts = Counter()
     begin = physical_ms(BASE_TS) // MINUTE_MS + 1
     for number, (minute, db) in enumerate([(0, "d"), (0, "e"), (1, "d"), (4, "e"), (4, "d")]):
@@ -91,6 +92,22 @@ def test_a_relay_as_a_chart(tmp_path: Path) -> None:
         log.batch([(db, SHAPE, event) for event in events])
         counts[begin + minute, f"{db}.t"] += rows
     log.close()
+    return counts
+
+
+@pytest.mark.usefixtures("session")
+def test_a_relay_as_a_chart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = written(tmp_path)
+    paths = [f"{tmp_path}/relay", f"{tmp_path}/changes.svg"]
+    assert run_here(monkeypatch, capsys, *paths) == told(counts)
+    assert drawn(tmp_path / "changes.svg") == from_first(counts)
+
+
+@pytest.mark.full
+def test_a_relay_as_a_chart_as_anybody_draws_it(tmp_path: Path) -> None:
+    counts = written(tmp_path)
     assert run(tmp_path, "relay", "changes.svg") == told(counts)
     assert drawn(tmp_path / "changes.svg") == from_first(counts)
 

@@ -36,7 +36,7 @@ from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.run import replay
 from tidelog_backfill.replay.wanted import Wanted
 
-PLACES = int(os.environ.get("TIDELOG_TEST_PLACES", "3"))
+PLACES = int(os.environ.get("TIDELOG_TEST_PLACES", "2"))
 """How many commit_ts are tried of each kind; 20 before a release."""
 
 
