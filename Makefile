@@ -171,7 +171,7 @@ compose: $(VENV)/.dev ## docker compose up: built cold, scaled and killed under 
 	@./tests/compose/with-engine $(PYTEST) -s tests/compose
 
 integration: $(VENV)/.dev mariadb etcd nodejs prometheus ## real servers, real processes, kills
-	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/acceptance tests/integration
+	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder tests/acceptance tests/integration
 
 faults: $(VENV)/.dev mariadb ## the network, full disks and a lost NATS, on real processes
 	@$(PYTEST) -s tests/faults

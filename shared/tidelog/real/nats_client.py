@@ -1,8 +1,8 @@
 """nats-py's client, with messages handed over at once and its known ways to die closed.
 
 Everything that reaches below nats-py's public interface is in this file: `_process_msg`,
-`_process_err`, `_process_pong`, `_connect_command` and the reconnection task. The integration tests
-of the bus fail if a release changes one of them.
+`_process_err`, `_process_pong`, `_process_connect_init`, `_connect_command` and the reconnection
+task. The integration tests of the bus fail if a release changes one of them.
 """
 
 from __future__ import annotations
@@ -157,6 +157,14 @@ class SinkClient(Client):
             except ConfigError as error:
                 log.error("the certificates stay as they were", error=error.message)
         await super()._connect_to_server(s)
+
+    async def _process_connect_init(self) -> None:
+        """uvloop's word for a connection that is gone is no OSError, and so, for nats-py, nothing
+        after which it would try again."""
+        try:
+            await super()._process_connect_init()
+        except RuntimeError as error:
+            raise ConnectionResetError(str(error)) from error
 
     def _connect_command(self) -> bytes:
         """nats-py goes on in the clear with a server that offers no TLS, with our proof of who we

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from tests.conditions import until
@@ -83,19 +84,47 @@ def test_a_task_of_the_client_that_died_is_made_up_for(
 
 
 def held_while_connecting(
-    client: Any, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Coroutine[Any, Any, None]]
+    monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Any], Coroutine[Any, Any, None]]
 ) -> None:
-    """`meanwhile` happens once, between a new connection's first words."""
-    go_on, happened = client._process_info, False
+    """`meanwhile` happens to a client once, between its next connection's first words."""
+    go_on, happened = nats_client.SinkClient._process_info, False
 
-    async def process_info(*words: Any, **more: Any) -> None:
+    async def process_info(client: Any, *words: Any, **more: Any) -> None:
         nonlocal happened
         if not happened:
             happened = True
-            await asyncio.create_task(meanwhile())
-        await go_on(*words, **more)
+            await asyncio.create_task(meanwhile(client))
+        await go_on(client, *words, **more)
 
-    monkeypatch.setattr(client, "_process_info", process_info)
+    monkeypatch.setattr(nats_client.SinkClient, "_process_info", process_info)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_connection_that_is_reset_between_its_first_words_is_made_again(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> None:
+    """The first, and a later one. On the loop that services have, whose word for it is its own."""
+    monkeypatch.setattr(connection, "WATCH_S", 3600.0)
+
+    async def reset(client: Any) -> None:
+        client._transport._io_writer.transport.abort()
+        await until(client._transport.at_eof)
+
+    async def run() -> None:
+        if before:
+            held_while_connecting(monkeypatch, reset)
+        bus = await NatsBus.connect(server.url, timeout_s=20)
+        await bus.serve("echo", echo)
+        if not before:
+            held_while_connecting(monkeypatch, reset)
+            server.kill()
+            await until(lambda: not bus.connected)
+            server.start()
+        await answered(bus)
+        await bus.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
 
 
 def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
@@ -107,7 +136,7 @@ def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
         bus = await NatsBus.connect(server.url)
         await bus.serve("echo", echo)
         late = bus.connection._on_error
-        held_while_connecting(bus.connection._client, monkeypatch, lambda: late(TimeoutError()))
+        held_while_connecting(monkeypatch, lambda _: late(TimeoutError()))
         server.kill()
         await until(lambda: not bus.connected)
         server.start()
@@ -122,13 +151,13 @@ def test_a_reconnection_that_dies_between_its_words_is_begun_anew(
 ) -> None:
     monkeypatch.setattr(connection, "WATCH_S", 0.05)
 
-    async def dies() -> None:
+    async def dies(_: Any) -> None:
         raise AssertionError("of nats-py")
 
     async def run() -> None:
         bus = await NatsBus.connect(server.url)
         await bus.serve("echo", echo)
-        held_while_connecting(bus.connection._client, monkeypatch, dies)
+        held_while_connecting(monkeypatch, dies)
         server.kill()
         await until(lambda: not bus.connected)
         server.start()
