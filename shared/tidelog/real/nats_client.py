@@ -1,8 +1,8 @@
 """nats-py's client, with messages handed over at once and its known ways to die closed.
 
 Everything that reaches below nats-py's public interface is in this file: `_process_msg`,
-`_process_err`, `_process_pong`, `_process_connect_init`, `_connect_command` and the reconnection
-task. The integration tests of the bus fail if a release changes one of them.
+`_process_err`, `_process_pong`, `_process_connect_init`, `_connect_command`, `_flush_pending` and
+the reconnection task. The integration tests of the bus fail if a release changes one of them.
 """
 
 from __future__ import annotations
@@ -146,6 +146,14 @@ class SinkClient(Client):
             )
         elif self.is_connected and (self._reading_task is None or self._reading_task.done()):
             await self._process_op_err(errors.StaleConnectionError())
+
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        """nats-py's callers write by themselves where the task for it has died, and what that meets
+        would be theirs. It is the loss of the connection."""
+        try:
+            return await super()._flush_pending(force_flush)
+        except (OSError, RuntimeError) as error:
+            await self._process_op_err(error)
 
     async def _connect_to_server(self, s: Srv) -> None:
         """nats-py forgets to close what a failed attempt to connect had opened."""

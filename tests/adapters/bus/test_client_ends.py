@@ -171,6 +171,27 @@ def test_a_reconnection_that_dies_between_its_words_is_begun_anew(
     asyncio.run(run())
 
 
+def test_who_writes_to_a_connection_that_is_gone_lives_on(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody has told it, and after nats-py's own writer died of it."""
+    monkeypatch.setattr(connection, "WATCH_S", 3600.0)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        client: Any = bus.connection._client
+        await cancelled(client._flusher_task)
+        bus.connection.queue("lost", b"")
+        client._transport._io_writer.transport.abort()
+        await until(lambda: bus.reconnects == 1)
+        await answered(bus)
+        await bus.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
 def test_an_error_of_the_server_costs_a_connection_and_no_more(server: NatsServer) -> None:
     async def run() -> None:
         bus = await NatsBus.connect(server.url)
