@@ -85,8 +85,8 @@ class Connection:
         await self._client.subscribe_sink(self._prefix + "*", "", self._on_answer)
         self._up.set()
         metrics.connected.set(1)
-        self.spawn(self._send_loop(), "bus-send")
-        self.spawn(self._watch_loop(), "bus-watch")
+        for work, what in ((self._send_loop(), "bus-send"), (self._watch_loop(), "bus-watch")):
+            self.spawn(work, what).add_done_callback(self._died)
 
     @property
     def up(self) -> bool:
@@ -164,9 +164,17 @@ class Connection:
             return
         self._lose(Unavailable("the connection to NATS is closed"), for_good=True)
         if not self.closing:
-            log.error("the NATS client gave up", error=str(self._client.last_error))
-            if self._on_lost is not None:
-                self._on_lost(Stopped("the NATS client gave up", hint="the service starts again"))
+            self._give_up("the NATS client gave up", self._client.last_error)
+
+    def _died(self, task: asyncio.Task[None]) -> None:
+        """Nothing would be sent any more, and the connection would still be called up."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._give_up(f"{task.get_name()} died", error)
+
+    def _give_up(self, what: str, error: BaseException | None) -> None:
+        log.error(what, error=repr(error))
+        if self._on_lost is not None:
+            self._on_lost(Stopped(what, hint="the service starts again"))
 
     def _lose(self, why: TidelogError, *, for_good: bool = False) -> None:
         """Fail everybody whose message may have been sent; what is queued stays queued, unless

@@ -244,6 +244,28 @@ def test_a_client_that_ended_itself_is_told_and_nobody_waits(server: NatsServer)
     assert len(lost) == 1, "to close it is nothing that was lost"
 
 
+def test_a_writer_that_dies_of_something_unforeseen_is_told(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[TidelogError] = []
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url, on_lost=lost.append)
+
+        async def dies(*_: object) -> None:
+            raise AssertionError("of nats-py")
+
+        monkeypatch.setattr(bus.connection._client, "publish", dies)
+        bus.connection.queue("x", b"")
+        await until(lambda: bool(lost))
+        await bus.close()
+
+    asyncio.run(run())
+    (one,) = lost
+    assert isinstance(one, Stopped)
+    assert "bus-send" in str(one)
+
+
 def test_a_subscription_at_a_server_that_stands_still_is_there_later(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
