@@ -118,9 +118,8 @@ class Connection:
         of its loop of tries."""
         metrics.errors.inc()
         log.debug("NATS connection", error=str(error) or type(error).__name__)
-        if self._client.is_connected:
+        if self._client.is_connected or not self._client.drop_attempt():
             return
-        self._client.drop_transport()
         if (refused := refusal(error, self._access)) is not None:
             raise refused
 

@@ -85,8 +85,12 @@ class SinkClient(Client):
     async def sync(self) -> None:
         """Wait until the server has read all that was written before. nats-py's own `flush` lets
         its PING overtake what is still in its buffer. Raises nats-py's errors."""
-        await self._flush_pending(force_flush=True)
-        await self.flush(SYNC_S)
+        try:
+            await self._flush_pending(force_flush=True)
+            await self.flush(SYNC_S)
+        except (RuntimeError, AssertionError) as error:
+            # The connection is gone, and nobody has read of it yet.
+            raise errors.StaleConnectionError from error
 
     def forget_unsent(self) -> None:
         """Drop what was written for a connection that is gone: it would be sent out of time, after
@@ -94,22 +98,29 @@ class SinkClient(Client):
         self._pending = []
         self._pending_data_size = 0
 
-    def drop_transport(self) -> None:
-        """Of an attempt to connect that failed, by who made it: nats-py would wait for its end,
-        which after a failed handshake nobody tells. Another one's error is of an earlier
-        connection, and must not end what is being made."""
-        if asyncio.current_task() is self._connecting:
-            self._cut()
-            self._transport = None
+    def drop_attempt(self) -> bool:
+        """To connect, which failed, by who made it: nats-py would wait for its end, which after a
+        failed handshake nobody tells. Another one's error is of an earlier connection: it ends
+        nothing, and says nothing of the one that is being made."""
+        if asyncio.current_task() is not self._connecting:
+            return False
+        self._drop()
+        return True
+
+    def _drop(self) -> None:
+        self._cut()
+        self._transport = None
 
     async def end(self) -> None:
         """Close, and see that a reconnection under way really ends: nats-py swallows some of its
         cancellations and then opens a connection that nobody closes. A server that takes nothing
-        more is cut off after END_S: nats-py would wait for it to take the rest."""
+        more is cut off after END_S: nats-py would wait for it to take the rest; where it stands
+        still in a handshake, for ever."""
         cut = asyncio.get_running_loop().call_later(END_S, self._cut)
         try:
-            await self.close()
-        except OSError as error:
+            async with asyncio.timeout(2 * END_S):
+                await self.close()
+        except (OSError, RuntimeError) as error:
             log.debug("NATS connection", error=str(error))
         finally:
             cut.cancel()
@@ -141,6 +152,7 @@ class SinkClient(Client):
                 log.warning(
                     "reconnecting broke off, and is begun anew", error=repr(task.exception())
                 )
+            self._status = Client.RECONNECTING
             self._reconnection_task = asyncio.get_running_loop().create_task(
                 self._attempt_reconnect()
             )
@@ -149,16 +161,24 @@ class SinkClient(Client):
 
     async def _flush_pending(self, force_flush: bool = False) -> Any:
         """nats-py's callers write by themselves where the task for it has died, and what that meets
-        would be theirs. It is the loss of the connection."""
+        would be theirs. It is the loss of the connection; or of the one that is being made, whose
+        task tries again."""
         try:
             return await super()._flush_pending(force_flush)
         except (OSError, RuntimeError) as error:
+            if asyncio.current_task() is self._reconnection_task:
+                raise ConnectionResetError(str(error)) from error
             await self._process_op_err(error)
 
     async def _connect_to_server(self, s: Srv) -> None:
-        """nats-py forgets to close what a failed attempt to connect had opened."""
+        """nats-py forgets to close what a failed attempt to connect had opened, to end the tasks of
+        it, and half a message that it had read."""
         self._connecting = asyncio.current_task()
         self._cut()
+        self._ps.reset()
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
         if self._tls is not None:
             try:
                 self.options["tls"] = self._tls()
@@ -167,11 +187,12 @@ class SinkClient(Client):
         await super()._connect_to_server(s)
 
     async def _process_connect_init(self) -> None:
-        """uvloop's word for a connection that is gone is no OSError, and so, for nats-py, nothing
-        after which it would try again."""
+        """What comes of a connection that is gone between its first words is not always an OSError
+        (uvloop's word for it, half a line, a handshake's protocol that is there no more), and so,
+        for nats-py, nothing after which it would try again."""
         try:
             await super()._process_connect_init()
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, AttributeError) as error:
             raise ConnectionResetError(str(error)) from error
 
     def _connect_command(self) -> bytes:
@@ -190,6 +211,9 @@ class SinkClient(Client):
         return command
 
     async def _attempt_reconnect(self) -> None:
+        """nats-py would first wait for the old connection's end, and say nothing of the loss until
+        then: a server that stands still takes its time, or for ever."""
+        self._drop()
         try:
             await super()._attempt_reconnect()
         except TidelogError as error:

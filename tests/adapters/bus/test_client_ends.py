@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-import uvloop
 from structlog.testing import capture_logs
 
+from tests.adapters.bus.serving import answered, echo, narrow
 from tests.conditions import until
 from tests.servers import NatsServer, nats_server
 from tidelog.errors import DeadlineExceeded, NoResponders, Stopped, TidelogError, Unavailable
@@ -29,167 +28,6 @@ S = StreamConfig("S", ("s.>",))
 def server(tmp_path: Path) -> Iterator[NatsServer]:
     with nats_server(tmp_path) as server:
         yield server
-
-
-async def echo(request: Request) -> None:
-    request.respond(request.data)
-
-
-async def answered(bus: NatsBus) -> None:
-    """What is served is reached again."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                assert (await bus.request("echo", b"x", timeout_s=5)).data == b"x"
-                return
-            except Unavailable:
-                await asyncio.sleep(0.01)
-
-
-def narrow(bus: NatsBus) -> None:
-    """What the kernel takes for a server that stands still is little, on any machine."""
-    client: Any = bus.connection._client
-    link = client._transport._io_writer.transport.get_extra_info("socket")
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
-
-
-async def cancelled(task: asyncio.Task[Any] | None) -> None:
-    assert task is not None
-    task.cancel()
-    await asyncio.wait([task])
-
-
-def test_a_task_of_the_client_that_died_is_made_up_for(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody else would ever tell: it goes on to say that it is connected, or reconnecting."""
-    monkeypatch.setattr(connection, "WATCH_S", 0.05)
-
-    async def run() -> None:
-        bus = await NatsBus.connect(server.url)
-        client = bus.connection._client
-        await bus.serve("echo", echo)
-        await cancelled(client._reading_task)
-        await until(lambda: bus.reconnects == 1)
-        await answered(bus)
-        server.kill()
-        await until(lambda: client.is_reconnecting)
-        await cancelled(client._reconnection_task)
-        server.start()
-        await until(lambda: bus.reconnects == 2)
-        await answered(bus)
-        await bus.close()
-
-    asyncio.run(run())
-
-
-def held_while_connecting(
-    monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Any], Coroutine[Any, Any, None]]
-) -> None:
-    """`meanwhile` happens to a client once, between its next connection's first words."""
-    go_on, happened = nats_client.SinkClient._process_info, False
-
-    async def process_info(client: Any, *words: Any, **more: Any) -> None:
-        nonlocal happened
-        if not happened:
-            happened = True
-            await asyncio.create_task(meanwhile(client))
-        await go_on(client, *words, **more)
-
-    monkeypatch.setattr(nats_client.SinkClient, "_process_info", process_info)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_a_connection_that_is_reset_between_its_first_words_is_made_again(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch, *, before: bool
-) -> None:
-    """The first, and a later one. On the loop that services have, whose word for it is its own."""
-    monkeypatch.setattr(connection, "WATCH_S", 3600.0)
-
-    async def reset(client: Any) -> None:
-        client._transport._io_writer.transport.abort()
-        await until(client._transport.at_eof)
-
-    async def run() -> None:
-        if before:
-            held_while_connecting(monkeypatch, reset)
-        bus = await NatsBus.connect(server.url, timeout_s=20)
-        await bus.serve("echo", echo)
-        if not before:
-            held_while_connecting(monkeypatch, reset)
-            server.kill()
-            await until(lambda: not bus.connected)
-            server.start()
-        await answered(bus)
-        await bus.close()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run())
-
-
-def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "WATCH_S", 3600.0)
-
-    async def run() -> None:
-        bus = await NatsBus.connect(server.url)
-        await bus.serve("echo", echo)
-        late = bus.connection._on_error
-        held_while_connecting(monkeypatch, lambda _: late(TimeoutError()))
-        server.kill()
-        await until(lambda: not bus.connected)
-        server.start()
-        await answered(bus)
-        await bus.close()
-
-    asyncio.run(run())
-
-
-def test_a_reconnection_that_dies_between_its_words_is_begun_anew(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "WATCH_S", 0.05)
-
-    async def dies(_: Any) -> None:
-        raise AssertionError("of nats-py")
-
-    async def run() -> None:
-        bus = await NatsBus.connect(server.url)
-        await bus.serve("echo", echo)
-        held_while_connecting(monkeypatch, dies)
-        server.kill()
-        await until(lambda: not bus.connected)
-        server.start()
-        with capture_logs() as logs:
-            await answered(bus)
-        assert [one["error"] for one in logs if "broke off" in one["event"]] == [
-            repr(AssertionError("of nats-py"))
-        ]
-        await bus.close()
-
-    asyncio.run(run())
-
-
-def test_who_writes_to_a_connection_that_is_gone_lives_on(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anybody has told it, and after nats-py's own writer died of it."""
-    monkeypatch.setattr(connection, "WATCH_S", 3600.0)
-
-    async def run() -> None:
-        bus = await NatsBus.connect(server.url)
-        await bus.serve("echo", echo)
-        client: Any = bus.connection._client
-        await cancelled(client._flusher_task)
-        bus.connection.queue("lost", b"")
-        client._transport._io_writer.transport.abort()
-        await until(lambda: bus.reconnects == 1)
-        await answered(bus)
-        await bus.close()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run())
 
 
 def test_an_error_of_the_server_costs_a_connection_and_no_more(server: NatsServer) -> None:
@@ -242,28 +80,6 @@ def test_a_client_that_ended_itself_is_told_and_nobody_waits(server: NatsServer)
 
     asyncio.run(run())
     assert len(lost) == 1, "to close it is nothing that was lost"
-
-
-def test_a_writer_that_dies_of_something_unforeseen_is_told(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost: list[TidelogError] = []
-
-    async def run() -> None:
-        bus = await NatsBus.connect(server.url, on_lost=lost.append)
-
-        async def dies(*_: object) -> None:
-            raise AssertionError("of nats-py")
-
-        monkeypatch.setattr(bus.connection._client, "publish", dies)
-        bus.connection.queue("x", b"")
-        await until(lambda: bool(lost))
-        await bus.close()
-
-    asyncio.run(run())
-    (one,) = lost
-    assert isinstance(one, Stopped)
-    assert "bus-send" in str(one)
 
 
 def test_a_subscription_at_a_server_that_stands_still_is_there_later(
@@ -436,7 +252,7 @@ def test_a_connection_that_is_no_tcp_is_closed() -> None:
         transport = MagicMock()
         client._transport = transport
         client._connecting = asyncio.current_task()
-        client.drop_transport()
+        assert client.drop_attempt()
         transport.close.assert_called_once()
         assert client._transport is None
 
