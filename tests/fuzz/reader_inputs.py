@@ -26,7 +26,6 @@ from tidelog.subscriber.assemblers import RowAssembler
 from tidelog.subscriber.tables import Tables
 from tidelog_applier.read.assembler import BatchAssembler
 from tidelog_drainer.publish import position
-from tidelog_drainer.publish.batcher import H_EARLY
 from tidelog_registry.console import heard
 
 KEPT = 40
@@ -68,7 +67,7 @@ HEADERS = (
     changes.H_ENVELOPE,
     changes.H_EPOCH,
     changes.H_SCHEMA_VERSION,
-    H_EARLY,
+    changes.H_EARLY,
 )
 
 

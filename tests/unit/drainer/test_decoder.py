@@ -15,7 +15,7 @@ from tidelog.ports import Message
 from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.publish.batcher import H_EARLY, Batch, Batcher
+from tidelog_drainer.publish.batcher import Batch, Batcher
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 
 
@@ -172,7 +172,7 @@ def test_an_abandoned_attempt_leaves_no_early_ddl(most: int) -> None:
         assert not any("ddl" in chunk for chunk in kinds[:-1])
     versions = ",".join(str(ddl.message.schema_version) for ddl in item.ddls)
     headers = [out.headers for chunk in batch.chunks for out in chunk if ".ddl." in out.subject]
-    assert headers[-1][H_EARLY] == versions
+    assert headers[-1][changes.H_EARLY] == versions
     flat = [out for chunk in batch.chunks for out in chunk]
     messages = [Message(out.subject, out.data, out.headers, n) for n, out in enumerate(flat, 1)]
     (change,) = ChangeAssembler("main", 5).feed(messages)

@@ -17,7 +17,6 @@ from tidelog.oracle import RegistryOracle
 from tidelog.ports import Outgoing, StreamConfig
 from tidelog.sim import World, run
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.publish.batcher import H_EARLY
 from tidelog_drainer.publish.lives import Epoch
 from tidelog_drainer.publish.position import NotOurs, Start, find_start
 from tidelog_registry import service
@@ -112,7 +111,7 @@ def test_a_mark_that_no_drainer_wrote_stops_the_feed_and_says_what_to_do(
         ),
         (f"changes.{FEED}.ddl.d.t", b"{}", {}),
         (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "new"}),
-        (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "5", H_EARLY: "4,x"}),
+        (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "5", changes.H_EARLY: "4,x"}),
     ],
 )
 def test_numbers_that_no_drainer_wrote_stop_it_too(

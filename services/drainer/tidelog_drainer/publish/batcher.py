@@ -20,9 +20,6 @@ from tidelog.schema.structure import TableStructure
 
 MARKER_BYTES = 512 << 10
 """The marker lists every transaction, and must stay below the server's default message."""
-H_EARLY = "Tidelog-Early"
-"""On DDLs: schema versions published before their own binlogs came (decoder.py). A Drainer that
-starts behind this DDL drops those binlogs."""
 _MARKED_TXN_BYTES = 90
 _MARKED_TABLE_BYTES = 12
 _LABEL_MAX_BYTES = 1200
@@ -263,7 +260,7 @@ class Batcher:
             **self._envelope.headers,
         }
         if ddl.outstanding:
-            headers[H_EARLY] = ",".join(map(str, ddl.outstanding))
+            headers[changes.H_EARLY] = ",".join(map(str, ddl.outstanding))
         self._emit(ddl.subject, self._envelope.ddl(ddl.message), headers)
         self._structures.update(ddl.structures)
 

@@ -20,7 +20,6 @@ from tidelog.ports import Message, Ports, StreamConfig, StreamState
 from tidelog.timestamps import TS_MAX
 from tidelog.unreadable import NOT_READABLE
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.publish.batcher import H_EARLY
 from tidelog_drainer.publish.beginning import FOLLOW_S, beginning
 from tidelog_drainer.publish.lives import Epoch, Risen, chained, parted, rise
 
@@ -160,7 +159,7 @@ def _schema_version(ddl: Message | None) -> int:
 def _early(ddl: Message | None) -> tuple[int, ...]:
     if ddl is None:
         return ()
-    versions = ddl.headers.get(H_EARLY, "").split(",")
+    versions = ddl.headers.get(changes.H_EARLY, "").split(",")
     return tuple(_number(ddl, version) for version in versions if version)
 
 
