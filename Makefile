@@ -6,7 +6,7 @@ SOURCES := shared services cli examples tests bench docs/generate
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
-SEEDS ?= 0:320
+SEEDS ?= 0:280
 PD_SEEDS ?= 1000000:1000050
 STATES ?= 15000
 # What setuptools says is of interest only when it fails.

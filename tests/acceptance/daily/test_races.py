@@ -165,13 +165,8 @@ async def ddl_race(on: Stage) -> None:
     race.was_one()
 
 
-FULL = pytest.mark.full
-
-
+@pytest.mark.full
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(columns_come, marks=FULL), pytest.param(columns_go, marks=FULL), ddl_race],
-)
+@pytest.mark.parametrize("case", [columns_come, columns_go, ddl_race])
 def test_rows_while_the_schema_changes(play: Play, case: Case) -> None:
     play(case)

@@ -133,6 +133,7 @@ async def lose_stream(url: str, key: str) -> None:
     await bus.close()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(420)
 def test_what_is_printed_follows_the_feed(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
