@@ -192,6 +192,8 @@ class SinkClient(Client):
         for nats-py, nothing after which it would try again."""
         try:
             await super()._process_connect_init()
+        except OSError:
+            raise  # a certificate that is refused is a ValueError, too
         except (RuntimeError, ValueError, AttributeError) as error:
             raise ConnectionResetError(str(error)) from error
 
