@@ -96,7 +96,7 @@ class NatsServer:
 
     def _healthy(self) -> bool:
         try:
-            url = f"http://127.0.0.1:{self.http_port}/healthz"
+            url = f"http://127.0.0.1:{self.http_port}/healthz?js-enabled-only=true"
             with urllib.request.urlopen(url, timeout=2) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):

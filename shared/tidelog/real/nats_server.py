@@ -139,12 +139,14 @@ class EmbeddedNats:
             raise
 
     async def _healthy(self) -> bool:
+        """A stream that it could not recover is no reason to wait: who needs it makes it anew, and
+        nobody would, were it waited for."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._http_port)
         except OSError:
             return False
         try:
-            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            writer.write(b"GET /healthz?js-enabled-only=true HTTP/1.0\r\n\r\n")
             return b" 200 " in await reader.readline()
         except OSError:
             return False

@@ -13,7 +13,9 @@ from structlog.testing import capture_logs
 
 from tests.conditions import until
 from tidelog.errors import ConfigError, Unavailable
+from tidelog.ports import StreamConfig
 from tidelog.real import nats_server
+from tidelog.real.bus import NatsBus
 from tidelog.real.nats_server import EmbeddedNats
 
 Stand = Callable[[str], None]
@@ -111,6 +113,24 @@ def test_who_is_cancelled_at_its_start_leaves_no_server(tmp_path: Path, stand: S
         assert await ends == -9
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("torn", ["meta.inf", "meta.sum"])
+def test_a_stream_that_a_crash_left_half_made_holds_up_nobody(tmp_path: Path, torn: str) -> None:
+    """The server can't recover it, and for that calls itself ill until somebody makes it anew."""
+
+    async def made(server: EmbeddedNats) -> None:
+        await server.start()
+        bus = await NatsBus.connect(server.url, timeout_s=10)
+        await bus.stream_create(StreamConfig("S", ("s.>",)))
+        await bus.close()
+        await server.stop()
+
+    server = EmbeddedNats(tmp_path / "nats")
+    asyncio.run(made(server))
+    (half,) = tmp_path.rglob(torn)
+    half.unlink()
+    asyncio.run(made(server))
 
 
 def test_one_that_does_not_end_is_killed(

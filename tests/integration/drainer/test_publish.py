@@ -155,7 +155,7 @@ def test_server_killed_in_mid_run(tmp_path: Path) -> None:
                 for at in range(0, len(txns), 300):
                     pump.commit(txns[at : at + 300], txns[min(at + 299, len(txns) - 1)][0])
                     if at in (600, 1200):
-                        await asyncio.sleep(0.05)
+                        await rig.read(at // 2)
                         server.kill()
                         server.start()
                 assert commit_times(await rig.read(len(golden()))) == golden()
