@@ -12,11 +12,12 @@ MINUTE_MS = 60_000
 
 
 class Case(NamedTuple):
-    """`bad` fires at 10 minutes; `good` does not, each with `also` beside it."""
+    """`bad` fires at 10 minutes; `good` does not, nor `young`, each with `also` beside it."""
 
     bad: Series
     good: Series
     also: Series = MappingProxyType({})
+    young: Series = MappingProxyType({})
 
 
 def still(value: float) -> str:
@@ -90,6 +91,7 @@ CASES: dict[str, Case] = {
         {CHECKPOINT: STANDS, PUBLISHED: MOVES},
         {CHECKPOINT: STANDS, PUBLISHED: STANDS},
         {**LEADS, APPLIED: STANDS},
+        {CHECKPOINT: born(), PUBLISHED: MOVES},
     ),
     "ServiceDown": one(still(0), still(1), 'up{job="pump",instance="p1"}'),
     "ServiceGone": Case(
