@@ -97,16 +97,40 @@ def test_a_connection_that_is_reset_between_its_first_words_is_made_again(
         runner.run(run())
 
 
-def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [ValueError("half a line"), AttributeError("is_closing")])
+def test_first_words_that_nobody_understands_are_an_attempt_that_failed(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
+    monkeypatch.setattr(connection, "WATCH_S", 3600.0)
+
+    async def fails(_: Any) -> None:
+        raise error
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        held_while_connecting(monkeypatch, fails)
+        server.kill()
+        await until(lambda: not bus.connected)
+        server.start()
+        await answered(bus)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), errors.Error("Authorization Violation")])
+def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Nor does it say that the server refuses who connects."""
     monkeypatch.setattr(connection, "WATCH_S", 3600.0)
 
     async def run() -> None:
         bus = await NatsBus.connect(server.url)
         await bus.serve("echo", echo)
         late = bus.connection._on_error
-        held_while_connecting(monkeypatch, lambda _: late(TimeoutError()))
+        held_while_connecting(monkeypatch, lambda _: late(error))
         server.kill()
         await until(lambda: not bus.connected)
         server.start()
@@ -119,6 +143,7 @@ def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
 def test_a_reconnection_that_dies_between_its_words_is_begun_anew(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And what somebody meets who still writes to the lost one ends nothing."""
     monkeypatch.setattr(connection, "WATCH_S", 0.05)
 
     async def dies(_: Any) -> None:
@@ -127,12 +152,24 @@ def test_a_reconnection_that_dies_between_its_words_is_begun_anew(
     async def run() -> None:
         bus = await NatsBus.connect(server.url)
         await bus.serve("echo", echo)
+        client: Any = bus.connection._client
+        go_on, cancellations = client._select_next_server, []
+
+        async def select() -> None:
+            await client._process_op_err(errors.StaleConnectionError())
+            task = asyncio.current_task()
+            cancellations.append(task.cancelling() if task else 1)
+            await go_on()
+
         held_while_connecting(monkeypatch, dies)
+        monkeypatch.setattr(client, "_select_next_server", select)
         server.kill()
         await until(lambda: not bus.connected)
         server.start()
         with capture_logs() as logs:
             await answered(bus)
+        assert len(cancellations) > 1
+        assert not any(cancellations)
         assert [one["error"] for one in logs if "broke off" in one["event"]] == [
             repr(AssertionError("of nats-py"))
         ]
@@ -250,12 +287,14 @@ def test_a_server_that_stands_still_is_told_at_once(server: NatsServer) -> None:
 def test_half_a_message_of_a_connection_that_failed_is_not_completed_by_the_next(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And its tasks end: one that pings, or reads, would speak of the next."""
     taken: list[bytes] = []
 
     async def run() -> None:
         bus = await NatsBus.connect(server.url)
         await bus.serve("echo", echo)
         client: Any = bus.connection._client
+        tasks: list[asyncio.Task[None]] = []
         number = await client.subscribe_sink("news", "", lambda *message: taken.append(message[2]))
         go_on, failed = client.flush, False
 
@@ -263,6 +302,8 @@ def test_half_a_message_of_a_connection_that_failed_is_not_completed_by_the_next
             nonlocal failed
             if not failed and asyncio.current_task() is client._reconnection_task:
                 failed = True
+                tasks.extend([client._reading_task, client._ping_interval_task])
+                tasks.append(client._flusher_task)
                 await client._ps.parse(b"MSG news %d 20\r\nhalf" % number)
                 raise errors.FlushTimeoutError
             await go_on(*words)
@@ -272,6 +313,7 @@ def test_half_a_message_of_a_connection_that_failed_is_not_completed_by_the_next
         await until(lambda: not bus.connected)
         server.start()
         await answered(bus)
+        assert all(task.done() for task in tasks)
         await bus.publish("news", b"whole")
         await until(lambda: bool(taken))
         await bus.close()
