@@ -83,9 +83,12 @@ class Running:
         return sum(one.value for one in found.samples if one.name == f"{counter}_total")
 
     def _http(self, service: str) -> str:
-        """Where it answers now: each start takes another port."""
+        """Where it answers now: each start takes another port. ConnectionRefusedError where it is
+        being started: nobody listens."""
         state = json.loads((self.directory / "tidelog.json").read_text())
-        return str(state["http"][service])
+        if (address := state["http"].get(service)) is None:
+            raise ConnectionRefusedError(f"{service} is not up: {sorted(state['http'])}")
+        return str(address)
 
     def wait(self, commit_ts: int, timeout_s: float = 120) -> None:
         """As `tidelog wait` does."""
