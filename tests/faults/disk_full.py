@@ -157,23 +157,7 @@ class Rig:
     async def _pump(self) -> None:
         way = NatsWay(self.stack.bus, CLUSTER, 0, PUMP)
         await self._seen(lambda: _refused(way, b""), "a probe to be refused")
-        start_ts = await RegistryOracle(self.stack.bus, CLUSTER).fresh()
-        body = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_value=b"v").SerializeToString()
-
-        async def refused() -> bool:
-            """Or taken, for the gc or the index had made room; then it is rolled back."""
-            try:
-                return await _refused(way, body)
-            except Taken:
-                end = Binlog(tp=Rollback, start_ts=start_ts).SerializeToString()
-                ended = await way.write([end], 10.0)
-                writer = (await self._said(PUMP)).get("writer", {})
-                is_full = writer.get("disk_full") and await self._first_segment() == self._first
-                if ended != [None] or is_full:
-                    raise
-                return True
-
-        await self._seen(refused, "a Prewrite to be refused")
+        await self._prewrite_refused(way)
         request = PullRequest(after_ts=self.stack.live.position, max_bytes=MIB)
 
         async def pulled() -> bool:
@@ -191,6 +175,35 @@ class Rig:
             return await self._first_segment() > self._first
 
         await self._seen(collected, "the gc")
+
+    async def _prewrite_refused(self, way: NatsWay) -> None:
+        """Or taken, for the gc or the index had made room; where the disk is full again already,
+        another one is to be refused. What may have been taken is rolled back."""
+        oracle, unsure = RegistryOracle(self.stack.bus, CLUSTER), list[int]()
+
+        async def refused() -> bool:
+            unsure.append(start_ts := await oracle.fresh())
+            asked = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_value=b"v")
+            try:
+                if is_refused := await _refused(way, asked.SerializeToString()):
+                    unsure.pop()
+            except Taken:
+                writer = (await self._said(PUMP)).get("writer", {})
+                return not writer.get("disk_full") or await self._first_segment() > self._first
+            return is_refused
+
+        async def closed() -> bool:
+            ends = [
+                Binlog(tp=Rollback, start_ts=start_ts).SerializeToString() for start_ts in unsure
+            ]
+            try:
+                return not any(await way.write(ends, 10.0))
+            except Unavailable:
+                return False
+
+        await self._seen(refused, "a Prewrite to be refused")
+        if unsure:
+            await self._seen(closed, "Rollbacks to be taken")
 
     async def _first_segment(self) -> int:
         return int((await self._said(PUMP)).get("gc", {}).get("first_segment", 0))
