@@ -84,7 +84,7 @@ class Room:
     @contextlib.asynccontextmanager
     async def full(self, *, kept: bool) -> AsyncIterator[None]:
         """`kept`: whatever is deleted meanwhile."""
-        await asyncio.to_thread(self._fill)
+        await asyncio.to_thread(self.fill)
         eating = asyncio.create_task(self._eat() if kept else asyncio.sleep(0))
         try:
             yield
@@ -96,9 +96,9 @@ class Room:
     async def _eat(self) -> None:
         while True:
             await asyncio.sleep(AGAIN_S)  # nobody tells when there is room again
-            self._fill()
+            self.fill()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         with contextlib.suppress(AssertionError):  # there was some room again at once
             fill(self._filler)
 
@@ -156,7 +156,15 @@ class Rig:
 
     async def _pump(self) -> None:
         way = NatsWay(self.stack.bus, CLUSTER, 0, PUMP)
-        await self._seen(lambda: _refused(way, b""), "a probe to be refused")
+
+        async def probe_refused() -> bool:
+            """What the index gives back before anybody has met the full disk is eaten, too."""
+            is_refused = await _refused(way, b"")
+            if not is_refused:
+                await asyncio.to_thread(self._rooms[PUMP].fill)
+            return is_refused
+
+        await self._seen(probe_refused, "a probe to be refused")
         await self._prewrite_refused(way)
         request = PullRequest(after_ts=self.stack.live.position, max_bytes=MIB)
 
