@@ -53,6 +53,13 @@ def test_a_task_of_the_client_that_died_is_made_up_for(
     asyncio.run(run())
 
 
+async def restarted(server: NatsServer, bus: NatsBus) -> None:
+    """And the loss is told before it is there again."""
+    server.kill()
+    await until(lambda: not bus.connected)
+    server.start()
+
+
 def held_while_connecting(
     monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Any], Coroutine[Any, Any, None]]
 ) -> None:
@@ -87,9 +94,7 @@ def test_a_connection_that_is_reset_between_its_first_words_is_made_again(
         await bus.serve("echo", echo)
         if not before:
             held_while_connecting(monkeypatch, reset)
-            server.kill()
-            await until(lambda: not bus.connected)
-            server.start()
+            await restarted(server, bus)
         await answered(bus)
         await bus.close()
 
@@ -110,9 +115,7 @@ def test_first_words_that_nobody_understands_are_an_attempt_that_failed(
         bus = await NatsBus.connect(server.url)
         await bus.serve("echo", echo)
         held_while_connecting(monkeypatch, fails)
-        server.kill()
-        await until(lambda: not bus.connected)
-        server.start()
+        await restarted(server, bus)
         await answered(bus)
         await bus.close()
 
@@ -131,9 +134,7 @@ def test_a_late_error_of_the_lost_connection_does_not_end_the_new_one(
         await bus.serve("echo", echo)
         late = bus.connection._on_error
         held_while_connecting(monkeypatch, lambda _: late(error))
-        server.kill()
-        await until(lambda: not bus.connected)
-        server.start()
+        await restarted(server, bus)
         await answered(bus)
         await bus.close()
 
@@ -163,9 +164,7 @@ def test_a_reconnection_that_dies_between_its_words_is_begun_anew(
 
         held_while_connecting(monkeypatch, dies)
         monkeypatch.setattr(client, "_select_next_server", select)
-        server.kill()
-        await until(lambda: not bus.connected)
-        server.start()
+        await restarted(server, bus)
         with capture_logs() as logs:
             await answered(bus)
         assert len(cancellations) > 1
@@ -203,9 +202,7 @@ def test_a_new_connection_that_takes_nothing_is_an_attempt_that_failed(
         bus = await NatsBus.connect(server.url)
         await bus.serve("echo", echo)
         monkeypatch.setattr(nats_client.SinkClient, "_process_connect_init", connect)
-        server.kill()
-        await until(lambda: not bus.connected)
-        server.start()
+        await restarted(server, bus)
         await answered(bus)
         assert refused
         assert bus.reconnects == 1
@@ -309,9 +306,7 @@ def test_half_a_message_of_a_connection_that_failed_is_not_completed_by_the_next
             await go_on(*words)
 
         monkeypatch.setattr(client, "flush", flush)
-        server.kill()
-        await until(lambda: not bus.connected)
-        server.start()
+        await restarted(server, bus)
         await answered(bus)
         assert all(task.done() for task in tasks)
         await bus.publish("news", b"whole")
