@@ -188,8 +188,9 @@ class Rig:
         await self._seen(collected, "the gc")
 
     async def _prewrite_refused(self, way: NatsWay) -> None:
-        """Or taken, for the gc or the index had made room; where the disk is full again already,
-        another one is to be refused. What may have been taken is rolled back."""
+        """Or taken, for the gc or the index had made room. Each is another one: of one that was
+        taken without an answer the Pump would say so again. What may have been taken is rolled
+        back."""
         oracle, unsure = RegistryOracle(self.stack.bus, CLUSTER), list[int]()
 
         async def refused() -> bool:
@@ -200,7 +201,9 @@ class Rig:
                     unsure.pop()
             except Taken:
                 writer = (await self._said(PUMP)).get("writer", {})
-                return not writer.get("disk_full") or await self._first_segment() > self._first
+                if writer.get("disk_full") and await self._first_segment() == self._first:
+                    raise
+                return True
             return is_refused
 
         async def closed() -> bool:
