@@ -35,8 +35,9 @@ def _quiet() -> None:
     quiet()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:4])
 def test_a_history_is_clean(seed: int) -> None:
+    """These and many more are `make simulation`'s; here for who runs pytest alone."""
     history = play(seed)
     assert history.findings.clean, history.findings.text(seed)
     assert history.transactions >= 10, "a quiet run proves nothing"

@@ -11,7 +11,9 @@ import pytest
 
 from tests.integration.drainer import fakes
 from tests.integration.drainer.fakes import CLUSTER, FEED
+from tests.unit.drainer import test_rewind
 from tests.unit.drainer.test_rewind import TIMES, behind, replay_streams, trouble
+from tests.unit.drainer.test_simulated import txn as made_txn
 from tidelog.changes import DdlMessage, RowMessage
 from tidelog.errors import Purged, Unavailable
 from tidelog.rewind import EXPIRE_S, PATIENCE_S, Rewinding
@@ -20,6 +22,7 @@ from tidelog.subscriber import Position, Subscription, transaction
 from tidelog.subscriber.errors import MISSED
 from tidelog.subscriber.subscription import of_rows, of_transactions
 from tidelog.subscriber.tables import Tables
+from tidelog_drainer.publish import batcher
 
 
 @pytest.fixture(autouse=True)
@@ -93,18 +96,27 @@ def test_messages_as_they_come() -> None:
 def test_the_replay_stays_while_a_large_transaction_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For longer than a replay lives whose reader is gone; its last one, too."""
+    """For longer than a replay lives whose reader is gone."""
     monkeypatch.setattr(transaction, "PART_BYTES", 1)
+    monkeypatch.setattr(batcher, "MESSAGE_BYTES", 64)
+    sizes = {100: 40}
+    monkeypatch.setattr(test_rewind, "txn", lambda ts: made_txn(ts, rows=sizes.get(ts, 1)))
 
     async def main(world: World) -> None:
         await behind(world)
-        subscription = transactions(world, buffer_bytes=1)
-        read = []
+        subscription = transactions(world, buffer_bytes=1000)
+        found, read, parts = [], [], 0
         async for txn in subscription.until(TIMES[-1]):
+            found.append(txn.commit_ts)
+            if not txn.large or txn.commit_ts not in sizes:
+                continue
             async for part in txn.parts():
-                read += [event.commit_ts for one in part for event in one.events]
+                read += [event.after["id"] for one in part for event in one.events]
+                parts += 1
                 await world.sleep(EXPIRE_S / 4)
-        assert read == TIMES[2:]
+        assert found == TIMES
+        assert read == list(range(100, 140))
+        assert parts > 8, "read for twice as long"
         await subscription.close()
 
     run(main, 1)

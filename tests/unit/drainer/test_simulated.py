@@ -50,9 +50,11 @@ class OneTable:
         yield [job for job in made if job.id > after_job_id]
 
 
-def txn(commit_ts: int, version: int = 2) -> Txn:
-    row = CODEC.encode_insert({"id": commit_ts}, commit_ts)
-    mutation = TableMutation(table_id=100, inserted_rows=[row], sequence=[Insert])
+def txn(commit_ts: int, version: int = 2, rows: int = 1) -> Txn:
+    """Its rows have the ids from `commit_ts` on."""
+    ids = range(commit_ts, commit_ts + rows)
+    made = [CODEC.encode_insert({"id": one}, one) for one in ids]
+    mutation = TableMutation(table_id=100, inserted_rows=made, sequence=[Insert] * rows)
     value = PrewriteValue(schema_version=version, mutations=[mutation])
     binlog = Binlog(
         start_ts=commit_ts - 1, commit_ts=commit_ts, prewrite_value=value.SerializeToString()
