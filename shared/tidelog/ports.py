@@ -311,7 +311,7 @@ class Ports:
     disk: Disk
     bus: Bus
     open_index: Callable[[str], IndexStore]
-    """Raises Corrupt when what is stored can't be opened."""
+    """Raises Corrupt when what is stored can't be opened, DiskFull when there is no room to."""
     drop_index: Callable[[str], None]
     """Delete one that is not open, so that `open_index` makes it anew; none there is no error."""
     open_downstream: Callable[[DownstreamOptions], Downstream]

@@ -159,13 +159,13 @@ class Rig:
         way = NatsWay(self.stack.bus, CLUSTER, 0, PUMP)
 
         async def probe_refused() -> bool:
-            """What the index gives back before anybody has met the full disk, some MB at once, is
-            eaten, too; what the gc does stays."""
+            """What the index gives back before the Pump has met the full disk, some MB at once, is
+            eaten, too; what the gc gives stays, and what a Pump makes room with to start there."""
             room = self._rooms[PUMP]
             is_refused = await _refused(way, b"")
-            if not is_refused and shutil.disk_usage(room.place).free > MIB:
+            if is_refused is False and shutil.disk_usage(room.place).free > MIB:
                 await asyncio.to_thread(room.fill)
-            return is_refused
+            return bool(is_refused)
 
         await self._seen(probe_refused, "a probe to be refused")
         await self._prewrite_refused(way)
@@ -204,7 +204,7 @@ class Rig:
                 if writer.get("disk_full") and await self._first_segment() == self._first:
                     raise
                 return True
-            return is_refused
+            return bool(is_refused)
 
         async def closed() -> bool:
             ends = [
@@ -299,18 +299,21 @@ class Taken(Wrong):
     """A Prewrite was, by a disk that should be full."""
 
 
-async def _refused(way: NatsWay, body: bytes) -> bool:
-    """By a full disk, for sure; False if a probe was taken, or there is no answer. Raises Wrong if
-    it is refused otherwise, Taken if a Prewrite wasn't."""
+async def _refused(way: NatsWay, body: bytes) -> bool | None:
+    """By a full disk, for sure; False if a probe was taken, None if there is no answer: the Pump
+    may be starting on the full disk. Raises Wrong if it is refused otherwise, Taken if a Prewrite
+    wasn't."""
     try:
         refusals = await way.write([body], 10.0)
     except Unavailable:
-        return False
+        return None
     refusal = refusals[0] if refusals else None
-    if isinstance(refusal, Unavailable | NotOnline) or (refusal is None and not body):
-        return False
+    if isinstance(refusal, Unavailable | NotOnline):
+        return None
     if refusal is None:
-        raise Taken("a Prewrite was taken")
+        if body:
+            raise Taken("a Prewrite was taken")
+        return False
     if not isinstance(refusal, DiskFull) or not refusal.definite:
         raise Wrong(f"answered by {refusal!r}, not by a DiskFull that is definite")
     return True

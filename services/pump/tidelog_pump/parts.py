@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from tidelog.actor import Ref
-from tidelog.errors import Corrupt
+from tidelog.errors import Corrupt, DiskFull
 from tidelog.membership import Membership
 from tidelog.messages import PUMP
 from tidelog.oracle import RegistryOracle
@@ -344,10 +344,11 @@ class Parts:
 
 def open_index(ports: Ports) -> IndexStore:
     """One that can't be opened, as after a power loss, is deleted: the indexer finds it empty and
-    builds it again from the segments. The lock of the directory is ours by now."""
+    builds it again from the segments. On a full disk that makes room. The lock of the directory is
+    ours by now. Raises DiskFull where somebody else took that room, too."""
     try:
         return ports.open_index(INDEX)
-    except Corrupt as error:
+    except (Corrupt, DiskFull) as error:
         INDEX_DROPPED.inc()
         log.warning("the index can't be opened, building it again", error=error.message)
         ports.drop_index(INDEX)

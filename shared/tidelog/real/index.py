@@ -8,13 +8,15 @@ of the process would cost a scan of what the memtables held.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 from rocksdict import Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
-from tidelog.errors import Corrupt, IoFailed
+from tidelog.errors import Corrupt, DiskFull, IoFailed
 
 BATCH_ENTRIES = 4096
 BATCH_BYTES = 1 << 20
@@ -47,7 +49,8 @@ def _options() -> Options:
 
 
 class RocksIndex:
-    """Open one directory. Raises Corrupt when RocksDB can't; it may then be deleted and rebuilt."""
+    """Open one directory. Raises Corrupt when RocksDB can't, DiskFull when it finds no room for
+    what it writes then; either way it may be deleted and rebuilt."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)
@@ -57,6 +60,8 @@ class RocksIndex:
         try:
             self._db = Rdict(self._path, _options())
         except Exception as error:
+            if os.strerror(errno.ENOSPC) in str(error):
+                raise DiskFull(f"the index {self._path} can't be opened: {error}") from error
             raise self._corrupt(str(error)) from error
         self._unsynced = WriteOptions()
         # Not synced, but in the page cache: a killed process loses nothing, a dead machine a tail.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.pump.rig import CONFIG, NODE, Client, commit, prewrite, start, ts_now
-from tidelog.errors import TidelogError
+from tidelog.errors import DiskFull, TidelogError
+from tidelog.ports import IndexStore
 from tidelog.sim import World, run
 from tidelog.sim.index import SimIndexFile
 from tidelog.sim.node import Node
 from tidelog_pump.index import keys
-from tidelog_pump.parts import INDEX
+from tidelog_pump.parts import INDEX, open_index
 
 
 async def some(client: Client, base: int, count: int = 40) -> dict[int, int]:
@@ -146,3 +148,24 @@ async def _write(client: Client, *payloads: bytes) -> None:
     """Acked or not: the indexer comes after."""
     with contextlib.suppress(TidelogError):
         await client.write(*payloads)
+
+
+@pytest.mark.parametrize("taken_too", [False, True])
+def test_one_that_finds_no_room_to_be_opened_makes_room_by_going(taken_too: bool) -> None:
+    """Unless somebody else takes that, too."""
+
+    async def main(world: World) -> None:
+        ports = world.node(NODE).ports()
+        dropped: list[str] = []
+
+        def opened(path: str) -> IndexStore:
+            if taken_too or not dropped:
+                raise DiskFull("no room")
+            return ports.open_index(path)
+
+        full = replace(ports, open_index=opened, drop_index=dropped.append)
+        with pytest.raises(DiskFull) if taken_too else contextlib.nullcontext():
+            open_index(full).close()
+        assert dropped == [INDEX]
+
+    run(main)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import Corrupt, IoFailed
+from tidelog.errors import Corrupt, DiskFull, IoFailed
+from tidelog.real import index
 from tidelog.real.index import BATCH_ENTRIES, RocksIndex
 
 
@@ -47,6 +48,18 @@ def test_what_can_not_be_opened_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="delete this directory"):
         RocksIndex(tmp_path / "index")
     index.close()
+
+
+def test_an_index_that_a_full_disk_kept_closed_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise Exception("IO error: No space left on device: While open a file: /kv/LOG")
+
+    monkeypatch.setattr(index, "Rdict", full)
+    with pytest.raises(DiskFull, match="can't be opened: IO error: No space left") as refused:
+        RocksIndex(tmp_path / "index")
+    assert refused.value.hint == "free space in the data directory"
 
 
 class Broken:
