@@ -6,9 +6,9 @@ SOURCES := shared services cli examples tests bench docs/generate
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))
 SEED ?= 1
-SEEDS ?= 0:280
-PD_SEEDS ?= 1000000:1000050
-STATES ?= 15000
+SEEDS ?= 0:240
+PD_SEEDS ?= 1000000:1000040
+STATES ?= 10000
 # What setuptools says is of interest only when it fails.
 LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
@@ -123,7 +123,7 @@ wheel: $(VENV)/.dev compiler
 compiled: wheel ## what a wheel has compiled by mypyc, under the same tests
 	@PYTHONPATH=build/compiled/site:. TIDELOG_TEST_COMPILED=1 $(PYTEST) tests/unit/rows tests/unit/plan tests/fixtures/test_decode_golden.py tests/unit/downstreams/test_statements.py
 
-crash: $(VENV)/.dev ## what a power loss or a failing disk may leave, 15,000 states
+crash: $(VENV)/.dev ## what a power loss or a failing disk may leave, 10,000 states
 	@$(PY) -m tests.crash.run --states $(STATES) --jobs 2
 	@$(PY) -m tests.crash.nth_run --jobs 2
 	@$(PYTEST) tests/crash

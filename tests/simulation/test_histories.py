@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +14,7 @@ import pytest
 from tests.planted.schedules import calm
 from tests.simulation.cluster import Cluster, History, play
 from tests.simulation.plan import ACTIONS, ALL_EVENTS, draw
-from tests.simulation.reach import ENOUGH, EXCUSED, wanted
+from tests.simulation.reach import ENOUGH, ENOUGH_OF_TIDB, EXCUSED, wanted
 from tests.simulation.run import differing, quiet, totals
 from tidelog.downstream import TableShare
 from tidelog.sim import World, run
@@ -116,6 +117,18 @@ def test_histories_that_never_reached_something_prove_nothing(
     excused = next(iter(EXCUSED))
     assert _total(_many(every + Counter([excused]))) == 1
     assert f"{excused} (excused)" in capsys.readouterr().out
+
+
+def test_ci_plays_enough_of_them_to_tell() -> None:
+    """Of fewer than that nothing is said."""
+    makefile = (ROOT / "Makefile").read_text()
+    played = [
+        int(end) - int(first)
+        for first, end in re.findall(r"^(?:PD_)?SEEDS \?= (\d+):(\d+)$", makefile, re.MULTILINE)
+    ]
+    assert len(played) == 2
+    assert played[0] >= ENOUGH
+    assert played[1] >= ENOUGH_OF_TIDB
 
 
 def test_pumps_purge_what_was_read_in_a_part_of_the_histories() -> None:
