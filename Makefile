@@ -14,7 +14,7 @@ LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
 # Where it is set, each of the thousand processes that tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test debian beside-compiled beside-kills beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test debian beside-fuzz beside-crash beside-kills beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -42,7 +42,7 @@ BESIDE := --no-print-directory --jobs 2 --output-sync=line
 ONE := --no-print-directory
 test: $(PY) ## everything CI runs
 	@$(MAKE) $(BESIDE) $(VENV)/.dev debian
-	@$(MAKE) $(BESIDE) compiled beside-compiled
+	@$(MAKE) $(BESIDE) beside-fuzz beside-crash
 	@$(MAKE) $(ONE) unit
 	@$(MAKE) $(ONE) adapters
 	@$(MAKE) $(ONE) simulation
@@ -54,9 +54,12 @@ debian: $(PY)
 	@for what in compiler mariadb etcd nodejs java prometheus browser; do \
 		$(MAKE) $(ONE) $$what || exit 1; done
 
-beside-compiled:
+beside-fuzz:
 	@$(MAKE) $(ONE) check
 	@$(MAKE) $(ONE) crash
+
+beside-crash:
+	@$(MAKE) $(ONE) compiled
 	@$(MAKE) $(ONE) fuzz
 
 beside-kills:

@@ -7,6 +7,7 @@ import pytest
 from tests.crash.nth_run import PARTS, Part, closing, meet
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "part", [p for p in PARTS if p[1:] in {("lost", "process"), ("index", "power")}]
 )
