@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +101,21 @@ def test_an_account_that_wants_a_certificate_gets_ours(secured: Secured) -> None
     url = secured.url(ours, user="certain:secret")
     assert asyncio.run(cipher(url)).startswith("TLSv1.")
     assert "certificate" in refused(secured.url(secured.ca, user="certain:secret"))
+
+
+def test_a_server_that_stands_still_is_not_waited_for_at_the_end(secured: Secured) -> None:
+    """It would have to say goodbye first."""
+
+    async def main() -> None:
+        session = await MysqlSession.connect(Target.parse(secured.url(secured.ca)))
+        os.kill(secured.server.pid, signal.SIGSTOP)
+        try:
+            await session.close()
+        finally:
+            os.kill(secured.server.pid, signal.SIGCONT)
+        assert session.closed
+
+    asyncio.run(main())
 
 
 def test_a_password_beyond_latin1_is_sent_as_it_is(secured: Secured) -> None:
