@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import full
+from tests.simulation import full, reach
 from tests.simulation.cluster import History
 from tests.simulation.full import Block, Played
 from tidelog.sim.checker import Findings
@@ -63,6 +63,7 @@ def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
     monkeypatch.setattr(full, "histories", fake.many)
     monkeypatch.setattr(full, "play", fake.play)
     monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    monkeypatch.setattr(reach, "ENOUGH", 351)  # they reach one thing
     line = "simulation: {0} histories, {1} transactions, {2} faults, {3} lost"
     arguments = ["--to", "350", "--record", str(path)]
     assert full.main(arguments) == 1
