@@ -34,6 +34,8 @@ CHANNEL = 7
 VICTIMS = ("applier", "drainer")
 AT_ONCE = 20
 """Transactions of users before the bridge reads on."""
+LEAST = 100
+"""So many of each side's users; fewer prove nothing."""
 DRAIN_S = 120.0
 CHECKED = "SELECT id FROM app.item WHERE only_b <> IF(id & 1, n, 7)"
 
@@ -125,8 +127,9 @@ class Rig:
             group.create_task(self._change_columns(seconds))
 
     async def _write(self, end: float) -> None:
-        """Users write, the bridges follow: side by side, so that neither runs away."""
-        while time.monotonic() < end:
+        """Users write, the bridges follow: side by side, so that neither runs away. Where that is
+        slow it goes on until what was written proves something."""
+        while time.monotonic() < end or any(s.users.committed <= LEAST for s in self.sides):
             writes = (asyncio.to_thread(side.users.write, AT_ONCE) for side in self.sides)
             await asyncio.gather(*writes)
             await asyncio.gather(*(side.bridge.catch_up() for side in self.sides))
