@@ -63,7 +63,6 @@ beside-crash:
 	@$(MAKE) $(ONE) fuzz
 
 beside-kills:
-	@$(MAKE) $(ONE) models
 	@$(MAKE) $(ONE) fixtures
 	@$(MAKE) $(ONE) faults
 
@@ -71,6 +70,7 @@ beside-compose:
 	@$(MAKE) $(ONE) spark
 	@$(MAKE) $(ONE) console
 	@$(MAKE) $(ONE) soak
+	@$(MAKE) $(ONE) models
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
 	@tests/need.sh mariadbd mariadb-server
