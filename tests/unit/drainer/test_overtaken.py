@@ -190,6 +190,65 @@ def test_a_newcomer_is_read_from_the_position_after_a_restart() -> None:
     run(main, 1)
 
 
+def test_one_that_joined_before_the_merge_began_was_passed_by_it() -> None:
+    """It was kept as one that is to be met yet, as the bucket told the merge nothing new: the next
+    life read it from before, and stood still (seed 19402)."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node = world.node("drainer")
+        await world.until(lambda: node.ports().disk.exists(SOURCES_FILE), 30, "p1")
+        node.kill()
+        node.restart()
+        await world.sleep(0.001)  # what is left of the earlier life has ended
+        world.loop.stall("drainer", "drainer.publisher/publish", 6.0)  # no merge can begin
+        late = await registry.pump("p2")
+        await world.until(lambda: "p2" in remembered(node), 5, "p2")
+        pump.commit([*DDLS, txn(10)], 100)
+        late.commit([txn(50)], 100)
+        await published(world, node, 100)
+        node.kill()
+        node.restart()
+        late.commit([txn(250)], 300)
+        pump.commit([], 300)
+        await published(world, node, 300)
+        assert said(node, "collector")["error"] == ""
+        assert await everything(world) == [2, 4, 10, 50, 250]
+
+    run(main, 1)
+
+
+def test_from_where_one_that_had_stood_by_passed_is_known_to_its_next_life() -> None:
+    """It met the bucket while it stood by, which told the merge nothing new: the next life knew
+    only its own beginning, and read a Pump that all had forgotten from there, losing 60."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node, other = world.node("drainer"), world.node("other")
+        pump.commit([*DDLS, txn(10)], 20)
+        await published(world, node, 20)
+        node.kill()
+        other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
+        pump.commit([txn(30)], 40)
+        await published(world, other, 40)
+        node.restart()
+        await world.until(lambda: bool(said(node, "lease").get("standby")), 30, "the standby")
+        await world.sleep(2 * FOLLOW_S)
+        other.kill()
+        pump.commit([txn(80)], 100)
+        await published(world, node, 100)
+        node.kill()
+        node.restart()
+        forgotten = await registry.pump("p2")
+        forgotten.commit([txn(60)], 70)
+        await world.until(lambda: bool(said(node, "collector").get("error")), 30, "the stop")
+        assert "p2 has commit_ts 60" in said(node, "collector")["error"]
+
+    run(main, 1)
+
+
 async def forgotten_while_away(world: World) -> tuple[FakeRegistry, FakePump]:
     """p2 joined and took 50 while the Drainer was away, and is down; nobody knows of it any more,
     and what p1 has, up to 100, is passed."""

@@ -260,8 +260,14 @@ class Collector(Actor[CollectorMail]):
             self._add(node, after_ts)
         await self._admit()
         log.info("merge begins", after_ts=begin.commit_ts, feed=self._config.feed)
+        kept = False
         while True:
             try:
+                if not kept:
+                    # What is passed from now on is passed with these, also where the bucket tells
+                    # nothing new (seed 19402).
+                    await self._remember()
+                    kept = True
                 emitted = await self._emit()
             except (Unavailable, StreamMissing, UnparsablePayload, DiskFull) as error:
                 if isinstance(error, ActorStopped):
