@@ -15,15 +15,15 @@ from tests.planted.schedule import Schedule, calm
 from tidelog.sim.downstream import DatabaseFaults
 
 _SLOW = partial(calm, clients=2, rate=20.0, transactions=120, database_s=0.1)
-_HALF_DONE = (Step(When("applier", "rows"), (PowerLoss("applier", back_s=0.1),), nth=4, times=2),)
 
 SCHEDULES = (
     Schedule(
         "checkpoint-before-apply",
-        "the downstream is slow, and the Applier's power fails when one lane is through",
-        "loss",
-        partial(calm, clients=2, rate=20.0, transactions=120, database_s=0.1),
-        (Step(When("applier", "rows"), (PowerLoss("applier", back_s=0.1),), nth=4, times=2),),
+        "the downstream is slow, and the Applier's power fails when its checkpoint is saved",
+        "other",
+        partial(_SLOW, transactions=200),
+        (Step(When("applier", "commit"), (PowerLoss("applier", back_s=0.1),), nth=3, times=5),),
+        says="no row|is there already",
     ),
     Schedule(
         "ddl-beside-rows",
@@ -38,14 +38,16 @@ SCHEDULES = (
         "the downstream is slow, and the Applier's power fails when one lane is through",
         "other",
         _SLOW,
-        _HALF_DONE,
-        says="is applied again",
+        (Step(When("applier", "rows"), (PowerLoss("applier", back_s=0.1),), nth=4, times=2),),
+        says="is applied again|is there already|no row",
     ),
     Schedule(
         "unsafe-after-a-lost-answer",
         "each tenth answer of the downstream is lost",
         "duplicate",
-        lambda seed: replace(calm(seed), database=DatabaseFaults(delay_s=0.005, unknown=0.1)),
+        lambda seed: replace(
+            calm(seed, transactions=200), database=DatabaseFaults(delay_s=0.005, unknown=0.1)
+        ),
         (),
         says="is there already",
     ),

@@ -20,7 +20,8 @@ from tidelog.subjects import changes_stream, registry
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType
 from tidelog_proto.transport_pb2 import WriteBatch
 
-"""Instead of a node: the Drainer that leads."""
+LEADER = "leader"
+"""Instead of a node: the Drainer that leads, where an action says that it takes that."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class Reconnect(Action):
 
 @dataclass(frozen=True)
 class Stall(Action):
-    """An actor (by its task's name) gets no processor for a while; the others go on."""
+    """An actor (by its task's name) gets no processor for a while; the others go on. `node` may be
+    LEADER."""
 
     node: str
     task: str
@@ -116,10 +118,11 @@ class Stall(Action):
 
     def perform(self, cluster: Cluster) -> None:
         loop = cluster.world.loop
+        node = cluster.leader.name if self.node == LEADER else self.node
         theirs = {(task.life.name, task.get_name()) for task in loop.tasks_of(None) if task.life}
-        if (self.node, self.task) not in theirs:
-            raise LookupError(f"{self.node} has no task {self.task}")
-        loop.stall(self.node, self.task, self.seconds)
+        if (node, self.task) not in theirs:
+            raise LookupError(f"{node} has no task {self.task}")
+        loop.stall(node, self.task, self.seconds)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,18 @@ BUGS = (
         (Edit(f"{DRAINER}/merge/sources.py", "        self._kept = self._stored()\n", ""),),
     ),
     Bug(
+        "passed-and-not-kept",
+        "I4: from where this Drainer passed anything, and with which sources, is durable before it"
+        " does",
+        (
+            Edit(
+                f"{DRAINER}/merge/collector.py",
+                "                    await self._remember()\n                    kept = True\n",
+                "                    kept = True\n",
+            ),
+        ),
+    ),
+    Bug(
         "slow-pump-left-out",
         "I3: everything up to x is received from every source before x is emitted",
         (

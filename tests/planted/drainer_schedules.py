@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from tests.planted.director import (
+    LEADER,
     Cut,
     LoseChanges,
     LoseFile,
@@ -20,10 +21,11 @@ from tests.planted.director import (
 )
 from tests.planted.schedule import Schedule, acked, calm, lease_expired
 from tests.simulation.plan import Plan
+from tidelog.sim.faults import NetFaults
 from tidelog_registry.members import COPY as MEMBERS_COPY
 
 _WITHOUT_A_LEASE = (
-    Step(acked("pump-1"), (Stall("drainer", "drainer.lease/live", 8.0),), nth=5),
+    Step(acked("pump-1"), (Stall(LEADER, "drainer.lease/live", 8.0),), nth=5),
     Step(acked("pump-1"), (), nth=40),
 )
 _TAKEN_OFFLINE = (
@@ -38,6 +40,12 @@ _TAKEN_OFFLINE = (
 def _with_standby(seed: int) -> Plan:
     """Slowly, so that there is time between two appends, and longer than the lease is lost."""
     return replace(calm(seed, transactions=60, rate=4.0), standby=True)
+
+
+def _filled_slowly(seed: int) -> Plan:
+    """Each message takes its time, and a pull holds a few transactions only."""
+    slow = NetFaults(delay_s=0.01, tail_chance=0.0)
+    return replace(calm(seed, transactions=120, pull_bytes=2048), net=slow)
 
 
 SCHEDULES = (
@@ -170,10 +178,11 @@ SCHEDULES = (
     ),
     Schedule(
         "read-again-taken-for-new",
-        "the change stream is lost, and filled again for whoever has read less",
+        "the change stream is lost, and filled again for whoever has read less, so slowly that"
+        " another reads it meanwhile",
         "duplicate",
-        calm,
-        (Step(acked("pump-1"), (LoseChanges(),), nth=20),),
+        _filled_slowly,
+        (Step(acked("pump-1"), (LoseChanges(),), nth=60),),
     ),
     Schedule(
         "newest-structure-for-all-rows",

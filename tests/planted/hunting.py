@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,12 @@ def hunted(whole: Path, bug: Bug, jobs: int) -> Hunted:
         elif _unclean(whole, at):
             print(f"seed {at} is not clean without {bug.name} either: a bug that nobody planted")
         else:
-            return Hunted(seed=at, found=told["found"], histories=tried)
-    return Hunted(seed=None, found=[], histories=tried)
+            return Hunted(seed=at, found=told["found"], histories=tried, on=_today())
+    return Hunted(seed=None, found=[], histories=tried, on=_today())
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 def _hunts(whole: Path, bug: Bug, jobs: int) -> Iterator[dict[str, Any]]:

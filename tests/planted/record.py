@@ -11,11 +11,13 @@ RECORD = Path(__file__).with_name("caught.json")
 
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     """By random histories, from seed 0 on: the first `seed` that caught it, None if none did;
-    `histories` were played; `found` are the kinds of findings."""
+    `histories` were played; `found` are the kinds of findings. `on`: which day; a seed plays
+    another history when what it runs in changes."""
 
     seed: int | None
     found: list[str]
     histories: int
+    on: str = ""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,11 +15,13 @@ from tests.planted.plays import CATCHES
 from tests.planted.record import Record, load_all
 
 PAGE = ROOT / "docs/planted-bugs.md"
-COLUMNS = ("bug", "breaks", "caught by", "seed or test", "as", "random histories")
+COLUMNS = ("bug", "breaks", "caught by", "seed or test", "as", "random histories, and when")
 HEAD = """# Planted bugs
 
 Each of these takes one safety step out of the sources; what catches it is played in CI, with the
-bug and without it. Written by `python -m tests.planted.run --write`.
+bug and without it. Some were hunted by random histories, too: how many were played until one caught
+the bug, on which day. A hunt is of its day and is not replayed, as a seed plays another history
+when what it runs in changes. Written by `python -m tests.planted.run --write`.
 
 """
 CRASH = """
@@ -59,7 +61,7 @@ def _histories(record: Record) -> str:
     hunt = record.hunt
     if hunt is None or hunt.seed is None:
         return ""
-    return f"{hunt.histories}, seed {hunt.seed} ({', '.join(hunt.found)})"
+    return f"{hunt.histories}, seed {hunt.seed} ({', '.join(hunt.found)}), {hunt.on}"
 
 
 def mistakes() -> Iterator[tuple[str, str]]:
