@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+ZEROS = "0 lost, 0 duplicated, 0 out of order"
+
 
 def last_line(suite: str, cases: int, more: str, *, wrong: int = 0) -> str:
     """The zeros are said of a suite that found nothing wrong, and of no other; `more`, its seed for
     one, stands in brackets."""
-    verdict = f"{wrong} WRONG" if wrong else "0 lost, 0 duplicated, 0 out of order"
-    return f"{suite}: {cases} cases, {verdict if cases else 'NOTHING WAS TRIED'} ({more})"
+    return f"{suite}: {cases} cases, {verdict({'WRONG': wrong}, cases)} ({more})"
+
+
+def verdict(found: Mapping[str, int], tried: int) -> str:
+    """The same of a suite that names what it found: how often, by kind."""
+    if not tried:
+        return "NOTHING WAS TRIED"
+    return ", ".join(f"{times} {kind}" for kind, times in found.items() if times) or ZEROS

@@ -28,6 +28,7 @@ from tests.integration.drainer.kill_tables import DownstreamTables
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
 from tests.integration.victim import STUCK_S, Wrong
+from tests.last_line import last_line
 from tests.processes import until
 from tests.servers import NatsServer, free_port, mariadb_server
 from tests.simulation.created import created
@@ -215,7 +216,8 @@ class Rig:
             f" transactions, {self._load.ddls} DDLs; {self.replayed} times the relay had more than"
             f" the checkpoint; each time equal at the commit_ts that was said, and at the end;"
             f" recovery, start included: p50 {took[len(took) // 2]:.1f} s, at most"
-            f" {took[-1]:.1f} s; {self.seconds:.0f} s, seed {self._seed}"
+            f" {took[-1]:.1f} s; {self.seconds:.0f} s\n"
+            + last_line("recovery drill", len(took), f"seed {self._seed}")
         )
 
 

@@ -91,7 +91,8 @@ class Room:
             yield
         finally:
             eating.cancel()
-            await asyncio.gather(eating, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await eating
             self._filler.unlink(missing_ok=True)
 
     async def _eat(self) -> None:

@@ -14,11 +14,13 @@ import multiprocessing
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.pool import Pool
 
 from tests.kills.points import ELSEWHERE, LEAST, discovered, needs_a_process
 from tests.kills.simulated import ACTIONS, SCENES, Case, Outcome, Reach, fire, reach
+from tests.last_line import verdict
 from tests.simulation.cluster import History
 from tests.simulation.run import quiet
 
@@ -88,11 +90,10 @@ def play_all(actions: int, seed: int, jobs: int) -> int:
 
 
 def _counted(histories: Sequence[History]) -> str:
-    kinds = [history.findings.kinds() for history in histories]
-    lost, twice, order = (
-        sum(len(kind[name]) for kind in kinds) for name in ("loss", "duplicate", "out-of-order")
-    )
-    return f"{lost} lost, {twice} duplicated, {order} out of order"
+    found: Counter[str] = Counter()
+    for history in histories:
+        found.update({kind: len(said) for kind, said in history.findings.kinds().items()})
+    return verdict(found, len(histories))
 
 
 def _told(outcome: Outcome) -> Outcome:

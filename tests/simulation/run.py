@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable, Sequence
 
 import structlog
 
+from tests.last_line import verdict
 from tests.simulation.cluster import History, play
 from tests.simulation.plan import TIDB_FROM, draw
 from tests.simulation.reach import OF_TIDB, missed, wanted
@@ -136,12 +137,9 @@ def totals(done: list[History], seconds: float, *, asked: int, reach: bool = Fal
 
 def closing_line(histories: int, transactions: int, faults: int, found: dict[str, int]) -> str:
     """What every suite ends with. `found`: by kind of finding."""
-    rest = {kind: times for kind, times in found.items() if times and kind not in KINDS[:3]}
-    said = "".join(f", {times} {kind}" for kind, times in rest.items())
     return (
         f"simulation: {histories} histories, {transactions} transactions, {faults} faults,"
-        f" {found['loss']} lost, {found['duplicate']} duplicated,"
-        f" {found['out-of-order']} out of order{said}"
+        f" {verdict(found, histories)}"
     )
 
 

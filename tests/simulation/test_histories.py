@@ -237,3 +237,11 @@ def test_the_load_reaches_the_downstream_without_faults() -> None:
     injected = cluster.world.trace.injected
     of_the_database = injected[Injected.REFUSED] + injected[Injected.BROKEN_COMMIT]
     assert cluster.chaos.faults == of_the_database
+
+
+def test_a_chaos_that_breaks_off_proves_nothing() -> None:
+    async def breaks(action: str) -> bool:
+        raise RuntimeError(f"no {action}")
+
+    history = play(3, prepare=lambda cluster: setattr(cluster.chaos, "_do", breaks))
+    assert any(said.startswith("RuntimeError: no ") for said in history.findings.other)

@@ -208,7 +208,7 @@ def judged(soak: Soak, watch: Watch, warm_up_s: float) -> list[str]:
         lives = len({s.life for s in samples})
         print(
             f"{name:10} {lives:5} {line.mean:8.0f} {most:6.0f} {line!s:>20}"
-            f" {sum(fds) / len(fds):5.0f} {max(fds):.0f}"
+            f"{' ' if line.tells(LIMIT) else '?'}{sum(fds) / len(fds):5.0f} {max(fds):.0f}"
         )
         if soak.seconds >= LONG_S and line.above(LIMIT):
             wrong.append(f"{name} grows by {line}")
@@ -216,6 +216,7 @@ def judged(soak: Soak, watch: Watch, warm_up_s: float) -> list[str]:
             wrong.append(f"{name} has {most:.0f} MiB")
         if not is_flat(counts, SLACK):
             wrong.append(f"{name} holds more and more descriptors: {max(fds):.0f}")
+    print(f"?: too unsure to tell growth by {LIMIT:.0%} an hour from none; a longer run may")
     return wrong
 
 

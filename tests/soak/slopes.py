@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 HOUR_S = 3600.0
@@ -31,6 +31,10 @@ class Slope(NamedTuple):
         """Surely? `limit` as `per_hour`."""
         return self.per_hour - SURE * self.error > limit
 
+    def tells(self, limit: float) -> bool:
+        """Is it so sure that growth by `limit`, as `per_hour`, is told from none?"""
+        return SURE * self.error <= limit
+
     def __str__(self) -> str:
         return f"{self.per_hour * 100:+.1f} ± {self.error * 100:.1f} %/h"
 
@@ -48,7 +52,7 @@ def slope(samples: Sequence[Sample]) -> Slope:
     middle = sum(at for at, _ in points) / len(points)
     spread = sum((at - middle) ** 2 for at, _ in points)
     if spread == 0 or mean == 0:
-        return Slope(0.0, 0.0, mean)
+        return Slope(0.0, inf, mean)
     rise = sum((at - middle) * (value - mean) for at, value in points) / spread
     left = sum((value - mean - rise * (at - middle)) ** 2 for at, value in points)
     error = sqrt(left / max(1, len(points) - 2) / spread)

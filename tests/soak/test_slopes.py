@@ -42,6 +42,13 @@ def test_noise_is_no_growth() -> None:
     assert not any(slope(warm(samples(0.0, seed=n), 20)).above(LIMIT) for n in range(50))
 
 
+def test_what_is_too_noisy_to_tell_is_no_proof_of_none() -> None:
+    assert slope(warm(samples(0.0), 20)).tells(LIMIT)
+    short = [one for one in samples(0.0, noise=10.0) if one.at_s < 2700]
+    assert not slope(warm(short, 20)).tells(LIMIT)
+    assert not slope(short[:1]).tells(LIMIT)
+
+
 def test_one_life_and_two_samples() -> None:
     line = slope(warm(samples(0.05, life_s=HOURS_3), 20))
     assert line.above(LIMIT)

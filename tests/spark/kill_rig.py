@@ -13,6 +13,7 @@ from random import Random
 
 import msgspec
 
+from tests.last_line import last_line
 from tests.servers import MariaDb, mariadb_server
 from tests.spark import applied, histories
 from tests.spark.lives import Life, life, pause
@@ -105,6 +106,7 @@ def main() -> None:
         with mariadb_server(directory) as server:
             rig = play(server, directory, kills=kills, workers=kills, seed=seed)
     print(f"{rig.kills} drivers and {rig.worker_kills} workers killed in {rig.lives} lives: equal")
+    print(last_line("kills of the replay", rig.kills + rig.worker_kills, f"seed {seed}"))
 
 
 if __name__ == "__main__":

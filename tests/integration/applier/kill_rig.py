@@ -29,6 +29,7 @@ from tests.integration.applier.kill_load import DB, Load
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
 from tests.integration.victim import STUCK_S, Victim, Wrong
+from tests.last_line import last_line
 from tests.servers import MariaDb, NatsServer, mariadb_server
 from tests.unit.applier.publisher import FEED
 from tidelog.actor import first_error
@@ -282,7 +283,12 @@ class Rig:
             f" ({self.load.large} large, {self.load.ddls} DDLs); {rows} rows equal at the end, the"
             f" tables held against the history {self.checked['exactly']} times exactly and"
             f" {self.checked['loosely']} times by their rows' states; {self._outages_said()}"
-            f"{self.seconds:.0f} s, seed {self._seed}"
+            f"{self.seconds:.0f} s\n"
+            + last_line(
+                "kills of the Applier",
+                self.kills.total() + len(self.outages_s),
+                f"seed {self._seed}",
+            )
         )
 
     def _outages_said(self) -> str:

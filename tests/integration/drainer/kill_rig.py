@@ -23,6 +23,7 @@ from tests.integration.drainer.kill_load import CLUSTER, Load
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
 from tests.integration.victim import STUCK_S, Victim, Wrong
+from tests.last_line import last_line
 from tests.servers import NatsServer
 from tests.simulation.created import created
 from tidelog.actor import first_error
@@ -178,8 +179,8 @@ class Rig:
             f" ({self.load.large} of more than 1000 messages, {self.load.ddls} DDLs),"
             f" {self.whole.abandoned} cut between their parts,"
             f" {self.live.checked} read live and {self.whole.checked} from the start:"
-            f" 0 loss, 0 duplicate, 0 gap, 0 out of order;"
-            f" {self.seconds:.0f} s, seed {self._seed}"
+            f" no gap; {self.seconds:.0f} s\n"
+            + last_line("kills of the Drainer", self.kills.total(), f"seed {self._seed}")
         )
 
 

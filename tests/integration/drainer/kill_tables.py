@@ -63,6 +63,10 @@ class DownstreamTables:
         for name in NAMES:
             columns = [r["Field"] for r in self.rows(f"SHOW COLUMNS FROM {DATABASE}.{name}")]
             have = {r["id"]: r for r in self.rows(f"SELECT * FROM {DATABASE}.{name}")}
+            cells = (cell for row in wanted[name].values() for cell in row.items())
+            unknown = {column for column, value in cells if value is not None} - set(columns)
+            if unknown:
+                raise Wrong(f"{name} at {commit_ts} has no column {', '.join(sorted(unknown))}")
             rows: dict[Any, dict[str, Any]] = {
                 key: {column: row.get(column) for column in columns}
                 for key, row in wanted[name].items()

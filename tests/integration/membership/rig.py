@@ -24,6 +24,7 @@ from tests.integration.membership.processes import CLUSTER, FEED, Processes, pum
 from tests.integration.membership.script import PUMPS, Change, Outage, Step, script
 from tests.integration.membership.stream import Stall, Stream
 from tests.integration.victim import Wrong
+from tests.last_line import last_line
 from tests.servers import NatsServer, nats_server
 from tidelog.actor import first_error
 from tidelog.config import ServiceConfig
@@ -289,9 +290,9 @@ class Rig:
     def summary(self) -> str:
         return (
             f"{self.steps} steps, {self.committed} committed, {self.stream.checked} checked,"
-            f" 0 losses, 0 duplicates, 0 out of order; longest stall of writers {self.writers},"
-            f" of the stream {self.stream.stall} (aim {AIM_S:.0f} s); {self.seconds:.0f} s,"
-            f" {self.committed / self.seconds:.0f}/s, seed {self._seed}"
+            f" longest stall of writers {self.writers}, of the stream {self.stream.stall} (aim"
+            f" {AIM_S:.0f} s); {self.seconds:.0f} s, {self.committed / self.seconds:.0f}/s\n"
+            + last_line("membership", self.steps, f"seed {self._seed}")
         )
 
 

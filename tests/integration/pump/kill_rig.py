@@ -26,6 +26,7 @@ from tests.integration.pump.kill_load import Load, answer_for
 from tests.integration.pump.kill_reader import Reader
 from tests.integration.pump_client.cluster import Service
 from tests.integration.victim import STUCK_S, Victim, Wrong
+from tests.last_line import last_line
 from tests.servers import NatsServer
 from tidelog.actor import first_error
 from tidelog.oracle import RegistryOracle
@@ -197,9 +198,10 @@ class Rig:
         return (
             f"{self.kills.total()} kills ({moments}), {transactions} transactions"
             f" ({self.large} above the bus limit),"
-            f" {self.ledger.acked} acked, {self.checked} checked, 0 loss, 0 duplicate,"
-            f" 0 out-of-order; {self.seconds:.0f} s, {transactions / self.seconds:.0f}/s"
-            f" (while it served {transactions / max(self.up_s, 0.1):.0f}/s), seed {self._seed}"
+            f" {self.ledger.acked} acked, {self.checked} checked;"
+            f" {self.seconds:.0f} s, {transactions / self.seconds:.0f}/s"
+            f" (while it served {transactions / max(self.up_s, 0.1):.0f}/s)\n"
+            + last_line("kills of the Pump", self.kills.total(), f"seed {self._seed}")
         )
 
 
