@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 ZEROS = "0 lost, 0 duplicated, 0 out of order"
+SAID = {"loss": "lost", "duplicate": "duplicated", "out-of-order": "out of order"}
 
 
 def last_line(suite: str, cases: int, more: str, *, wrong: int = 0) -> str:
@@ -17,4 +18,5 @@ def verdict(found: Mapping[str, int], tried: int) -> str:
     """The same of a suite that names what it found: how often, by kind."""
     if not tried:
         return "NOTHING WAS TRIED"
-    return ", ".join(f"{times} {kind}" for kind, times in found.items() if times) or ZEROS
+    said = (f"{times} {SAID.get(kind, kind)}" for kind, times in found.items() if times)
+    return ", ".join(said) or ZEROS

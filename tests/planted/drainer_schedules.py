@@ -150,8 +150,12 @@ SCHEDULES = (
         "position-of-the-first-transaction",
         "the Drainer's power fails behind a marker of several transactions",
         "rule",
-        partial(calm, clients=8),
-        (Step(acked("pump-1"), (PowerLoss("drainer", back_s=0.1),), nth=20, times=2),),
+        partial(calm, clients=8, transactions=120),
+        (
+            Step(acked("pump-1"), (PowerLoss("drainer", back_s=0.1),), nth=20),
+            Step(When("drainer", "start"), ()),
+            Step(acked("pump-1"), (PowerLoss("drainer", back_s=0.1),), nth=20),
+        ),
         says="stands behind a mark",
     ),
     Schedule(

@@ -14,5 +14,5 @@ def test_zeros_are_said_of_what_was_tried_and_whole_alone() -> None:
 
 def test_kinds_that_were_found_stand_in_the_place_of_the_zeros() -> None:
     assert verdict({"loss": 0, "rule": 0}, 3) == ZEROS
-    assert verdict({"loss": 0, "rule": 2, "other": 1}, 3) == "2 rule, 1 other"
+    assert verdict({"loss": 1, "rule": 2, "gap": 0}, 3) == "1 lost, 2 rule"
     assert verdict({"loss": 0}, 0) == "NOTHING WAS TRIED"
