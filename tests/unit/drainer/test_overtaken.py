@@ -219,16 +219,22 @@ def test_one_that_joined_before_the_merge_began_was_passed_by_it() -> None:
     run(main, 1)
 
 
+async def of_two(world: World) -> tuple[FakeRegistry, FakePump, Node, Node]:
+    """The Drainer that published up to 20, and another one, not started yet."""
+    world.open_ddl_history = lambda url, bus: OneTable()
+    registry, pump = await begin(world)
+    node, other = world.node("drainer"), world.node("other")
+    pump.commit([*DDLS, txn(10)], 20)
+    await published(world, node, 20)
+    return registry, pump, node, other
+
+
 def test_from_where_one_that_had_stood_by_passed_is_known_to_its_next_life() -> None:
     """It met the bucket while it stood by, which told the merge nothing new: the next life knew
     only its own beginning, and read a Pump that all had forgotten from there, losing 60."""
 
     async def main(world: World) -> None:
-        world.open_ddl_history = lambda url, bus: OneTable()
-        registry, pump = await begin(world)
-        node, other = world.node("drainer"), world.node("other")
-        pump.commit([*DDLS, txn(10)], 20)
-        await published(world, node, 20)
+        registry, pump, node, other = await of_two(world)
         node.kill()
         other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
         pump.commit([txn(30)], 40)
@@ -317,11 +323,7 @@ def test_a_pump_that_was_taken_out_left_nothing_behind_whoever_forgets_that() ->
 
 async def another_published(world: World) -> tuple[FakeRegistry, FakePump, FakePump]:
     """Another Drainer passed up to 100 with p2, which nobody knows of any more, and has ended."""
-    world.open_ddl_history = lambda url, bus: OneTable()
-    registry, pump = await begin(world)
-    node, other = world.node("drainer"), world.node("other")
-    pump.commit([*DDLS, txn(10)], 20)
-    await published(world, node, 20)
+    registry, pump, node, other = await of_two(world)
     node.kill()
     late = await registry.pump("p2")
     late.commit([txn(50)], 100)
@@ -380,11 +382,7 @@ def test_what_it_still_had_to_read_another_one_has_passed_since(lost: bool) -> N
     13619). `lost`: with the stream goes what told so, but this one had stood by."""
 
     async def main(world: World) -> None:
-        world.open_ddl_history = lambda url, bus: OneTable()
-        registry, pump = await begin(world)
-        node, other = world.node("drainer"), world.node("other")
-        pump.commit([*DDLS, txn(10)], 20)
-        await published(world, node, 20)
+        registry, pump, node, other = await of_two(world)
         late = await registry.pump("p2")
         await world.until(lambda: remembered(node) == {"p1": None, "p2": 0}, 30, "p2")
         node.kill()
