@@ -196,41 +196,8 @@ bench-report: $(VENV)/.dev mariadb wheel ## docs/figures.md measured anew, on an
 	@$(PY) -m bench --report --runs 3 --json bench/figures.json
 	@$(PY) -m bench.page --from bench/figures.json
 
-full: $(VENV)/.dev mariadb java planted ## what is run once before a release
-	@$(PY) -m tests.simulation.full --jobs 2 --seconds 1800
-	@$(PY) -m tests.crash.run --states 100000 --jobs 2
-	@$(PY) -m tests.fuzz.run --inputs 200000
-	@$(PY) -m tests.crash.nth_run --calls 1500 --jobs 2
-	@$(PY) -m tests.crash.damage --jobs 2
-	@$(PY) -m tests.kills.failpoints --jobs 2
-	@$(PY) -m tests.kills.rig --points 3
-	@$(PY) -m tests.kills.rig --kills 200
-	@$(PY) -m tests.acceptance.recovery_drill --kills 50
-	@$(PY) -m tests.integration.applier.kill_rig --kills 100 --database-kills 20 --outages 10
-	@$(PY) -m tests.planted.kills
-	@$(PY) -m tests.acceptance.restarts --restarts 20
-	@$(PY) -m tests.integration.membership.rig
-	@TIDELOG_TEST_FULL=1 $(PYTEST) -n 2 --dist loadfile -m full tests/acceptance tests/integration tests/spark
-	@$(PY) -m tests.faults.network --repeats 20 --swizzles 200
-	@$(PY) -m tests.faults.disk_full --fills 200
-	@$(PY) -m tests.faults.nats_loss --cases 200
-	@$(PY) -m tests.integration.drainer.takeover_rig --takeovers 20
-	@$(PY) -m tests.acceptance.filtered
-	@$(PY) -m tests.acceptance.bidirectional --minutes 10
-	@$(PY) -m tests.adapters.mysql.round_trips
-	@TIDELOG_LITERALS=20000 $(PYTEST) tests/adapters/mysql/test_literals.py
-	@$(PY) -m tests.schema_size.run
-	@$(PY) -m tests.schema_size.run --history file
-	@$(PY) -m tests.schema_size.run --history embedded
-	@$(PY) -m tests.integration.drainer.large_rig --kills 3
-	@$(PY) -m tests.spark.kill_rig --kills 10
-	@$(PY) -m tests.spark.backfill_rig --rows 2000000
-	@$(PY) -m tests.spark.hand_over_rig --changes 1000000
-	@TIDELOG_TEST_PLACES=20 $(PYTEST) tests/spark/test_replay_set_a.py
-	@TIDELOG_TEST_RELAY_MIB=2048 $(PYTEST) -s tests/spark/test_replay_large.py
-	@$(PY) -m bench memory apply-memory replay
-	@$(MAKE) $(ONE) coverage
-	@$(MAKE) $(ONE) soak HOURS=3
+full: $(VENV)/.dev mariadb etcd java wheel ## what is run once before a release, hours of it; goes on with what is left
+	@$(PY) -m tests.full.run
 
 # What each image installs: its extras of pyproject.toml, in the versions of runtime.txt and dev.txt.
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version 3.11

@@ -9,7 +9,6 @@ own, which `--add` takes into this one.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -20,13 +19,13 @@ from pathlib import Path
 
 import msgspec
 
+from tests.commit import commit
 from tests.simulation.cluster import History, play
 from tests.simulation.reach import missed
 from tests.simulation.run import KINDS, closing_line, differing, histories, quiet
 from tidelog.sim.checker import Findings
 
 RECORD = Path(__file__).with_name("played.json")
-ROOT = Path(__file__).parents[2]
 BLOCK = 100
 ALL = 100_000
 
@@ -106,7 +105,7 @@ def write(played: Played, path: Path) -> None:
     fresh.replace(path)
 
 
-def play_block(seeds: range, jobs: int, commit: str) -> tuple[Block, Counter[str]]:
+def play_block(seeds: range, jobs: int, of: str) -> tuple[Block, Counter[str]]:
     """The block, and what it reached. Its first seed is played twice."""
     reached: Counter[str] = Counter()
     found: dict[int, dict[str, int]] = {}
@@ -131,7 +130,7 @@ def play_block(seeds: range, jobs: int, commit: str) -> tuple[Block, Counter[str
     block = Block(
         first=seeds.start,
         to=seeds.stop,
-        commit=commit,
+        commit=of,
         date=datetime.now(UTC).date().isoformat(),
         transactions=transactions,
         faults=faults,
@@ -145,7 +144,7 @@ def _found(findings: Findings) -> dict[str, int]:
     return {kind: len(lines) for kind, lines in findings.kinds().items() if lines}
 
 
-def play_again(played: Played, commit: str) -> int:
+def play_again(played: Played, of: str) -> int:
     """The seeds that found something and are not mended. Returns how many still do."""
     quiet()
     left = 0
@@ -153,7 +152,7 @@ def play_again(played: Played, commit: str) -> int:
         for seed in sorted(block.found.keys() - block.mended.keys()):
             history = play(seed)
             if history.findings.clean:
-                block.mended[seed] = commit
+                block.mended[seed] = of
             else:
                 left += 1
                 print(history.findings.text(seed), flush=True)
@@ -169,17 +168,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--add", type=Path, metavar="RECORD", help="what another machine played")
     options = parser.parse_args(argv)
-    commit = _commit()
     began, played = time.monotonic(), read(options.record)
     if options.add:
         played.add(read(options.add))
-    bad = play_again(played, commit)
+    of = commit()
+    bad = play_again(played, of)
     write(played, options.record)
     try:
         for seeds in played.gaps(options.to, options.begin):
             if time.monotonic() - began > options.seconds:
                 break
-            block, reached = play_block(seeds, options.jobs, commit)
+            block, reached = play_block(seeds, options.jobs, of)
             played.add(Played([block], dict(reached)))
             write(played, options.record)
             bad += len(block.found)
@@ -192,17 +191,6 @@ def main(argv: list[str]) -> int:
         print(f"NOT REACHED: {', '.join(never)}")
     print(played.line())
     return 1 if bad or never else 0
-
-
-def _commit() -> str:
-    told = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return told.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":
