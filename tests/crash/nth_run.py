@@ -112,12 +112,14 @@ def main() -> int:
     parts = [part for part in PARTS if not options.only or part.who in options.only]
     if not parts:
         parser.error(f"none of {', '.join(sorted({part.who for part in PARTS}))}")
+    results: list[Result] = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(meet, parts, [options.calls] * len(parts)))
-    for result in results:
-        ends = ", ".join(f"{error} {count}" for error, count in sorted(result.told.items()))
-        print(f"{' '.join(result.part):<28} {result.cases:>6} calls: {ends}")
-        print(*(f"  {line}" for line in result.wrong), sep="\n", end="\n" if result.wrong else "")
+        for result in pool.map(meet, parts, [options.calls] * len(parts)):
+            results.append(result)
+            ends = ", ".join(f"{error} {count}" for error, count in sorted(result.told.items()))
+            print(f"{' '.join(result.part):<28} {result.cases:>6} calls: {ends}", flush=True)
+            if result.wrong:
+                print(*(f"  {line}" for line in result.wrong), sep="\n", flush=True)
     print(closing(results))
     return 1 if any(result.wrong for result in results) else 0
 
