@@ -21,7 +21,8 @@ from tidelog import subscribe
 from tidelog.subscriber import Subscription, Transaction
 
 DATABASE, LOG = "shop", "log"
-COMPARED = ("log", "item")
+BLOB = "blob"
+COMPARED = ("log", "item", BLOB)
 Rows = dict[int, dict[str, Any]]
 
 
@@ -43,7 +44,7 @@ class Judge:
         self.last_acked = 0
         self.last_ts = 0
         self.counts: Counter[str] = Counter()
-        self.ddls = 0
+        self.ddls = self.large = 0
 
     @property
     def position(self) -> int:
@@ -83,8 +84,11 @@ class Judge:
         if txn_id in self._failed:
             raise self._wrong("duplicated", f"{txn_id} failed, and is in the stream at {commit_ts}")
         if self._begun.pop(txn_id, "") != digest(events):
-            raise self._wrong("other", f"{txn_id} at {commit_ts} is not what was written: {events}")
+            raise self._wrong(
+                "other", f"{txn_id} at {commit_ts} is not what was written: {_short(events)}"
+            )
         self._seen[txn_id] = commit_ts
+        self.large += any(table.endswith(f".{BLOB}") for table, _, _ in events)
         for table, before, after in events:
             rows = self._tables[table.partition(".")[2]]
             if before is not None:
@@ -136,9 +140,16 @@ class Judge:
                 for one in wanted.keys() | found.keys():
                     if wanted.get(one) != found.get(one):
                         kind = "lost" if one not in found else "other"
-                        told = f"{name} {one}: {found.get(one)} instead of {wanted.get(one)}"
+                        told = (
+                            f"{name} {one}: {_short(found.get(one))}, not {_short(wanted.get(one))}"
+                        )
                         raise self._wrong(kind, told)
         return sum(map(len, self._tables.values()))
+
+
+def _short(found: object) -> str:
+    """Of a large one the beginning says enough."""
+    return repr(found)[:500]
 
 
 def connected(database: MariaDb) -> Any:

@@ -26,7 +26,8 @@ FEED = "main"
 PUMPS = 3
 MAY_END = (EXIT_RESTART, EXIT_UNAVAILABLE)
 """With these a service asks to be started again."""
-SEGMENT = str(256 << 10)
+SEGMENT = BATCH = str(256 << 10)
+"""Of a Pump's log, and of what a Drainer appends at once: a large transaction comes in parts."""
 
 
 class Writer(Service):
@@ -72,8 +73,9 @@ class Town:
             named = [*common, *flags, "--node-id", f"pump-{number}"]
             self._add(f"pump-{number}", "tidelog_pump", directory, named, ("pump", "node"))
         for name in ("drainer-1", "drainer-2"):
-            flags = [*common, "--feed", FEED, "--ddl-history", "embedded", "--node-id", name]
-            self._add(name, "tidelog_drainer", directory, flags, ("drainer", "node"))
+            flags = ["--feed", FEED, "--ddl-history", "embedded", "--batch-bytes", BATCH]
+            named = [*common, *flags, "--node-id", name]
+            self._add(name, "tidelog_drainer", directory, named, ("drainer", "node"))
         flags = [*common, "--feed", FEED, "--checkpoint-s", "0.5", "--node-id", "applier"]
         self._add("applier", "tidelog_applier", directory, flags, ("applier", "reader", "node"))
         url = f"mysql://{database.user}@{database.host}:{database.port}/"

@@ -1,8 +1,9 @@
 """The load of the kill rig, a process that may be killed itself: `python -m tests.kills.writer`.
 
-It writes by `tidelog.connect`, as an application does. What it begins and what was acked to it
-stands in its ledger: a line of each is on the disk before it counts. Killed, the next life goes on
-with names of its own; what was under way is in the stream or isn't, and never twice.
+It writes by `tidelog.connect`, as an application does: small transactions, and now and then one of
+rows that are larger than a message each, more than one batch takes. What it begins and what was
+acked to it stands in its ledger: a line of each is on the disk before it counts. Killed, the next
+life goes on with names of its own; what was under way is in the stream or isn't, and never twice.
 """
 
 from __future__ import annotations
@@ -24,15 +25,20 @@ from tidelog.pump_client.errors import CommitUnknown
 from tidelog.pump_client.writer import Writer
 
 DATABASE = "shop"
-LOG, ITEM = f"{DATABASE}.log", f"{DATABASE}.item"
+LOG, ITEM, BLOB = f"{DATABASE}.log", f"{DATABASE}.item", f"{DATABASE}.blob"
 TABLES = (
     f"CREATE DATABASE {DATABASE}",
     f"CREATE TABLE {LOG} (id BIGINT PRIMARY KEY, client INT)",
     f"CREATE TABLE {ITEM} (id BIGINT PRIMARY KEY, txn BIGINT, body VARCHAR(200))",
+    f"CREATE TABLE {BLOB} (id BIGINT PRIMARY KEY, txn BIGINT, body MEDIUMTEXT)",
 )
 CLIENTS = 128
 ROWS = 60
 """A client's items at most; beyond that it deletes."""
+LARGE = 0
+"""The client whose transactions are large: every so often, with so many rows of so many characters
+at most."""
+LARGE_PACE, LARGE_ROWS, LARGE_BODY = 5, 3, range(200_000, 400_000)
 DDL_S = 3.0
 """Between two changes of the schema."""
 RETRY_S = 0.2
@@ -64,10 +70,11 @@ class Load:
         rng = random.Random(f"{self._seed}/{self._life}/{number}")
         loop = asyncio.get_running_loop()
         items: list[dict[str, Any]] = []
-        due = loop.time() + rng.random() * self._pace_s
+        pace_s = self._pace_s * (LARGE_PACE if number == LARGE else 1)
+        due = loop.time() + rng.random() * pace_s
         while not self.stop.is_set():
             await asyncio.sleep(max(0.0, due - loop.time()))
-            due = max(due + self._pace_s * (0.5 + rng.random()), loop.time() - 5.0)
+            due = max(due + pace_s * (0.5 + rng.random()), loop.time() - 5.0)
             await self._transaction(rng, number, items)
 
     async def _transaction(
@@ -121,21 +128,23 @@ class Load:
 def _drawn(
     rng: random.Random, txn_id: int, client: int, items: list[dict[str, Any]]
 ) -> list[Event]:
-    """The row that names the transaction, and changes of one to three items."""
+    """The row that names the transaction, and changes of one to three others."""
+    table, most = (BLOB, LARGE_ROWS) if client == LARGE else (ITEM, ROWS)
     events: list[Event] = [(LOG, None, {"id": txn_id, "client": client})]
     chosen = rng.sample(items, min(len(items), rng.randint(0, 2)))
     for before in chosen:
-        gone = len(items) > ROWS or rng.random() < 0.2
-        after = {**before, "txn": txn_id, "body": _body(rng)}
-        events.append((ITEM, before, None if gone else after))
+        gone = len(items) > most or rng.random() < 0.2
+        after = {**before, "txn": txn_id, "body": _body(rng, client)}
+        events.append((table, before, None if gone else after))
     if len(chosen) < 2:
-        row = {"id": txn_id, "txn": txn_id, "body": _body(rng)}
-        events.append((ITEM, None, row))
+        row = {"id": txn_id, "txn": txn_id, "body": _body(rng, client)}
+        events.append((table, None, row))
     return events
 
 
-def _body(rng: random.Random) -> str:
-    return rng.choice("abcdeö汉") * rng.randint(0, 200)
+def _body(rng: random.Random, client: int) -> str:
+    length = rng.choice(LARGE_BODY) if client == LARGE else rng.randint(0, 200)
+    return rng.choice("abcdeö汉") * length
 
 
 async def _prepare(writer: Writer) -> None:
