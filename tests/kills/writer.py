@@ -36,9 +36,10 @@ CLIENTS = 128
 ROWS = 60
 """A client's items at most; beyond that it deletes."""
 LARGE = 0
-"""The client whose transactions are large: every so often, with so many rows of so many characters
-at most."""
-LARGE_PACE, LARGE_ROWS, LARGE_BODY = 5, 3, range(200_000, 400_000)
+"""The client whose transactions are large."""
+LARGE_PACE, LARGE_ROWS, LARGE_BODY = 5, 3, range(300_000, 400_000)
+"""It waits so many times longer, has so many rows at most, of so many characters: each row is more
+than a message (MESSAGE_BYTES), and than a Drainer of the town appends at once."""
 DDL_S = 3.0
 """Between two changes of the schema."""
 RETRY_S = 0.2
