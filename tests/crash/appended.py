@@ -4,6 +4,7 @@ the decisions to commit."""
 from __future__ import annotations
 
 import json
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from tidelog.pump_client.decisions.journal import Journal
 from tidelog_registry.ddl_store import Append, DdlStore, Page
 
 
+@cache
 def job(number: int) -> bytes:
     """As large as its number says, a little odd."""
     return json.dumps({"id": number, "query": "x" * (number * 67 % 700)}).encode()
@@ -49,9 +51,10 @@ class DdlHistory:
             after = found[-1] if found else 0
             (page,) = await self._ask(lambda reply, at=after: Page(DdlList(at, 1000), reply))
             bodies = [bytes(raw) for raw in page.jobs]
-            found += [json.loads(body)["id"] for body in bodies]
-            if bodies != [job(one) for one in found[-len(bodies) :]]:
-                raise Wrong(f"jobs of another content among {found[-4:]}")
+            ids = range(after + 1, after + 1 + len(bodies))
+            if bodies != [job(one) for one in ids]:
+                raise Wrong(f"other jobs than those of {ids}")
+            found += ids
             if not page.more:
                 return self.ledger.ends_after(found, 0)
 

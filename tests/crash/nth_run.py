@@ -27,6 +27,8 @@ OF_FILES = (*FAILURES, "Unavailable", "ConfigError")
 """What an Applier is told of a directory that can't be written, or not be opened."""
 AT_LEAST = {PUMP: 80, "index": 20}
 """Calls that can fail, and did; of a store 15."""
+BEHIND = 100
+"""Calls that a life goes on for behind its n-th, if that could not fail, or did not end it."""
 
 
 class Part(NamedTuple):
@@ -76,6 +78,8 @@ def meet(part: Part, calls: int) -> Result:
 
 def _one(part: Part, number: int, calls: int) -> tuple[str, bool]:
     """The error it ended with, if any; was there no such call?"""
+    if part.kind != nth.KV:
+        calls = min(calls, number + BEHIND)
     if part.who in (PUMP, "index"):
         ended = nth.fail(number, part.kind, part.after, calls)
         _judge_pump(part, ended)
