@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import aiomysql
 import pymysql
 from pymysql.constants import CLIENT
 
 from tidelog.downstreams import failures
 from tidelog.downstreams.failures import PACKET_TOO_LARGE, Course, failure
-from tidelog.downstreams.mysql_tls import TlsConnection, context
+from tidelog.downstreams.mysql_connection import MysqlConnection
+from tidelog.downstreams.mysql_tls import context
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, TidelogError, Unavailable
 
@@ -78,7 +78,7 @@ class WorkRolledBack(Unavailable):
 class MysqlSession:
     """Not for two tasks at once. After any error from the network it is closed."""
 
-    def __init__(self, connection: aiomysql.Connection, where: str) -> None:
+    def __init__(self, connection: MysqlConnection, where: str) -> None:
         self._connection = connection
         self.where = where
         self._mode = STRICT
@@ -89,7 +89,7 @@ class MysqlSession:
     @classmethod
     async def connect(cls, target: Target) -> MysqlSession:
         """Raises ConfigError (wrong account), Unavailable."""
-        connection = TlsConnection(
+        connection = MysqlConnection(
             host=target.host,
             port=target.port,
             unix_socket=target.unix_socket or None,
@@ -218,6 +218,9 @@ class MysqlSession:
 
     async def close(self) -> None:
         if self.closed:
+            return
+        if self._connection.lost:
+            self.discard()
             return
         writer = self._connection._writer
         try:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import ssl
 
-import aiomysql
-import pymysql
-from pymysql.constants import CLIENT, CR
-
 from tidelog.downstreams.target import Tls
 from tidelog.errors import ConfigError
 
@@ -29,19 +25,3 @@ def context(tls: Tls) -> ssl.SSLContext:
             hint="PEM files: tls_ca the authority's certificate, tls_cert and tls_key our own",
         ) from error
     return found
-
-
-class TlsConnection(aiomysql.Connection):  # type: ignore[misc]
-    """The driver goes on in the clear where a server (or who pretends to be it) offers no TLS."""
-
-    async def _request_authentication(self) -> None:
-        if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
-            raise pymysql.err.OperationalError(CR.CR_SSL_CONNECTION_ERROR, "it offers no TLS")
-        try:
-            await super()._request_authentication()
-        except BaseException:
-            # The driver closes it, which under TLS waits for the other side's goodbye: the socket
-            # of a refused login would outlive the loop.
-            if self._writer is not None:
-                self._writer.transport.abort()
-            raise

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
 from tests.servers import mariadb_server
 from tests.unit.downstreams.shapes import column, table
@@ -16,7 +20,7 @@ from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.statements import TableStatements
 from tidelog.downstreams.target import Target
 from tidelog.downstreams.writing import writing
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, Unavailable
 
 RULE = TableRule(False, True, ())
 HOSTILE = (
@@ -80,3 +84,50 @@ def test_a_server_whose_machine_is_gone_is_noticed_within_minutes(tmp_path: Path
     assert alive
     assert idle + every * count <= 120
     assert 0 < unanswered_ms <= 120_000
+
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+
+
+@LOOPS
+def test_a_connection_that_is_lost_between_two_statements_is_told_as_lost(
+    tmp_path: Path, run: Run
+) -> None:
+    async def scenario(url: str) -> None:
+        session, idle = [await MysqlSession.connect(Target.parse(url)) for _ in range(2)]
+        for one in (session, idle):
+            writer = one._connection._writer
+            writer.transport.abort()
+            await writer.wait_closed()
+        with pytest.raises(Unavailable, match="lost"):
+            await session.run("SELECT 1")
+        assert session.closed
+        await idle.close()
+        assert idle.closed
+
+    with mariadb_server(tmp_path) as server:
+        run(scenario(f"mysql://root@{server.host}:{server.port}/"))
+
+
+@LOOPS
+def test_a_server_that_resets_who_comes_is_not_there_for_now(run: Run) -> None:
+    """No ConfigError, with which an Applier would stop."""
+
+    async def scenario(url: str) -> None:
+        for _ in range(50):
+            with pytest.raises(Unavailable):
+                await MysqlSession.connect(Target.parse(url))
+
+    async def resets(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = writer.get_extra_info("socket")
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async def both() -> None:
+        server = await asyncio.start_server(resets, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            await scenario(f"mysql://root@127.0.0.1:{port}/")
+
+    run(both())

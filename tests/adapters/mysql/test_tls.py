@@ -14,7 +14,7 @@ import pytest
 from tests.adapters.mysql.authority import Authority
 from tests.servers import MariaDb, mariadb_server
 from tidelog.downstreams.mysql_session import MysqlSession
-from tidelog.downstreams.mysql_tls import TlsConnection
+from tidelog.downstreams.mysql_connection import MysqlConnection
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Unavailable
 
@@ -156,8 +156,8 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up() -> No
 def test_a_plugin_that_needs_tls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """MySQL 8's caching_sha2_password in the clear, which the driver can't without a package."""
 
-    async def connect(self: TlsConnection) -> None:
+    async def connect(self: MysqlConnection) -> None:
         raise RuntimeError("'cryptography' package is required")
 
-    monkeypatch.setattr(TlsConnection, "_connect", connect)
+    monkeypatch.setattr(MysqlConnection, "_connect", connect)
     assert "add ?tls=on" in refused("mysql://root:secret@127.0.0.1:1/")
