@@ -22,9 +22,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.integration.drainer.kill_ledger import Ledger
-from tests.integration.drainer.kill_load import CLUSTER, Load
-from tests.integration.drainer.kill_tables import DownstreamTables
+from tests.integration.drainer.ledger import Ledger
+from tests.integration.drainer.load import CLUSTER, Load
+from tests.integration.drainer.tables import DownstreamTables
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
 from tests.integration.victim import STUCK_S, Wrong

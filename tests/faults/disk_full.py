@@ -30,7 +30,7 @@ from typing import Any
 
 from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.stack import APPLIER, DRAINER, PUMPS, REGISTRY, Plan, Stack, Wrongs, actors
-from tests.integration.drainer.kill_load import CLUSTER
+from tests.integration.drainer.load import CLUSTER
 from tests.integration.pump.small_disk import fill
 from tests.integration.victim import Wrong
 from tests.last_line import last_line

@@ -41,7 +41,7 @@ from tests.faults.stack import (
     Wrongs,
 )
 from tests.faults.subscriber import Subscriber
-from tests.integration.drainer.kill_load import CLUSTER
+from tests.integration.drainer.load import CLUSTER
 from tests.integration.victim import Wrong
 from tests.last_line import last_line
 from tests.markers import marked

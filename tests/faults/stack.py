@@ -23,21 +23,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.subscriber import Subscriber
-from tests.integration.drainer.kill_ledger import Ledger, Reading
-from tests.integration.drainer.kill_load import CLUSTER, Load
-from tests.integration.drainer.kill_tables import DownstreamTables
+from tests.integration.drainer.ledger import Ledger, Reading
+from tests.integration.drainer.load import CLUSTER, Load
+from tests.integration.drainer.tables import DownstreamTables
 from tests.integration.pump_client.cluster import Service
 from tests.integration.victim import Wrong
+from tests.kills.chain import opened
 from tests.servers import MariaDb, NatsServer
 from tests.simulation.created import created
 from tidelog.actor import first_error
-from tidelog.errors import EXIT_RESTART, StreamMissing, TidelogError, Unavailable
-from tidelog.ports import StreamReader
+from tidelog.errors import EXIT_RESTART, TidelogError
 from tidelog.pump_client import PumpClient
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
 from tidelog.real.rng import RealRng
-from tidelog.subjects import changes_stream
 
 FEED = "faults"
 PUMPS = ("pump-1", "pump-2")
@@ -178,19 +177,12 @@ class Stack:
         if isinstance(self.live, Subscriber):
             await self.live.run()
             return
-        reader = await self._open()
+        reader = await opened(self.bus, FEED)
         try:
             while True:
                 self.live.take(await reader.next_batch(500, 1.0))
         finally:
             await reader.close()
-
-    async def _open(self) -> StreamReader:
-        while True:
-            try:
-                return await self.bus.read(changes_stream(FEED), start_seq=1)
-            except (StreamMissing, Unavailable):
-                await asyncio.sleep(LOOK_S)  # nobody tells when it is there
 
     # What is waited for ---------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ SUITES = (
     Suite("bad input", "tests.fuzz.run --inputs 200000"),
     Suite("bit flips, cuts", "tests.crash.damage --jobs 2"),
     Suite("disk full", "tests.faults.disk_full --fills 200"),
-    Suite("NATS loss", "tests.faults.nats_loss --cases 200"),
+    Suite("NATS loss", "tests.faults.nats_loss --cases 200", alone=True),
     Suite("network faults", "tests.faults.network --repeats 20 --swizzles 200"),
     Suite("recovery drill", "tests.acceptance.recovery_drill --kills 50"),
     Suite(

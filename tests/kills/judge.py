@@ -1,6 +1,7 @@
 """The stream, read as an application reads it, and the database, held against the ledger.
 
-lost          acked, and the stream has passed its commit_ts without it
+lost          acked, and the stream has passed its commit_ts without it; or a row is changed that
+              is not as the stream left it
 duplicated    a second time in the stream, or failed for certain and there all the same
 out of order  a commit_ts that is not above the one before it, or another than was acked
 """
@@ -91,8 +92,9 @@ class Judge:
         self.large += any(table.endswith(f".{BLOB}") for table, _, _ in events)
         for table, before, after in events:
             rows = self._tables[table.partition(".")[2]]
-            if before is not None:
-                rows.pop(before["id"])
+            if before is not None and (found := rows.pop(before["id"], None)) != before:
+                told = f"{table} {before['id']} as {_short(found)}, not {_short(before)}"
+                raise self._wrong("lost", f"{txn_id} at {commit_ts} finds {told}")
             if after is not None:
                 rows[after["id"]] = after
 

@@ -5,8 +5,8 @@ at least LEAST_RATE transactions a second, whose ledger is fsynced before an ack
 now and then two, dies at a random moment: under load, at a failpoint, or again while it recovers.
 A cycle ends when everybody is up, and what was acked by then is in the stream and below the
 Applier's checkpoint. Some transactions are larger than a message and a batch. All the while an
-application reads the stream: each transaction once, in order, as it was written. At the end MariaDB
-holds exactly what the stream says.
+application reads the stream: each transaction once, in order, as it was written; and a plain reader
+sees that its chain has no gap (I5). At the end MariaDB holds exactly what the stream says.
 
 `--points ACTIONS` fires those failpoints in this town that no simulated history passes.
 """
@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import random
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.integration.victim import Wrong
+from tests.kills.chain import Chain
 from tests.kills.judge import Judge
 from tests.kills.points import ELSEWHERE, discovered, needs_a_process
 from tests.kills.simulated import ACTIONS
@@ -37,6 +39,7 @@ from tests.simulation.created import created
 from tidelog import failpoints
 from tidelog.actor import first_error
 from tidelog.logs import configure
+from tidelog.ports import Bus
 from tidelog.real.bus import NatsBus
 
 RATE = 400
@@ -59,8 +62,8 @@ HOW = {"load": "under load", "again": "while it recovered", "point": "at a failp
 
 
 class Rig:
-    def __init__(self, town: Town, *, seed: int, on_cycle: Callable[[str], None]) -> None:
-        self.judge = Judge(town.ledger, FEED)
+    def __init__(self, town: Town, bus: Bus, *, seed: int, on_cycle: Callable[[str], None]) -> None:
+        self.judge, self.chain = Judge(town.ledger, FEED), Chain(FEED)
         self.kills: Counter[str] = Counter()
         self.hows: Counter[str] = Counter()
         self.recovered_s: list[float] = []
@@ -70,7 +73,7 @@ class Rig:
         self._up = [0, 0.0]
         """Transactions that were acked while all were up, and how long that was."""
         self.rows = self.transactions = 0
-        self._town = town
+        self.town, self._bus = town, bus
         self._rng = random.Random(f"kills/{seed}")
         self._on_cycle = on_cycle
         self._points = sorted(discovered().keys() - ELSEWHERE.keys())
@@ -84,9 +87,11 @@ class Rig:
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """`work` is done between the beginning and the end. Raises Wrong."""
+        self.town.start(RATE)
         try:
             async with asyncio.TaskGroup() as group:
-                reading = group.create_task(self.judge.run(self._town.nats.url))
+                reading = group.create_task(self.judge.run(self.town.nats.url))
+                following = group.create_task(self.chain.follow(self._bus))
                 await self._acks(FEWEST)
                 began, before = time.monotonic(), self.judge.acked
                 await work()
@@ -94,21 +99,22 @@ class Rig:
                 self.transactions = self.judge.acked - before
                 await self._to_the_end()
                 reading.cancel()
+                following.cancel()
         except BaseExceptionGroup as errors:
             raise first_error(errors) from errors
 
     async def _to_the_end(self) -> None:
         """All that was ever acked is there, and nothing else."""
-        self._town.stop_writer()
-        process = self._town.writer.process
+        self.town.stop_writer()
+        process = self.town.writer.process
         assert process is not None
         await self._until(lambda: process.poll() is not None, mend=False)
         if process.returncode != 0:
-            raise Wrong(f"the writer ended with {process.returncode}: {self._town.writer.log()}")
-        self._town.writer.process = None
+            raise Wrong(f"the writer ended with {process.returncode}: {self.town.writer.log()}")
+        self.town.writer.process = None
         await self._passed(self._newest())
         self.judge.settle()
-        self.rows = self.judge.compare(self._town.database)
+        self.rows = self.judge.compare(self.town.database)
 
     def _newest(self) -> int:
         self.judge.look()
@@ -116,11 +122,11 @@ class Rig:
 
     async def _passed(self, commit_ts: int) -> None:
         """In the stream, and applied."""
-        await self._until(lambda: self.judge.position >= commit_ts)
+        await self._until(lambda: min(self.judge.position, self.chain.marked) >= commit_ts)
 
         def applied() -> bool:
-            self._town.look()
-            return self._town.checkpoint >= commit_ts
+            self.town.look()
+            return self.town.checkpoint >= commit_ts
 
         await self._until(applied)
 
@@ -132,25 +138,28 @@ class Rig:
         deadline = time.monotonic() + STUCK_S
         while not condition():
             if time.monotonic() > deadline:
-                raise Wrong(f"nothing comes for {STUCK_S} s: {self._town.told()}")
+                raise Wrong(f"nothing comes for {STUCK_S} s: {self.town.told()}")
             if mend:
-                await self._town.mend()
+                await self.town.mend()
             await asyncio.sleep(0.05)  # between two looks at other processes
 
     @property
     def ended(self) -> list[str]:
-        return self._town.ended
+        return self.town.ended
 
     # Cycles ---------------------------------------------------------------------------------
 
-    async def cycles(self, count: int) -> None:
+    async def cycles(self, count: int, only: str = "") -> None:
+        """`only`: how the names begin of those that die; all do else."""
+        names = [name for name in self.town.by_name if name.startswith(only)]
+        weighted = [name for name in names for _ in range(WEIGHTS.get(name, 1))]
         for _ in range(count):
             began, before = time.monotonic(), self._acked()
             await self._acks(FEWEST)
             await asyncio.sleep(self._rng.random())
             self._up[0] += self._acked() - before
             self._up[1] += time.monotonic() - began
-            await self._cycle()
+            await self._cycle(weighted)
             self.judge.settle()
             self.done += 1
 
@@ -159,13 +168,12 @@ class Rig:
         """Transactions a second while all were up."""
         return self._up[0] / max(0.1, self._up[1])
 
-    async def _cycle(self) -> None:
-        names = [name for name in self._town.by_name for _ in range(WEIGHTS.get(name, 1))]
+    async def _cycle(self, names: list[str]) -> None:
         count = 2 if self._rng.random() < TWO else 1
         chosen: dict[str, Victim] = {}
         while len(chosen) < count:
             name = self._rng.choice(names)
-            chosen[name] = self._town.by_name[name]
+            chosen[name] = self.town.by_name[name]
         how = dict.fromkeys(chosen, "load")
         for name, victim in chosen.items():
             if victim.points and self._rng.random() < AT_A_POINT and await self._at_a_point(victim):
@@ -226,7 +234,7 @@ class Rig:
 
     async def _lose_a_pump(self) -> None:
         """For a moment: what was on its way there is tried again."""
-        pump = self._town.by_name["pump-1"]
+        pump = self.town.by_name["pump-1"]
         await self._until(pump.ready, mend=False)  # the victim may be dead by now, as it shall
         await asyncio.to_thread(pump.kill)
         await asyncio.to_thread(pump.start)
@@ -243,7 +251,7 @@ class Rig:
 
     async def points(self, cases: list[tuple[str, str]]) -> None:
         for point, action in cases:
-            victim = self._town.by_name["writer" if point.startswith("client.") else "applier"]
+            victim = self.town.by_name["writer" if point.startswith("client.") else "applier"]
             if not await self._arm(victim, point, action, FIRES_S):
                 raise Wrong(f"NOT FIRED: {point} {action}")
             self.fired += 1
@@ -265,29 +273,32 @@ def _judged(rig: Rig) -> str:
     )
 
 
-async def play(options: argparse.Namespace, directory: Path) -> int:
-    console = Console(stderr=True)
+@contextlib.asynccontextmanager
+async def staged(directory: Path, seed: int, on_cycle: Callable[[str], None]) -> AsyncIterator[Rig]:
+    """A town and its rig; `run` starts it, at the end nothing of it is left."""
     with nats_server(directory) as nats, mariadb_server(directory) as database:
-        town = Town(nats, database, directory, options.seed)
-        rig = Rig(town, seed=options.seed, on_cycle=console.print)
+        town = Town(nats, database, directory, seed)
         bus = await NatsBus.connect(nats.url, timeout_s=10)
         await created(bus, "default", FEED)
-        town.start(RATE)
+        try:
+            yield Rig(town, bus, seed=seed, on_cycle=on_cycle)
+        finally:
+            town.end()
+            await bus.close()
+
+
+async def play(options: argparse.Namespace, directory: Path) -> int:
+    console = Console(stderr=True)
+    async with staged(directory, options.seed, console.print) as rig:
         cases = rig.cases(options.points, options.seed)
-        problem = ""
         try:
             if options.points:
                 await rig.run(lambda: rig.points(cases))
             else:
                 await rig.run(lambda: rig.cycles(options.kills))
         except Wrong as error:
-            problem = str(error)
-        finally:
-            town.end()
-            await bus.close()
-    if problem:
-        print(f"cycle {rig.done + 1} of seed {options.seed}: {problem}")
-        return 1
+            print(f"cycle {rig.done + 1} of seed {options.seed}: {error}")
+            return 1
     return _told(rig, options, len(cases), console)
 
 
@@ -303,7 +314,8 @@ def _told(rig: Rig, options: argparse.Namespace, cases: int, console: Console) -
         print(
             f"{hows}; all up and all acked applied after {middle:.1f} s (p50), {took[-1]:.1f} s at"
             f" most; {rig.rate:.0f} transactions/s while all were up, {rig.judge.large} larger than"
-            f" a message and a batch, {rig.judge.ddls} DDLs, {rig.rows} rows equal,"
+            f" a message and a batch, {rig.chain.abandoned} cut between their parts,"
+            f" {rig.judge.ddls} DDLs, {rig.rows} rows equal,"
             f" {len(rig.ended)} starts that services asked for; {rig.seconds:.0f} s"
         )
     said = f"{rig.transactions} transactions, {_judged(rig)} (seed {options.seed})"

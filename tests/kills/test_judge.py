@@ -113,6 +113,17 @@ def test_other_rows_than_were_written_or_of_nobody(scene: Scene, txn_id: int) ->
         scene.judge.take(read(10, events(txn_id, "b")))
 
 
+def test_a_row_that_is_not_as_the_stream_left_it(scene: Scene) -> None:
+    before, after = ({"id": 1, "txn": 1, "body": body} for body in "ab")
+    changed: list[Event] = [
+        ("shop.log", None, {"id": 4, "client": 1}),
+        ("shop.item", before, after),
+    ]
+    scene.file.write(Begun(4, digest(changed)))
+    with pytest.raises(Wrong, match=r"lost: 4 at 10 finds shop\.item 1 as None"):
+        scene.judge.take(read(10, changed))
+
+
 def test_a_line_that_a_kill_cut_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with closing(LedgerFile(path)) as first:

@@ -104,6 +104,11 @@ class Town:
         return found
 
     @property
+    def services(self) -> list[Service]:
+        """Tidelog's own: without the writer, who is an application."""
+        return [one.service for one in self._services if one.service not in (None, self.writer)]
+
+    @property
     def ledger(self) -> Path:
         return self.writer.directory / "ledger"
 

@@ -11,17 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.integration.drainer import kill_rig as drainer_rig
 from tests.integration.membership import rig as membership_rig
 from tests.integration.membership.script import Change, Step
-from tests.integration.pump import kill_rig as pump_rig
 from tests.integration.victim import Wrong
+from tests.kills import rig as town_rig
 from tests.planted.bugs import BY_NAME
 from tests.planted.copy import PATHS, copied, plant
-from tests.planted.killed import KILLS, MEMBERSHIP, PUMP, Kill
-from tests.servers import NatsServer, nats_server
+from tests.planted.killed import KILLS, MEMBERSHIP, Kill
+from tests.servers import nats_server
 
-PUMP_KILLS, DRAINER_KILLS = 8, 6
+CYCLES = 8
+"""Of the kill rig."""
 STEPS = {
     "source-0-not-asked-once-trusted": [Step(Change.JOIN_FROZEN, 2)],
     "offline-before-it-is-read": [Step(Change.JOIN, 2), Step(Change.OFFLINE_FROZEN, 2)],
@@ -29,6 +29,8 @@ STEPS = {
 }
 """What the membership rig does to show a bug."""
 SEEDS = (3, 4, 5)
+SHOWN = 200
+"""Characters of what a rig says."""
 
 
 def shown(kill: Kill, whole: Path, directory: Path) -> str:
@@ -48,29 +50,29 @@ def is_right(kill: Kill, found: str) -> bool:
 
 def _killed(kill: Kill, path: str, directory: Path, seed: int) -> str:
     directory.mkdir()
-    with nats_server(directory) as nats:
-        try:
-            asyncio.run(_run(kill, path, nats, directory, seed))
-        except Wrong as wrong:
-            return str(wrong)
+    run = _come_and_go if kill.dies == MEMBERSHIP else _die
+    try:
+        asyncio.run(run(kill, path, directory, seed))
+    except Wrong as wrong:
+        return str(wrong)
     return ""
 
 
-async def _run(kill: Kill, path: str, nats: NatsServer, directory: Path, seed: int) -> None:
+async def _die(kill: Kill, path: str, directory: Path, seed: int) -> None:
     """Raises Wrong."""
-    if kill.rig == MEMBERSHIP:
-        town = membership_rig.Rig(nats, directory, seed=seed)
-        for service in town.processes.all:
+    async with town_rig.staged(directory, seed, on_cycle=lambda _: None) as rig:
+        for service in rig.town.services:
             service.env["PYTHONPATH"] = path
-        await town.run(STEPS[kill.bug])
-        return
-    rig: pump_rig.Rig | drainer_rig.Rig
-    if kill.rig == PUMP:
-        rig = pump_rig.Rig(nats, directory, kills=PUMP_KILLS, seed=seed)
-    else:
-        rig = drainer_rig.Rig(nats, directory, kills=DRAINER_KILLS, seed=seed)
-    rig.victim.service.env["PYTHONPATH"] = path
-    await rig.run()
+        await rig.run(lambda: rig.cycles(CYCLES, only=kill.dies))
+
+
+async def _come_and_go(kill: Kill, path: str, directory: Path, seed: int) -> None:
+    """Raises Wrong."""
+    with nats_server(directory) as nats:
+        rig = membership_rig.Rig(nats, directory, seed=seed)
+        for service in rig.processes.all:
+            service.env["PYTHONPATH"] = path
+        await rig.run(STEPS[kill.bug])
 
 
 def main(argv: list[str]) -> int:
@@ -80,8 +82,9 @@ def main(argv: list[str]) -> int:
             with tempfile.TemporaryDirectory(prefix="broken-") as directory:
                 found = shown(kill, whole, Path(directory))
             missed += not is_right(kill, found)
+            said = (found.splitlines() or ["nothing"])[0]
             word = "caught" if is_right(kill, found) else "NOT CAUGHT"
-            print(f"{word:<11} {kill.bug:<34} by kills: {found}")
+            print(f"{word:<11} {kill.bug:<34} by kills: {said[:SHOWN]}")
     return 1 if missed else 0
 
 

@@ -9,13 +9,18 @@ from tests.crash.mutation import NTH
 from tests.crash.mutations import MUTATIONS
 from tests.planted.bugs import BUGS
 from tests.planted.copy import ROOT
-from tests.planted.killed import KILLS
+from tests.planted.killed import DRAINER, KILLS, MEMBERSHIP, PUMP
 from tests.planted.noticed import Noticed
 from tests.planted.plays import CATCHES
 from tests.planted.record import Record, load_all
 
 PAGE = ROOT / "docs/planted-bugs.md"
 COLUMNS = ("bug", "breaks", "caught by", "seed or test", "as", "random histories, and when")
+KILLED = {
+    PUMP: "kills of Pumps",
+    DRAINER: "kills of Drainers",
+    MEMBERSHIP: "the membership rig",
+}
 HEAD = """# Planted bugs
 
 Each of these takes one safety step out of the sources; what catches it is played in CI, with the
@@ -42,7 +47,7 @@ class Row(NamedTuple):
 
 def rows() -> Iterator[Row]:
     records = load_all()
-    rigs = {kill.bug: kill.rig for kill in KILLS}
+    dies = {kill.bug: kill.dies for kill in KILLS}
     for bug in BUGS:
         record, catch = records.get(bug.name, Record()), CATCHES[bug.name]
         if isinstance(catch, Noticed):
@@ -52,8 +57,8 @@ def rows() -> Iterator[Row]:
             where, what = f"seed {record.seed}", catch.finds
         if not record.caught:
             by = "NOTHING YET"
-        if bug.name in rigs:
-            by += f"; kills of the {rigs[bug.name]} rig"
+        if bug.name in dies:
+            by += f"; {KILLED[dies[bug.name]]}"
         yield Row(bug.name, bug.breaks, by, where, what, _histories(record))
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.adapters.mysql.authority import Authority
 from tests.servers import MariaDb, mariadb_server
-from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.mysql_connection import MysqlConnection
+from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Unavailable
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.integration.drainer.takeover_rig import HOWS, TakeoverRig
+from tests.integration.drainer.takeover_rig import HOWS, Rig
 from tests.servers import nats_server
 
 
 def test_each_transaction_once_over_takeovers(tmp_path: Path) -> None:
     with nats_server(tmp_path) as nats:
-        rig = TakeoverRig(nats, tmp_path, takeovers=len(HOWS), seed=5)
+        rig = Rig(nats, tmp_path, takeovers=len(HOWS), seed=5)
         asyncio.run(rig.run())
     print(rig.summary())
-    assert rig.kills.total() == len(HOWS)
+    assert rig.hows.total() == len(HOWS)
     assert rig.live.checked == rig.whole.checked == len(rig.ledger.order)

@@ -1,6 +1,6 @@
 """What was committed, and what is wrong with what a plain reader of the stream sees. Pure.
 
-The chain is checked here, message by message, beside the ChangeReader's own parts: a reader that
+The chain is checked too, message by message, beside the ChangeReader's own parts: a reader that
 hides a gap must not hide it from the rig.
 """
 
@@ -10,12 +10,10 @@ import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from tests.integration.victim import Wrong
-from tidelog import subjects
+from tests.kills.chain import Chain
 from tidelog.change_reader import Change, ChangeAssembler, Gap
-from tidelog.changes import DdlMessage, Marker, RowMessage, Watermark
+from tidelog.changes import DdlMessage, RowMessage
 from tidelog.ports import Message
 from tidelog.rows.values import Value
 
@@ -54,52 +52,21 @@ class Reading:
     def __init__(self, ledger: Ledger, feed: str) -> None:
         self.position = 0
         self.checked = 0
-        self.abandoned = 0
-        """Attempts whose marker never came: a kill between the parts."""
+        self.chain = Chain(feed)
         self._ledger = ledger
-        self._txn = subjects.changes_txn(feed)
-        self._watermark = subjects.changes_watermark(feed)
         self._assembler = ChangeAssembler(feed, 0)
-        self._marked = 0
-        self._attempt = ""
-        self._sequence = 0
         self._next = 0
 
     def take(self, messages: list[Message]) -> None:
         """The next messages. Raises Wrong."""
         for message in messages:
-            if message.sequence != self._sequence + 1:
-                raise Wrong(f"message {message.sequence} follows {self._sequence}")
-            self._sequence = message.sequence
-            self._chain(message)
+            self.chain.take(message)
             try:
                 changes = self._assembler.feed([message])
             except Gap as gap:
                 raise Wrong(f"a gap: {gap}") from gap
             for change in changes:
                 self._change(change)
-
-    def _chain(self, message: Message) -> None:
-        """I5, without what a reader forgives."""
-        if message.subject == self._watermark:
-            mark = msgspec.json.decode(message.data, type=Watermark)
-            prev, last = mark.prev_commit_ts, self._marked
-            if mark.resolved_ts < self._marked:
-                raise Wrong(f"watermark {mark.resolved_ts} below the marker of {self._marked}")
-        elif message.subject == self._txn:
-            marker = msgspec.json.decode(message.data, type=Marker)
-            prev, last = marker.prev_commit_ts, marker.txns[-1].commit_ts
-            if marker.txns[0].commit_ts <= self._marked:
-                raise Wrong(f"{marker.txns[0].commit_ts} is published twice: {self._marked} was")
-            self._attempt = ""
-        else:
-            attempt = message.headers["Tidelog-Attempt"]
-            self.abandoned += bool(self._attempt) and attempt != self._attempt
-            self._attempt = attempt
-            return
-        if prev != self._marked:
-            raise Wrong(f"prev_commit_ts {prev} after a marker of {self._marked}")
-        self._marked = last
 
     def _change(self, change: Change) -> None:
         ledger = self._ledger

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.drainer.kill_ledger import Ledger, Written
-from tests.integration.drainer.kill_tables import DownstreamTables
+from tests.integration.drainer.ledger import Ledger, Written
+from tests.integration.drainer.tables import DownstreamTables
 from tests.integration.victim import Wrong
 from tests.servers import MariaDb
 

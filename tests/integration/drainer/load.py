@@ -1,4 +1,4 @@
-"""The kill rig's transactions: small ones, some over several tables, some with a row larger than a
+"""The rigs' transactions: small ones, some over several tables, some with a row larger than a
 message, some of more messages than one atomic batch holds, and DDLs between them."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from tests.integration.drainer.kill_ledger import Ledger, Row, RowChange, Written
+from tests.integration.drainer.ledger import Ledger, Row, RowChange, Written
 from tests.unit.rows.tables import column, int_key_table
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.errors import DiskFull, Unavailable

@@ -1,4 +1,4 @@
-"""The tables of `kill_load` in a MariaDB, held against what was committed."""
+"""The tables of `load` in a MariaDB, held against what was committed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pymysql
 
-from tests.integration.drainer.kill_ledger import Ledger, Row
-from tests.integration.drainer.kill_load import DATABASE, TABLES
+from tests.integration.drainer.ledger import Ledger, Row
+from tests.integration.drainer.load import DATABASE, TABLES
 from tests.integration.victim import Wrong
 from tests.servers import MariaDb
 from tidelog.downstream import Checkpoint

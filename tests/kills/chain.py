@@ -1,0 +1,77 @@
+"""I5 of a feed's stream, message by message: without what a reader forgives, a rig must not miss a
+gap that a reader hides. Pure, but for `follow`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from tests.integration.victim import Wrong
+from tidelog import subjects
+from tidelog.changes import Marker, Watermark
+from tidelog.errors import StreamMissing, Unavailable
+from tidelog.ports import Bus, Message, StreamReader
+
+OPEN_S = 0.1
+"""Between two looks for a stream that is not there yet."""
+
+
+class Chain:
+    """From the stream's first message on."""
+
+    def __init__(self, feed: str) -> None:
+        self.marked = 0
+        """The last commit_ts of the last marker."""
+        self.abandoned = 0
+        """Attempts whose marker never came: who wrote it died between the parts."""
+        self._feed = feed
+        self._txn = subjects.changes_txn(feed)
+        self._watermark = subjects.changes_watermark(feed)
+        self._attempt = ""
+        self._sequence = 0
+
+    def take(self, message: Message) -> None:
+        """The next one. Raises Wrong."""
+        if message.sequence != self._sequence + 1:
+            raise Wrong(f"message {message.sequence} follows {self._sequence}")
+        self._sequence = message.sequence
+        if message.subject == self._watermark:
+            mark = msgspec.json.decode(message.data, type=Watermark)
+            if mark.resolved_ts < self.marked:
+                raise Wrong(f"watermark {mark.resolved_ts} below the marker of {self.marked}")
+            self._follows(mark.prev_commit_ts, self.marked)
+        elif message.subject == self._txn:
+            marker = msgspec.json.decode(message.data, type=Marker)
+            if marker.txns[0].commit_ts <= self.marked:
+                raise Wrong(f"{marker.txns[0].commit_ts} is published twice: {self.marked} was")
+            self._attempt = ""
+            self._follows(marker.prev_commit_ts, marker.txns[-1].commit_ts)
+        else:
+            attempt = message.headers["Tidelog-Attempt"]
+            self.abandoned += bool(self._attempt) and attempt != self._attempt
+            self._attempt = attempt
+
+    def _follows(self, prev: int, last: int) -> None:
+        if prev != self.marked:
+            raise Wrong(f"prev_commit_ts {prev} after a marker of {self.marked}")
+        self.marked = last
+
+    async def follow(self, bus: Bus) -> None:
+        """Until cancelled. Raises Wrong."""
+        reader = await opened(bus, self._feed)
+        try:
+            while True:
+                for message in await reader.next_batch(500, 1.0):
+                    self.take(message)
+        finally:
+            await reader.close()
+
+
+async def opened(bus: Bus, feed: str) -> StreamReader:
+    """From the stream's first message on, once there is a stream."""
+    while True:
+        try:
+            return await bus.read(subjects.changes_stream(feed), start_seq=1)
+        except (StreamMissing, Unavailable):
+            await asyncio.sleep(OPEN_S)  # nobody tells when it is there
