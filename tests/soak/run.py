@@ -27,7 +27,7 @@ from tests.integration.membership.stream import Stream
 from tests.integration.victim import Wrong
 from tests.last_line import last_line
 from tests.soak.slopes import Slope, is_flat, slope, warm
-from tests.soak.watch import Watch
+from tests.soak.watch import NATS, Watch
 from tests.topology import Running, up
 from tidelog.actor import first_error
 from tidelog.config import ServiceConfig
@@ -217,6 +217,7 @@ def judged(soak: Soak, watch: Watch, warm_up_s: float) -> list[str]:
         if not is_flat(counts, SLACK):
             wrong.append(f"{name} holds more and more descriptors: {max(fds):.0f}")
     print(f"?: too unsure to tell growth by {LIMIT:.0%} an hour from none; a longer run may")
+    print(f"{NATS}: without the files of its buckets that it compacts once they are full")
     return wrong
 
 

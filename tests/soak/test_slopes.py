@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+from pathlib import Path
 
 from tests.soak.run import LIMIT, SLACK, Soak, judged
 from tests.soak.slopes import Sample, is_flat, slope, warm
@@ -62,6 +65,18 @@ def test_descriptors_that_pile_up_are_seen() -> None:
     assert is_flat(held, SLACK)
     assert not is_flat([one._replace(value=one.value * 3) for one in piled], SLACK)
     assert is_flat(held[:1], SLACK)
+
+
+def test_what_nats_holds_of_a_bucket_until_it_is_full_is_no_growth(tmp_path: Path) -> None:
+    block = tmp_path / "nats/store/jetstream/$G/streams/KV_b/msgs/1.blk"
+    block.parent.mkdir(parents=True)
+    block.write_bytes(bytes(16 << 20))
+    pids = {"nats": os.getpid(), "pump-1": os.getpid()}
+    (tmp_path / "tidelog.json").write_text(json.dumps({"pids": pids}))
+    watch = Watch(tmp_path)
+    watch.look()
+    ((nats,), (pump,)) = watch.rss["nats"], watch.rss["pump-1"]
+    assert 14 < pump.value - nats.value < 18
 
 
 class Seen(Watch):
