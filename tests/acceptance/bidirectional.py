@@ -26,6 +26,7 @@ from tests.acceptance.upstream.binlog import OPTIONS
 from tests.acceptance.upstream.bridge import Bridge
 from tests.acceptance.upstream.contents import ask, cursor, differences
 from tests.acceptance.upstream.users import TABLES, Users
+from tests.last_line import last_line
 from tests.processes import until
 from tests.servers import MariaDb, mariadb_server
 from tests.topology import Running, up
@@ -195,7 +196,8 @@ def report(rig: Rig) -> str:
     back = a.bridge.commits + b.bridge.commits - a.users.committed - b.users.committed
     return (
         f"{written} by users, each once in its own stream; {back} by Appliers, in none;"
-        f" {a.ddls} DDLs one way; killed: {dict(rig.kills)}; both sides equal"
+        f" {a.ddls} DDLs one way; killed: {dict(rig.kills)}; both sides equal\n"
+        + last_line("bidirectional", a.users.committed + b.users.committed, "transactions of users")
     )
 
 

@@ -30,6 +30,7 @@ from tests.acceptance.upstream.binlog import OPTIONS
 from tests.acceptance.upstream.bridge import Bridge
 from tests.acceptance.upstream.contents import ask, cursor, differences
 from tests.integration.pump_client.cluster import Cluster, Service, cluster
+from tests.last_line import last_line
 from tests.processes import until
 from tests.servers import MariaDb, mariadb_server
 from tests.spark.lives import life, pause
@@ -349,8 +350,8 @@ def main() -> None:
         rate = report.rows / report.seconds
         print(f"killed after {on.chunks_before} chunks of {on.progress[-1].total}")
         print(f"the others: {report.rows} rows in {report.seconds:.1f} s, {rate:,.0f}/s")
-        print("equal after the stream")
         print(f"{time.monotonic() - began:.1f} s in all; {report.guarantee}")
+        print(last_line("backfill", report.rows, f"rows, seed {given.seed}"))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from bench.resident import forget_peak, resident
 from bench.stage import CLUSTER, Stage
 from bench.tables import BenchTable
 from bench.upstream import Upstream, write_by_grpc
+from tests.last_line import last_line
 from tidelog import changes, subjects
 from tidelog.changes import Marker, RowMessage
 from tidelog.oracle import RegistryOracle
@@ -254,6 +255,7 @@ def main() -> int:
             )
         )
     print(outcome)
+    print(last_line("large transactions", 1 + outcome.small, f"seed {options.seed}"))
     return 0 if outcome.bounded and outcome.abandoned >= options.kills else 1
 
 
