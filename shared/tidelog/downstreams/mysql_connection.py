@@ -10,14 +10,13 @@ from pymysql.constants import CLIENT, CR
 
 
 class MysqlConnection(aiomysql.Connection):  # type: ignore[misc]
-    async def _connect(self) -> None:
-        """One that is reset while it begins is told as lost: the loop says RuntimeError."""
-        try:
-            await super()._connect()
-        except RuntimeError as error:
-            if wants_tls(error):
-                raise
-            raise _lost() from error
+    """One that is lost, or that another task discards meanwhile, is told as lost: uvloop says
+    RuntimeError, and the driver AttributeError."""
+
+    def _set_keep_alive(self) -> None:
+        """What the driver asks of the socket first."""
+        self._check()
+        super()._set_keep_alive()
 
     async def _request_authentication(self) -> None:
         """Never in the clear if TLS is asked for, as the driver is where a server (or who pretends
@@ -34,20 +33,23 @@ class MysqlConnection(aiomysql.Connection):  # type: ignore[misc]
             raise
 
     def _write_bytes(self, data: Any) -> None:
-        """One that was lost since the last answer is told as such: uvloop says RuntimeError."""
+        self._check()
+        super()._write_bytes(data)
+
+    async def _read_bytes(self, num_bytes: int) -> bytes:
+        """What had come before the connection was lost can still be read."""
+        if self._reader is None:
+            raise _lost()
+        return bytes(await super()._read_bytes(num_bytes))
+
+    def _check(self) -> None:
         if self.lost:
             raise _lost()
-        super()._write_bytes(data)
 
     @property
     def lost(self) -> bool:
         """The other side's end is gone; ours may not know."""
         return self._writer is None or bool(self._writer.transport.is_closing())
-
-
-def wants_tls(error: RuntimeError) -> bool:
-    """The driver's word for a login that it makes in the clear only with another package."""
-    return "cryptography" in str(error)
 
 
 def _lost() -> pymysql.err.OperationalError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import aiomysql.connection as driver
 import pytest
 import uvloop
 
@@ -111,23 +111,52 @@ def test_a_connection_that_is_lost_between_two_statements_is_told_as_lost(
 
 
 @LOOPS
-def test_a_server_that_resets_who_comes_is_not_there_for_now(run: Run) -> None:
-    """No ConfigError, with which an Applier would stop."""
+def test_a_session_that_is_discarded_when_its_answer_begins_is_told_as_lost(
+    tmp_path: Path, run: Run
+) -> None:
+    """As the watch of a DDL is, that ends while it looks."""
 
     async def scenario(url: str) -> None:
-        for _ in range(50):
-            with pytest.raises(Unavailable):
-                await MysqlSession.connect(Target.parse(url))
+        session = await MysqlSession.connect(Target.parse(url))
+        asking = asyncio.ensure_future(session.run("SELECT SLEEP(60)"))
+        while session._connection._reader._waiter is None:  # noqa: ASYNC110 (a turn of the loop)
+            await asyncio.sleep(0)
+        session._connection._reader.feed_data(b"\x01\0\0\x01")  # a packet's header
+        session.discard()
+        with pytest.raises(Unavailable, match="lost"):
+            await asking
 
-    async def resets(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = writer.get_extra_info("socket")
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with mariadb_server(tmp_path) as server:
+        run(scenario(f"mysql://root@{server.host}:{server.port}/"))
+
+
+@LOOPS
+def test_a_connection_that_is_reset_before_the_login_is_lost_and_wants_no_tls(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No ConfigError, with which an Applier would stop."""
+    opened = driver._open_connection
+
+    async def reset(*given: Any) -> Any:
+        reader, writer = await opened(*given)
         writer.transport.abort()
+        await writer.wait_closed()
+        return reader, writer
 
-    async def both() -> None:
-        server = await asyncio.start_server(resets, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server:
-            await scenario(f"mysql://root@127.0.0.1:{port}/")
+    async def scenario() -> None:
+        gone = asyncio.Event()
 
-    run(both())
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            gone.set()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(Unavailable, match="lost"):
+                await MysqlSession.connect(Target.parse(f"mysql://root@127.0.0.1:{port}/"))
+            await gone.wait()
+
+    monkeypatch.setattr(driver, "_open_connection", reset)
+    run(scenario())
