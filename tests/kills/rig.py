@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -34,6 +34,7 @@ from tests.kills.judge import Judge
 from tests.kills.points import ELSEWHERE, discovered, needs_a_process
 from tests.kills.simulated import ACTIONS
 from tests.kills.town import FEED, Town, Victim
+from tests.last_line import last_line
 from tests.servers import mariadb_server, nats_server
 from tests.simulation.created import created
 from tidelog import failpoints
@@ -46,6 +47,8 @@ RATE = 400
 LEAST_RATE = 200
 """Transactions a second while all are up, at least: a quiet run proves nothing. (What an outage
 holds up is made up for.)"""
+MANY = 200
+"""So many cycles must have met everything."""
 FEWEST = 100
 """Transactions between two cycles, at least."""
 STUCK_S = 90.0
@@ -54,9 +57,12 @@ RETRIES = "client.finisher."
 """Begins the names of points that are passed only where a Pump didn't answer."""
 TWO, AGAIN, AT_A_POINT = 0.15, 0.3, 0.3
 """How often two die at once, one dies again while it recovers, or dies at a failpoint."""
-PASSAGES = 8
+PASSAGES, SOON = 8, 3
 """A kill at a failpoint comes at one of so many passages, and within POINT_S."""
 POINT_S = 8.0
+OFTEN = {"drainer.tail.between_parts": 8}
+"""Points that are drawn so many times as often as others, and kill sooner: few transactions are
+large."""
 WEIGHTS = {"drainer-1": 2, "drainer-2": 2, "applier": 3, "nats-server": 2, "mariadbd": 2}
 HOW = {"load": "under load", "again": "while it recovered", "point": "at a failpoint"}
 
@@ -153,13 +159,17 @@ class Rig:
         """`only`: how the names begin of those that die; all do else."""
         names = [name for name in self.town.by_name if name.startswith(only)]
         weighted = [name for name in names for _ in range(WEIGHTS.get(name, 1))]
+        first = self._rng.sample(names, len(names))  # each dies, whatever chance says then
         for _ in range(count):
             began, before = time.monotonic(), self._acked()
             await self._acks(FEWEST)
             await asyncio.sleep(self._rng.random())
             self._up[0] += self._acked() - before
             self._up[1] += time.monotonic() - began
-            await self._cycle(weighted)
+            drawn = [first.pop() if first else self._rng.choice(weighted)]
+            if self._rng.random() < TWO:
+                drawn.append(self._rng.choice(weighted))
+            await self._cycle({name: self.town.by_name[name] for name in drawn})
             self.judge.settle()
             self.done += 1
 
@@ -168,24 +178,19 @@ class Rig:
         """Transactions a second while all were up."""
         return self._up[0] / max(0.1, self._up[1])
 
-    async def _cycle(self, names: list[str]) -> None:
-        count = 2 if self._rng.random() < TWO else 1
-        chosen: dict[str, Victim] = {}
-        while len(chosen) < count:
-            name = self._rng.choice(names)
-            chosen[name] = self.town.by_name[name]
+    async def _cycle(self, chosen: dict[str, Victim]) -> None:
         how = dict.fromkeys(chosen, "load")
         for name, victim in chosen.items():
             if victim.points and self._rng.random() < AT_A_POINT and await self._at_a_point(victim):
                 how[name] = "point"
-            await asyncio.to_thread(victim.kill)
+            await self.town.kill(victim)
         await asyncio.sleep(self._rng.random() * 0.5)
         began = time.monotonic()
         for name, victim in chosen.items():
             await asyncio.to_thread(victim.start)
             if victim.service is not None and self._rng.random() < AGAIN:
                 await asyncio.sleep(self._rng.random() * 1.5)
-                await asyncio.to_thread(victim.kill)
+                await self.town.kill(victim)
                 self._count(name, "again")
                 await asyncio.to_thread(victim.start)
         target = self._newest()
@@ -205,17 +210,26 @@ class Rig:
 
     async def _at_a_point(self, victim: Victim) -> bool:
         """It is started again to die at a failpoint. False: that is not passed within POINT_S,
-        and it lives."""
-        point = self._rng.choice([p for p in self._points if p.startswith(victim.points)])
-        return await self._arm(victim, point, "kill", POINT_S)
+        and it lives. A Drainer is alone meanwhile, so that it leads."""
+        points = [p for p in self._points if p.startswith(victim.points)]
+        point = self._rng.choices(points, [OFTEN.get(p, 1) for p in points])[0]
+        rival = self.town.rival(victim)
+        if rival is not None:
+            await self.town.kill(rival)
+        try:
+            return await self._arm(victim, point, "kill", POINT_S)
+        finally:
+            if rival is not None:
+                await asyncio.to_thread(rival.start)
 
     async def _arm(self, victim: Victim, point: str, action: str, within_s: float) -> bool:
         """Start it anew with `action` armed; does that come about?"""
         service = victim.service
         assert service is not None
-        at = self._rng.randint(1, PASSAGES if within_s < FIRES_S else 3)
+        soon = point in OFTEN or within_s == FIRES_S
+        at = self._rng.randint(1, SOON if soon else PASSAGES)
         service.env["TIDELOG_FAILPOINTS"] = f"{point}={action}@{at}"
-        await asyncio.to_thread(victim.kill)
+        await self.town.kill(victim)
         log = service.directory / "log"
         before = log.stat().st_size
         await asyncio.to_thread(victim.start)
@@ -224,7 +238,7 @@ class Rig:
         assert process is not None
         while time.monotonic() < deadline:
             if action == "kill" and process.poll() is not None:
-                return process.returncode == -signal.SIGKILL
+                return process.returncode == -signal.SIGKILL  # any other end `kill` judges
             if failpoints.told(point, action).encode() in log.read_bytes()[before:]:
                 return True
             if point.startswith(RETRIES):
@@ -236,7 +250,7 @@ class Rig:
         """For a moment: what was on its way there is tried again."""
         pump = self.town.by_name["pump-1"]
         await self._until(pump.ready, mend=False)  # the victim may be dead by now, as it shall
-        await asyncio.to_thread(pump.kill)
+        await self.town.kill(pump)
         await asyncio.to_thread(pump.start)
 
     # Points ---------------------------------------------------------------------------------
@@ -263,14 +277,6 @@ class Rig:
             self.judge.settle()
             took = time.monotonic() - began
             self._on_cycle(f"{self.fired:4} {took:6.1f} s  {point} {action}")
-
-
-def _judged(rig: Rig) -> str:
-    counts = rig.judge.counts
-    return (
-        f"{counts['lost']} lost, {counts['duplicated']} duplicated,"
-        f" {counts['out of order']} out of order"
-    )
 
 
 @contextlib.asynccontextmanager
@@ -303,32 +309,45 @@ async def play(options: argparse.Namespace, directory: Path) -> int:
 
 
 def _told(rig: Rig, options: argparse.Namespace, cases: int, console: Console) -> int:
+    said = f"seed {options.seed}"
+    if options.points:
+        wrong = [] if rig.fired == cases else [f"{rig.fired} of {cases} fired"]
+        print(f"{rig.fired} fired, {rig.transactions} transactions")
+        print(last_line("failpoints on processes", cases, said, wrong=len(wrong)))
+        return 1 if wrong or not rig.transactions else 0
     took = sorted(rig.recovered_s)
     table = Table("killed", "times")
     for name, times in sorted(rig.kills.items()):
         table.add_row(name, str(times))
-    if rig.kills:
-        console.print(table)
-        middle = took[len(took) // 2]
-        hows = ", ".join(f"{times} {HOW[how]}" for how, times in rig.hows.items())
-        print(
-            f"{hows}; all up and all acked applied after {middle:.1f} s (p50), {took[-1]:.1f} s at"
-            f" most; {rig.rate:.0f} transactions/s while all were up, {rig.judge.large} larger than"
-            f" a message and a batch, {rig.chain.abandoned} cut between their parts,"
-            f" {rig.judge.ddls} DDLs, {rig.rows} rows equal,"
-            f" {len(rig.ended)} starts that services asked for; {rig.seconds:.0f} s"
-        )
-    said = f"{rig.transactions} transactions, {_judged(rig)} (seed {options.seed})"
-    if options.points:
-        print(f"failpoints on processes: {cases} cases, {rig.fired} fired, {said}")
-        return 0 if rig.fired == cases and rig.transactions else 1
-    print(f"kills: {rig.done} cycles, {said}")
+    console.print(table)
+    middle = took[len(took) // 2]
+    hows = ", ".join(f"{times} {HOW[how]}" for how, times in rig.hows.items())
+    print(
+        f"{hows}; all up and all acked applied after {middle:.1f} s (p50), {took[-1]:.1f} s at"
+        f" most; {rig.rate:.0f} transactions/s while all were up, {rig.judge.large} larger than"
+        f" a message and a batch, {rig.chain.abandoned} cut between their parts,"
+        f" {rig.judge.ddls} DDLs, {rig.transactions} transactions, {rig.rows} rows equal,"
+        f" {len(rig.ended)} starts that services asked for; {rig.seconds:.0f} s"
+    )
+    wrong = list(_too_little(rig))
+    for line in wrong:
+        print(f"WRONG: {line}")
+    print(last_line("kills", rig.done, said, wrong=len(wrong)))
+    return 1 if wrong else 0
+
+
+def _too_little(rig: Rig) -> Iterator[str]:
+    """What a run must have met to prove anything."""
     if rig.rate < LEAST_RATE:
-        print(f"{rig.rate:.0f} transactions/s, less than {LEAST_RATE}: this proves too little")
+        yield f"{rig.rate:.0f} transactions/s while all were up, less than {LEAST_RATE}"
     if not rig.judge.large:
-        print("none of them was large: this proves nothing of such")
-    enough = rig.rate >= LEAST_RATE and rig.judge.large
-    return 0 if rig.done >= options.kills and enough else 1
+        yield "no transaction was large"
+    if len(rig.ended) > rig.done:
+        yield f"services ended by themselves {len(rig.ended)} times: {', '.join(rig.ended[:9])}"
+    if rig.done >= len(rig.town.by_name):
+        yield from (f"{name} was never killed" for name in rig.town.by_name if not rig.kills[name])
+    if rig.done >= MANY and not rig.chain.abandoned:
+        yield "nobody died between the parts of a large transaction"
 
 
 def main(argv: list[str]) -> int:

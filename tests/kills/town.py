@@ -24,8 +24,11 @@ from tidelog.errors import EXIT_RESTART, EXIT_UNAVAILABLE
 
 FEED = "main"
 PUMPS = 3
+DRAINERS = ("drainer-1", "drainer-2")
 MAY_END = (EXIT_RESTART, EXIT_UNAVAILABLE)
 """With these a service asks to be started again."""
+UNFORESEEN = "unforeseen error"
+"""What it logs of a bug, though it asks for the same."""
 SEGMENT = BATCH = str(256 << 10)
 """Of a Pump's log, and of what a Drainer appends at once: a large transaction comes in parts."""
 
@@ -72,7 +75,7 @@ class Town:
             flags += ["--gc", "20s", "--gc-interval", "1s", "--gc-hard-cap", "1d"]
             named = [*common, *flags, "--node-id", f"pump-{number}"]
             self._add(f"pump-{number}", "tidelog_pump", directory, named, ("pump", "node"))
-        for name in ("drainer-1", "drainer-2"):
+        for name in DRAINERS:
             flags = ["--feed", FEED, "--ddl-history", "embedded", "--batch-bytes", BATCH]
             named = [*common, *flags, "--node-id", name]
             self._add(name, "tidelog_drainer", directory, named, ("drainer", "node"))
@@ -124,14 +127,33 @@ class Town:
     async def mend(self) -> None:
         """An orchestrator: who asked to be started again is. Raises Wrong for any other end."""
         for victim in self._services:
-            service = victim.service
-            if service is None or service.process is None or service.process.poll() is None:
-                continue
-            status = service.process.poll()
-            if status not in MAY_END:
-                raise Wrong(f"{victim.name} ended by itself with {status}:\n{service.log()}")
-            self.ended.append(f"{victim.name} {status}")
-            await asyncio.to_thread(victim.start)
+            if self._ended(victim):
+                await asyncio.to_thread(victim.start)
+
+    async def kill(self, victim: Victim) -> None:
+        """Unless a failpoint did. Raises Wrong if it ended by itself, and may not."""
+        self._ended(victim)
+        await asyncio.to_thread(victim.kill)
+
+    def _ended(self, victim: Victim) -> bool:
+        """By itself, asking to be started again. Raises Wrong for any other end, and for one that
+        nobody foresaw."""
+        service = victim.service
+        process = service.process if service is not None else None
+        status = process.poll() if process is not None else None
+        if service is None or status in (None, -signal.SIGKILL):
+            return False
+        if status not in MAY_END or UNFORESEEN in service.log():
+            raise Wrong(f"{victim.name} ended by itself with {status}:\n{service.log()}")
+        self.ended.append(f"{victim.name} {status}")
+        return True
+
+    def rival(self, victim: Victim) -> Victim | None:
+        """The other Drainer: while it leads, this one passes few failpoints."""
+        if victim.name not in DRAINERS:
+            return None
+        (other,) = (name for name in DRAINERS if name != victim.name)
+        return self.by_name[other]
 
     def look(self) -> None:
         """The checkpoint, which never goes back."""
