@@ -25,8 +25,10 @@ may differ. Written by `python -m tests.full.run --write`.
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """A suite that passed: on which day, of which sources, for how long, and what it said last."""
+    """A suite that passed: by which command, on which day, of which sources, for how long, and what
+    it said last."""
 
+    command: str
     on: str
     commit: str
     seconds: int
@@ -38,7 +40,12 @@ class Record(msgspec.Struct, kw_only=True):
     suites: dict[str, Ran] = {}
 
     def left(self, suites: Iterable[Suite]) -> list[Suite]:
-        return [suite for suite in suites if suite.name not in self.suites]
+        """Never run whole, or by another command, with other counts."""
+        return [suite for suite in suites if self.of(suite) is None]
+
+    def of(self, suite: Suite) -> Ran | None:
+        ran = self.suites.get(suite.name)
+        return ran if ran is not None and ran.command == suite.command else None
 
 
 def version() -> str:
@@ -71,7 +78,7 @@ def page(record: Record, suites: tuple[Suite, ...]) -> str:
 
 def _rows(record: Record, suites: Iterable[Suite]) -> Iterator[str]:
     for suite in suites:
-        ran = record.suites.get(suite.name)
+        ran = record.of(suite)
         told = (
             f"{ran.on} | {ran.commit} | {ran.seconds / 60:.1f} | {ran.said.replace('|', '/')}"
             if ran

@@ -60,7 +60,12 @@ def ended(suite: Suite, logs: Path, until: float) -> Ended | None:
     lines = [line for line in text.splitlines() if line.strip()] or ["it said nothing"]
     today = datetime.now(UTC).date().isoformat()
     seconds = round(time.monotonic() - began)
-    return Ended(suite, code, lines, Ran(on=today, commit=of, seconds=seconds, said=lines[-1]))
+    return Ended(
+        suite,
+        code,
+        lines,
+        Ran(command=suite.command, on=today, commit=of, seconds=seconds, said=lines[-1]),
+    )
 
 
 def each(suites: Sequence[Suite], jobs: int, logs: Path, until: float) -> Iterator[Ended]:
@@ -104,7 +109,7 @@ def show() -> None:
         "suite", "on", "commit", "min", "its last line", title=f"version {record.version}"
     )
     for suite in SUITES:
-        if ran := record.suites.get(suite.name):
+        if ran := record.of(suite):
             minutes = f"{ran.seconds / 60:.1f}"
             table.add_row(suite.name, ran.on, ran.commit, minutes, ran.said)
         else:

@@ -43,6 +43,8 @@ from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 
 TABLES_USED = 20
 WAIT_S = 600.0
+MOST_MIB = 1024
+"""T8."""
 
 
 class Figures(msgspec.Struct):
@@ -241,3 +243,4 @@ if __name__ == "__main__":
     print(f"{asked.jobs} jobs, {asked.tables} tables, {asked.history}:")
     for name, value in msgspec.to_builtins(found).items():
         print(f"  {name:18} {value:10.1f}")
+    sys.exit(0 if max(found.peak_mib, found.restart_mib) < MOST_MIB else 1)

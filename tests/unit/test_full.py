@@ -16,7 +16,9 @@ from tests.full.suites import SUITES, Suite
 EVER = float("inf")
 PASSES = Suite("passes", "platform")
 FAILS = Suite("fails", "json.tool /there/is/none")
-RAN = Ran(on="2026-01-01", commit="c", seconds=60, said="of another | day")
+RAN = Ran(
+    command="python -m platform", on="2026-01-01", commit="c", seconds=60, said="of another | day"
+)
 
 
 def test_what_passed_is_recorded_and_what_fails_is_told_and_left(
@@ -39,6 +41,14 @@ def test_one_that_fails_now_counts_no_more(tmp_path: Path) -> None:
     save(record.Record(version=version(), suites={"fails": RAN, "passes": RAN}), path)
     assert run([FAILS], 1, tmp_path / "logs", path, EVER) == 1
     assert load(path).suites == {"passes": RAN}
+
+
+def test_one_of_another_command_counts_for_none() -> None:
+    kept = record.Record(version=version(), suites={"passes": RAN})
+    assert kept.left([PASSES]) == []
+    more = PASSES._replace(module="platform --terse")
+    assert kept.left([more]) == [more]
+    assert "not run whole yet" in page(kept, (more,))
 
 
 def test_none_is_begun_after_the_time_is_over(tmp_path: Path) -> None:

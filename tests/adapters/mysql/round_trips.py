@@ -18,6 +18,8 @@ from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import Image, TableShare, Work
 
 ROUND_TRIPS_MS = (0.1, 1.0, 5.0, 20.0)
+FAR_MS = 5.0
+"""At this distance it writes more than a third of what it does at the least (T19)."""
 LANES = 4
 ROWS = 1250
 """A lane's share of a window of 5000 rows."""
@@ -102,7 +104,7 @@ def main() -> int:
         for ms, found in best.items():
             ratio = found / best[ROUND_TRIPS_MS[0]]
             print(f"{ms:5.1f} ms round trip: {found:9,.0f} rows/s, {ratio:.2f} of the nearest")
-    return 0
+    return 0 if best[FAR_MS] > best[ROUND_TRIPS_MS[0]] / 3 else 1
 
 
 if __name__ == "__main__":
