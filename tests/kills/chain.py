@@ -42,15 +42,20 @@ class Chain:
                 raise Wrong(f"watermark {mark.resolved_ts} below the marker of {self.marked}")
             self._follows(mark.prev_commit_ts, self.marked)
         elif message.subject == self._txn:
-            marker = msgspec.json.decode(message.data, type=Marker)
-            if marker.txns[0].commit_ts <= self.marked:
-                raise Wrong(f"{marker.txns[0].commit_ts} is published twice: {self.marked} was")
             self._attempt = ""
-            self._follows(marker.prev_commit_ts, marker.txns[-1].commit_ts)
+            self.mark(msgspec.json.decode(message.data, type=Marker))
         else:
             attempt = message.headers["Tidelog-Attempt"]
             self.abandoned += bool(self._attempt) and attempt != self._attempt
             self._attempt = attempt
+
+    def mark(self, marker: Marker) -> list[int]:
+        """The next one; its transactions' commit_ts. Raises Wrong."""
+        times = [txn.commit_ts for txn in marker.txns]
+        if [self.marked, *times] != sorted({self.marked, *times}):
+            raise Wrong(f"{times} is out of order, or published twice: {self.marked} was")
+        self._follows(marker.prev_commit_ts, times[-1])
+        return times
 
     def _follows(self, prev: int, last: int) -> None:
         if prev != self.marked:

@@ -1,4 +1,4 @@
-"""Services that break a promise, and the kill rigs that have to catch them:
+"""Services that break a promise, and the rigs that have to catch them:
 `python -m tests.planted.kills`, all of them or those that are named. CI has another test of each
 bug (plays.py)."""
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -44,10 +43,6 @@ def shown(kill: Kill, whole: Path, directory: Path) -> str:
     return found
 
 
-def is_right(kill: Kill, found: str) -> bool:
-    return bool(re.search(kill.says, found))
-
-
 def _killed(kill: Kill, path: str, directory: Path, seed: int) -> str:
     directory.mkdir()
     run = _come_and_go if kill.dies == MEMBERSHIP else _die
@@ -76,16 +71,19 @@ async def _come_and_go(kill: Kill, path: str, directory: Path, seed: int) -> Non
 
 
 def main(argv: list[str]) -> int:
+    kills = [kill for kill in KILLS if not argv or kill.bug in argv]
     missed = 0
     with copied() as whole:
-        for kill in [kill for kill in KILLS if not argv or kill.bug in argv]:
+        for kill in kills:
             with tempfile.TemporaryDirectory(prefix="broken-") as directory:
                 found = shown(kill, whole, Path(directory))
-            missed += not is_right(kill, found)
+            right = kill.shown_by(found)
+            missed += not right
             said = (found.splitlines() or ["nothing"])[0]
-            word = "caught" if is_right(kill, found) else "NOT CAUGHT"
+            word = "caught" if right else "NOT CAUGHT"
             print(f"{word:<11} {kill.bug:<34} by kills: {said[:SHOWN]}")
-    return 1 if missed else 0
+    print(f"{len(kills) - missed} of {len(kills)} planted bugs caught by kills")
+    return 1 if missed or not kills else 0
 
 
 if __name__ == "__main__":

@@ -38,6 +38,12 @@ def test_each_bug_is_played_once_by_its_schedule_or_its_test() -> None:
     assert {kill.bug for kill in KILLS} <= set(names)
 
 
+def test_a_rig_that_is_stuck_shows_no_bug() -> None:
+    stuck = "nothing comes for 90.0 s: registry: {'losses': 0}\npump-1: {'gc': {'lost': []}}\n"
+    assert not [kill.bug for kill in KILLS if kill.shown_by(stuck) or kill.shown_by("")]
+    assert KILLS[0].shown_by("lost: 7, acked at 9; read up to 10")
+
+
 def test_a_schedule_finds_a_kind_that_counts_or_says_what_it_finds() -> None:
     assert [s.bug for s in SCHEDULES if s.finds not in KINDS and not s.says] == []
     assert {schedule.finds for schedule in SCHEDULES} <= {*KINDS, "other"}

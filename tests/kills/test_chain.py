@@ -1,0 +1,82 @@
+"""The chain of a stream: each way in which it may be broken is said."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.integration.victim import Wrong
+from tests.kills.chain import Chain
+from tidelog import subjects
+from tidelog.changes import MarkedTxn, Marker, Watermark
+from tidelog.ports import Message
+
+FEED = "main"
+Body = Marker | Watermark
+
+
+def marker(prev: int, *times: int) -> Marker:
+    return Marker("a", 0, prev, [MarkedTxn(ts, ts - 1, 0) for ts in times])
+
+
+class Stream:
+    """What the chain has taken so far."""
+
+    def __init__(self) -> None:
+        self.chain = Chain(FEED)
+        self.sequence = 0
+
+    def take(self, *bodies: Body) -> Chain:
+        for body in bodies:
+            made = subjects.changes_txn if isinstance(body, Marker) else subjects.changes_watermark
+            self._take(made(FEED), msgspec.json.encode(body), {})
+        return self.chain
+
+    def row(self, attempt: str) -> None:
+        self._take(subjects.changes_row(FEED, "d", "t"), b"{}", {"Tidelog-Attempt": attempt})
+
+    def _take(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
+        self.sequence += 1
+        self.chain.take(Message(subject, data, headers=headers, sequence=self.sequence))
+
+
+@pytest.fixture
+def stream() -> Stream:
+    made = Stream()
+    made.take(marker(0, 5, 7), Watermark(8, 7), marker(7, 9))
+    return made
+
+
+def test_a_chain_is_followed(stream: Stream) -> None:
+    assert stream.take(Watermark(9, 9), marker(9, 10)).marked == 10
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (marker(7, 11), "prev_commit_ts 7 after a marker of 9"),
+        (Watermark(11, 7), "prev_commit_ts 7 after a marker of 9"),
+        (Watermark(8, 9), "watermark 8 below the marker of 9"),
+        (marker(9, 9), "out of order, or published twice"),
+        (marker(9, 11, 11), "out of order, or published twice"),
+        (marker(9, 12, 11), "out of order, or published twice"),
+    ],
+)
+def test_each_way_in_which_it_breaks(stream: Stream, body: Body, said: str) -> None:
+    with pytest.raises(Wrong, match=said):
+        stream.take(body)
+
+
+@pytest.mark.parametrize("other", [2, 4], ids=["twice", "a hole"])
+def test_a_message_that_is_missing_or_comes_twice(stream: Stream, other: int) -> None:
+    stream.sequence += other - 3
+    with pytest.raises(Wrong, match="follows 3"):
+        stream.take(marker(9, 11))
+
+
+def test_attempts_whose_marker_never_came_are_counted(stream: Stream) -> None:
+    stream.row("a")
+    stream.row("b")
+    assert stream.take(marker(9, 11)).abandoned == 1
+    stream.row("c")
+    assert stream.take(marker(11, 12)).abandoned == 1
