@@ -27,11 +27,11 @@ from tests.integration.drainer.load import CLUSTER, Load
 from tests.integration.drainer.tables import DownstreamTables
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
-from tests.integration.victim import STUCK_S, Wrong
 from tests.last_line import last_line
 from tests.processes import until
 from tests.servers import NatsServer, free_port, mariadb_server
 from tests.simulation.created import created
+from tests.wrong import STUCK_S, Wrong
 from tidelog.pump_client import PumpClient
 from tidelog.real.bus import NatsBus
 from tidelog.real.clock import RealClock
@@ -222,4 +222,4 @@ class Rig:
 
 
 if __name__ == "__main__":
-    sys.exit(command(sys.argv[1:], __doc__, Rig, Wrong))
+    sys.exit(command(sys.argv[1:], __doc__, Rig))

@@ -32,9 +32,9 @@ from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.stack import APPLIER, DRAINER, PUMPS, REGISTRY, Plan, Stack, Wrongs, actors
 from tests.integration.drainer.load import CLUSTER
 from tests.integration.pump.small_disk import fill
-from tests.integration.victim import Wrong
 from tests.last_line import last_line
 from tests.servers import MariaDb, NatsServer, mariadb_server, nats_server
+from tests.wrong import Wrong
 from tidelog.ask_registry import nodes
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.errors import DiskFull, NotOnline, Unavailable

@@ -42,10 +42,10 @@ from tests.faults.stack import (
 )
 from tests.faults.subscriber import Subscriber
 from tests.integration.drainer.load import CLUSTER
-from tests.integration.victim import Wrong
 from tests.last_line import last_line
 from tests.markers import marked
 from tests.servers import MariaDb, NatsServer, mariadb_server, nats_server
+from tests.wrong import Wrong
 from tidelog import ask_registry, subjects
 from tidelog.errors import TidelogError
 from tidelog.kv import Bucket

@@ -27,9 +27,9 @@ from tests.adapters.mysql.mysql_rig import UNSYNCED
 from tests.faults.proxy import HOST, Proxy
 from tests.faults.stack import APPLIER, DRAINER, PUMPS, Plan, Stack, Wrongs
 from tests.faults.toxics import Kind, Met, Side, Toxic, drawn
-from tests.integration.victim import Wrong
 from tests.last_line import last_line
 from tests.servers import MariaDb, NatsServer, free_port, mariadb_server, nats_server
+from tests.wrong import Wrong
 from tidelog.logs import configure
 
 LASTS_S = (1.0, 3.0)

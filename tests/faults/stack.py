@@ -27,10 +27,10 @@ from tests.integration.drainer.ledger import Ledger, Reading
 from tests.integration.drainer.load import CLUSTER, Load
 from tests.integration.drainer.tables import DownstreamTables
 from tests.integration.pump_client.cluster import Service
-from tests.integration.victim import Wrong
 from tests.kills.chain import opened
 from tests.servers import MariaDb, NatsServer
 from tests.simulation.created import created
+from tests.wrong import Wrong
 from tidelog.actor import first_error
 from tidelog.errors import EXIT_RESTART, TidelogError
 from tidelog.pump_client import PumpClient

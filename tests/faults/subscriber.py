@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tidelog
 from tests.integration.drainer.ledger import Ledger, check_rows
-from tests.integration.victim import Wrong
+from tests.wrong import Wrong
 from tidelog.errors import TidelogError
 from tidelog.subscriber.transaction import Transaction
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.servers import nats_server
+from tests.wrong import Wrong
 
 
 class KillRig(Protocol):
@@ -34,11 +35,10 @@ def command(
     argv: list[str],
     about: str | None,
     made: Made,
-    wrong: type[Exception],
     more: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
-    """`wrong`: what the rig found is printed and is exit code 1. `more`: numbers that this rig
-    takes besides, with what they are if not given."""
+    """What the rig found wrong is printed and is exit code 1. `more`: numbers that this rig takes
+    besides, with what they are if not given."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
@@ -56,7 +56,7 @@ def command(
         bar = progress.add_task("kills", total=options.kills)
         try:
             asyncio.run(rig.run(lambda: progress.advance(bar)))
-        except wrong as error:
+        except Wrong as error:
             print(f"kill {rig.kills.total()} of seed {options.seed}: {error}")
             return 1
     print(rig.summary())

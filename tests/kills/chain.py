@@ -7,7 +7,7 @@ import asyncio
 
 import msgspec
 
-from tests.integration.victim import Wrong
+from tests.wrong import Wrong
 from tidelog import subjects
 from tidelog.changes import Marker, Watermark
 from tidelog.errors import StreamMissing, Unavailable

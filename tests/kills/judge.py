@@ -15,9 +15,9 @@ from typing import Any
 
 import pymysql
 
-from tests.integration.victim import Wrong
 from tests.kills.ledger import Acked, Begun, Event, Failed, Ledger, digest
 from tests.servers import MariaDb
+from tests.wrong import Wrong
 from tidelog import subscribe
 from tidelog.subscriber import Subscription, Transaction
 

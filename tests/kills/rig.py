@@ -28,7 +28,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.integration.victim import Wrong
 from tests.kills.chain import Chain
 from tests.kills.judge import Judge
 from tests.kills.points import ELSEWHERE, discovered, needs_a_process
@@ -37,6 +36,7 @@ from tests.kills.town import FEED, Town, Victim
 from tests.last_line import last_line
 from tests.servers import mariadb_server, nats_server
 from tests.simulation.created import created
+from tests.wrong import Wrong
 from tidelog import failpoints
 from tidelog.actor import first_error
 from tidelog.logs import configure

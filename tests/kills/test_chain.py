@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.integration.victim import Wrong
 from tests.kills.chain import Chain
+from tests.wrong import Wrong
 from tidelog import subjects
 from tidelog.changes import MarkedTxn, Marker, Watermark
 from tidelog.ports import Message

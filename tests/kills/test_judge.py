@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.integration.victim import Wrong
 from tests.kills.judge import Judge
 from tests.kills.ledger import Acked, Begun, Event, Failed, Ledger, LedgerFile, digest
+from tests.wrong import Wrong
 from tidelog.subscriber import Transaction
 
 

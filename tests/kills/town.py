@@ -16,9 +16,9 @@ import msgspec
 import pymysql
 
 from tests.integration.pump_client.cluster import Service
-from tests.integration.victim import Wrong
 from tests.kills.judge import connected
 from tests.servers import MariaDb, NatsServer
+from tests.wrong import Wrong
 from tidelog.downstream import Checkpoint
 from tidelog.errors import EXIT_RESTART, EXIT_UNAVAILABLE
 

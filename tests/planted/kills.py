@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tests.integration.membership import rig as membership_rig
 from tests.integration.membership.script import Change, Step
-from tests.integration.victim import Wrong
 from tests.kills import rig as town_rig
 from tests.planted.bugs import BY_NAME
 from tests.planted.copy import PATHS, copied, plant
 from tests.planted.killed import KILLS, MEMBERSHIP, Kill
 from tests.servers import nats_server
+from tests.wrong import Wrong
 
 CYCLES = 8
 """Of the kill rig."""

@@ -72,7 +72,8 @@ def _histories(record: Record) -> str:
 def mistakes() -> Iterator[tuple[str, str]]:
     """Of the crash states: what is done wrong, and where it shows."""
     for one in MUTATIONS:
-        yield one.name, "each call failing in turn" if one.scenario == NTH else one.scenario
+        of = one.scenario.removeprefix(NTH)
+        yield one.name, of if of == one.scenario else f"{of}, each call failing in turn"
 
 
 def table() -> str:

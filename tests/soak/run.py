@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.integration.membership.stream import Stream
-from tests.integration.victim import Wrong
 from tests.last_line import last_line
 from tests.soak.slopes import Slope, is_flat, slope, warm
-from tests.soak.watch import NATS, Watch
+from tests.soak.watch import BLOCKS, MIB, NATS, Watch
 from tests.topology import Running, up
+from tests.wrong import Wrong
 from tidelog.actor import first_error
 from tidelog.config import ServiceConfig
 from tidelog.real.bus import NatsBus
@@ -217,7 +217,9 @@ def judged(soak: Soak, watch: Watch, warm_up_s: float) -> list[str]:
         if not is_flat(counts, SLACK):
             wrong.append(f"{name} holds more and more descriptors: {max(fds):.0f}")
     print(f"?: too unsure to tell growth by {LIMIT:.0%} an hour from none; a longer run may")
-    print(f"{NATS}: without the files of its buckets that it compacts once they are full")
+    print(f"{NATS}: without the {watch.blocks / MIB:.1f} MiB of its buckets' newest files")
+    if soak.kills and not watch.blocks:
+        wrong.append(f"{NATS} keeps its buckets elsewhere than at {BLOCKS}")
     return wrong
 
 

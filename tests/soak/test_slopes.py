@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.soak.run import LIMIT, SLACK, Soak, judged
 from tests.soak.slopes import Sample, is_flat, slope, warm
-from tests.soak.watch import Watch
+from tests.soak.watch import BLOCK, Watch
 
 HOURS_3 = 3 * 3600
 
@@ -68,9 +68,11 @@ def test_descriptors_that_pile_up_are_seen() -> None:
 
 
 def test_what_nats_holds_of_a_bucket_until_it_is_full_is_no_growth(tmp_path: Path) -> None:
-    block = tmp_path / "nats/store/jetstream/$G/streams/KV_b/msgs/1.blk"
-    block.parent.mkdir(parents=True)
-    block.write_bytes(bytes(16 << 20))
+    for bucket in range(4):
+        blocks = tmp_path / f"nats/store/jetstream/$G/streams/KV_{bucket}/msgs"
+        blocks.mkdir(parents=True)
+        for name in ("9.blk", "10.blk"):
+            (blocks / name).write_bytes(bytes(BLOCK))
     pids = {"nats": os.getpid(), "pump-1": os.getpid()}
     (tmp_path / "tidelog.json").write_text(json.dumps({"pids": pids}))
     watch = Watch(tmp_path)
@@ -82,6 +84,7 @@ def test_what_nats_holds_of_a_bucket_until_it_is_full_is_no_growth(tmp_path: Pat
 class Seen(Watch):
     def __init__(self, rss: list[Sample], descriptors: list[Sample]) -> None:
         self.rss, self.descriptors = {"pump-1": rss}, {"pump-1": descriptors}
+        self.blocks = BLOCK
 
 
 def test_what_a_long_run_and_a_short_one_are_judged_by() -> None:

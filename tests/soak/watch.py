@@ -15,9 +15,10 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 NATS = "nats"
 BLOCKS = "nats/store/jetstream/*/streams/KV_*/msgs/*.blk"
-"""nats-server rids a bucket of old values when the last file of its stream is full: 4 MiB
+"""nats-server rids a bucket of old values when the newest file of its stream is full: BLOCK bytes
 (defaultKVBlockSize of its filestore.go), an hour or two of ours. Until then it holds that file, and
 after a kill reads all of it; that is a saw's tooth, and no growth."""
+BLOCK = 4 << 20
 
 
 class Watch:
@@ -28,6 +29,8 @@ class Watch:
         self._began = time.monotonic()
         self._lives: dict[str, tuple[int, int, float]] = {}
         """By name: pid, number, since when."""
+        self.blocks = 0
+        """Bytes of BLOCKS at the last look."""
         self.rss: dict[str, list[Sample]] = {}
         """MiB; of nats-server without the BLOCKS."""
         self.descriptors: dict[str, list[Sample]] = {}
@@ -46,17 +49,20 @@ class Watch:
                 continue  # it was killed just now
             if not pages:
                 continue  # so was this: nobody has waited for it yet
-            held = self._blocks() if name == NATS else 0
-            memory = (pages * PAGE - held) / MIB
+            if name == NATS:
+                self.blocks = self._blocks()
+            memory = (pages * PAGE - (self.blocks if name == NATS else 0)) / MIB
             for into, value in ((self.rss, memory), (self.descriptors, float(count))):
                 into.setdefault(name, []).append(Sample(at, number, now - since, value))
 
     def _blocks(self) -> int:
-        sizes = 0
+        """Of each bucket the newest file: older ones must not hide behind it."""
+        newest: dict[Path, tuple[int, int]] = {}
         for path in self._directory.glob(BLOCKS):
             with contextlib.suppress(FileNotFoundError):  # it was compacted just now
-                sizes += path.stat().st_size
-        return sizes
+                one = int(path.stem), min(path.stat().st_size, BLOCK)
+                newest[path.parent] = max(newest.get(path.parent, one), one)
+        return sum(size for _, size in newest.values())
 
     def _pids(self) -> dict[str, int]:
         state: dict[str, Any] = json.loads((self._directory / "tidelog.json").read_text())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.integration.victim import Wrong
+from tests.wrong import Wrong
 
 Row = tuple[Any, ...]
 Key = Callable[[Row], Any]

@@ -26,12 +26,13 @@ import pymysql
 
 from tests.integration.applier.kill_history import Row, check_all
 from tests.integration.applier.kill_load import DB, Load
+from tests.integration.applier.victim import Victim
 from tests.integration.kill_command import command
 from tests.integration.pump_client.cluster import Service
-from tests.integration.victim import STUCK_S, Victim, Wrong
 from tests.last_line import last_line
 from tests.servers import MariaDb, NatsServer, mariadb_server
 from tests.unit.applier.publisher import FEED
+from tests.wrong import STUCK_S, Wrong
 from tidelog.actor import first_error
 from tidelog.downstream import Checkpoint
 from tidelog.real.bus import NatsBus
@@ -302,4 +303,4 @@ class Rig:
 
 
 if __name__ == "__main__":
-    sys.exit(command(sys.argv[1:], __doc__, Rig, Wrong, {"database_kills": 20, "outages": 10}))
+    sys.exit(command(sys.argv[1:], __doc__, Rig, {"database_kills": 20, "outages": 10}))

@@ -10,8 +10,8 @@ import pytest
 
 from tests.integration.applier.kill_history import History, Row
 from tests.integration.applier.kill_rig import DATABASE, Rig
-from tests.integration.victim import Wrong
 from tests.servers import nats_server
+from tests.wrong import Wrong
 
 KILLS, DATABASE_KILLS, OUTAGES = 3, 1, 1
 

@@ -10,8 +10,8 @@ import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.integration.victim import Wrong
 from tests.kills.chain import Chain
+from tests.wrong import Wrong
 from tidelog.change_reader import Change, ChangeAssembler, Gap
 from tidelog.changes import DdlMessage, RowMessage
 from tidelog.ports import Message

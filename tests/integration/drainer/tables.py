@@ -10,8 +10,8 @@ import pymysql
 
 from tests.integration.drainer.ledger import Ledger, Row
 from tests.integration.drainer.load import DATABASE, TABLES
-from tests.integration.victim import Wrong
 from tests.servers import MariaDb
+from tests.wrong import Wrong
 from tidelog.downstream import Checkpoint
 
 NAMES = (*(f"t{number}" for number in range(TABLES)), "own")
@@ -41,7 +41,7 @@ class DownstreamTables:
         return msgspec.json.decode(str(rows[0]["checkPoint"]), type=Checkpoint)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """None while there is no such table."""
+        """Empty while there is no such table."""
         server = self._database
         connection = pymysql.connect(
             host=server.host,

@@ -30,11 +30,11 @@ from typing import Any
 from tests.integration.drainer.ledger import Ledger, Reading
 from tests.integration.drainer.load import CLUSTER, Load
 from tests.integration.pump_client.cluster import Service
-from tests.integration.victim import STUCK_S, Wrong
 from tests.kills.chain import opened
 from tests.last_line import last_line
 from tests.servers import NatsServer, nats_server
 from tests.simulation.created import created
+from tests.wrong import STUCK_S, Wrong
 from tidelog.actor import first_error
 from tidelog.logs import configure
 from tidelog.pump_client import PumpClient

@@ -9,8 +9,8 @@ import pytest
 
 from tests.integration.drainer.ledger import Ledger, Written
 from tests.integration.drainer.tables import DownstreamTables
-from tests.integration.victim import Wrong
 from tests.servers import MariaDb
+from tests.wrong import Wrong
 
 
 class Told(DownstreamTables):

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 from tests.integration.pump_client.cluster import Service
-from tests.integration.victim import Wrong
 from tests.servers import NatsServer
 from tests.simulation.created import created
+from tests.wrong import Wrong
 from tidelog.errors import TidelogError
 from tidelog.messages import (
     DRAINER,

@@ -23,9 +23,9 @@ from tests.integration.membership import processes
 from tests.integration.membership.processes import CLUSTER, FEED, Processes, pump_name
 from tests.integration.membership.script import PUMPS, Change, Outage, Step, script
 from tests.integration.membership.stream import Stall, Stream
-from tests.integration.victim import Wrong
 from tests.last_line import last_line
 from tests.servers import NatsServer, nats_server
+from tests.wrong import Wrong
 from tidelog.actor import first_error
 from tidelog.config import ServiceConfig
 from tidelog.errors import TidelogError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.integration.victim import Wrong
+from tests.wrong import Wrong
 from tidelog.change_reader import ChangeReader, Gap
 from tidelog.ports import Bus
 from tidelog.sim.checker import Findings, Ledger, StreamChecker

@@ -1,4 +1,4 @@
-"""A service that the rigs kill again and again, at moments of its own life."""
+"""A service that is killed again and again, at moments of its own life."""
 
 from __future__ import annotations
 
@@ -15,13 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.integration.pump_client.cluster import Service
+from tests.wrong import STUCK_S, Wrong
 
-STUCK_S = 60.0
 POINT_S = 20.0
-
-
-class Wrong(AssertionError):
-    """A promise was broken."""
 
 
 class Victim:
