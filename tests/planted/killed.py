@@ -15,8 +15,8 @@ PUMP, DRAINER, MEMBERSHIP = "pump", "drainer", "membership"
 
 @dataclass(frozen=True)
 class Kill:
-    """`says`: a regular expression of what a rig says then. What
-    every service says of itself, which a rig tells that is stuck, must not do."""
+    """`says`: a regular expression of what a rig says then. A rig that is stuck tells what each
+    service says of itself: that must not do."""
 
     bug: str
     dies: str

@@ -49,9 +49,10 @@ class Watch:
                 continue  # it was killed just now
             if not pages:
                 continue  # so was this: nobody has waited for it yet
+            held = 0
             if name == NATS:
-                self.blocks = self._blocks()
-            memory = (pages * PAGE - (self.blocks if name == NATS else 0)) / MIB
+                held = self.blocks = self._blocks()
+            memory = (pages * PAGE - held) / MIB
             for into, value in ((self.rss, memory), (self.descriptors, float(count))):
                 into.setdefault(name, []).append(Sample(at, number, now - since, value))
 
