@@ -167,8 +167,9 @@ class Rig:
             self._up[0] += self._acked() - before
             self._up[1] += time.monotonic() - began
             drawn = [first.pop() if first else self._rng.choice(weighted)]
-            if self._rng.random() < TWO:
-                drawn.append(self._rng.choice(weighted))
+            others = [name for name in weighted if name not in drawn]
+            if others and self._rng.random() < TWO:
+                drawn.append(self._rng.choice(others))
             await self._cycle({name: self.town.by_name[name] for name in drawn})
             self.judge.settle()
             self.done += 1
@@ -329,15 +330,17 @@ def _told(rig: Rig, options: argparse.Namespace, cases: int, console: Console) -
         f" {rig.judge.ddls} DDLs, {rig.transactions} transactions, {rig.rows} rows equal,"
         f" {len(rig.ended)} starts that services asked for; {rig.seconds:.0f} s"
     )
-    wrong = list(_too_little(rig))
+    wrong = list(_too_little(rig, options.kills))
     for line in wrong:
         print(f"WRONG: {line}")
     print(last_line("kills", rig.done, said, wrong=len(wrong)))
     return 1 if wrong else 0
 
 
-def _too_little(rig: Rig) -> Iterator[str]:
+def _too_little(rig: Rig, wanted: int) -> Iterator[str]:
     """What a run must have met to prove anything."""
+    if rig.done < wanted:
+        yield f"{rig.done} cycles of {wanted}"
     if rig.rate < LEAST_RATE:
         yield f"{rig.rate:.0f} transactions/s while all were up, less than {LEAST_RATE}"
     if not rig.judge.large:

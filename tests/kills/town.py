@@ -149,11 +149,12 @@ class Town:
         return True
 
     def rival(self, victim: Victim) -> Victim | None:
-        """The other Drainer: while it leads, this one passes few failpoints."""
+        """The other Drainer, if it runs: while it leads, this one passes few failpoints."""
         if victim.name not in DRAINERS:
             return None
         (other,) = (name for name in DRAINERS if name != victim.name)
-        return self.by_name[other]
+        found = self.by_name[other]
+        return found if found.service is not None and found.service.process is not None else None
 
     def look(self) -> None:
         """The checkpoint, which never goes back."""
