@@ -44,7 +44,7 @@ def ended(suite: Suite, logs: Path, until: float) -> Ended | None:
     began = time.monotonic()
     if began >= until:
         return None
-    print(f"{_clock()} began  {suite.name}", flush=True)
+    print(f"{_clock()} began  {suite.name}\n", end="", flush=True)  # one write: others begin, too
     of, log = commit(), logs / f"{re.sub('[^a-z0-9]+', '-', suite.name.lower())}.log"
     with log.open("wb") as out:
         code = subprocess.run(
