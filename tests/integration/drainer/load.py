@@ -25,6 +25,8 @@ from tidelog_proto.binlog_pb2 import Binlog, Commit, Prewrite, PrewriteValue, Ta
 
 CLUSTER, DATABASE, SCHEMA_ID = "default", "shop", 90
 TABLES = 6
+OWN = 16
+"""Tables that DDLs widen in turn: a row of one holds a thousand columns, and no more."""
 WIDE = 1010
 """A large transaction writes a row of so many tables: as many messages and a marker, more than an
 atomic batch has (1000)."""
@@ -75,7 +77,7 @@ def changed(table: Table, changes: list[RowChange]) -> TableMutation:
 
 
 class Load:
-    """`rate` transactions a second, by a few clients. The DDLs widen a table of their own."""
+    """`rate` transactions a second, by a few clients. The DDLs widen tables of their own."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class Load:
         self._version = self._job = 0
         self._tables = [Table(100 + n, f"t{n}") for n in range(TABLES)]
         self._wide = [Table(1000 + n, f"w{n}") for n in range(WIDE if kinds.get("large") else 0)]
-        self._own = Table(99, "own")
+        self._own = [Table(200 + n, f"own{n}") for n in range(OWN)]
         self._altering = asyncio.Lock()
         self._rows: dict[tuple[int, str], list[Row]] = {}
         self.progress = asyncio.Event()
@@ -114,7 +116,7 @@ class Load:
         """The schema as it was before the feed began: no binlog tells of it."""
         db = DBInfo(SCHEMA_ID, Name(DATABASE, DATABASE), "utf8mb4", "utf8mb4_bin")
         await self._append(jobs.CREATE_SCHEMA, "CREATE DATABASE shop", HistoryInfo(db_info=db))
-        infos = tuple(t.info for t in (*self._tables, *self._wide, self._own))
+        infos = tuple(t.info for t in (*self._tables, *self._wide, *self._own))
         await self._append(jobs.CREATE_TABLES, "CREATE TABLES", HistoryInfo(table_infos=infos))
 
     async def _append(self, kind: int, query: str, info: HistoryInfo) -> int:
@@ -221,13 +223,13 @@ class Load:
         await self._client.write(end)
 
     async def _alter(self) -> None:
-        """Rows of this table are written only between its DDLs."""
+        """Rows of these tables are written only between their DDLs."""
         async with self._altering:
-            table = self._own
+            table = self._own[self.ddls % OWN]
             name = f"c{table.columns}"
             table.columns += 1
             table.shape()
-            query = f"ALTER TABLE own ADD COLUMN {name} BIGINT"
+            query = f"ALTER TABLE {table.name} ADD COLUMN {name} BIGINT"
             start_ts = await self._timestamp()
             info = HistoryInfo(table_info=table.info, finished_ts=start_ts + LATER)
             job = await self._append(jobs.ADD_COLUMN, query, info)

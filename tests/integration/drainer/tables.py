@@ -9,12 +9,12 @@ import msgspec
 import pymysql
 
 from tests.integration.drainer.ledger import Ledger, Row
-from tests.integration.drainer.load import DATABASE, TABLES
+from tests.integration.drainer.load import DATABASE, OWN, TABLES
 from tests.servers import MariaDb
 from tests.wrong import Wrong
 from tidelog.downstream import Checkpoint
 
-NAMES = (*(f"t{number}" for number in range(TABLES)), "own")
+NAMES = (*(f"t{number}" for number in range(TABLES)), *(f"own{number}" for number in range(OWN)))
 
 
 class DownstreamTables:
