@@ -116,7 +116,9 @@ class IndexStore(Protocol):
         Raises IoFailed once a call of any method has failed: the next `open_index` says Corrupt.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Whole for the next `open_index`. Twice is no error; any other call then raises
+        InvariantBroken, and does no harm."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):

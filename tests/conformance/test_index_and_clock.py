@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.conformance.places import Place
+from tidelog.errors import InvariantBroken
 
 
 def test_the_index_is_an_ordered_map(place: Place) -> None:
@@ -73,6 +76,16 @@ def test_a_closed_index_is_there_when_opened_again(place: Place) -> None:
         index.write([(b"k", b"v")])
         index.close()
         index.close()
+        for call in (
+            lambda: index.get(b"k"),
+            lambda: index.scan(b"a", b"z", 1),
+            lambda: index.write([(b"k", b"w")]),
+            lambda: index.delete_range(b"a", b"z"),
+            index.clear,
+            index.behind,
+        ):
+            with pytest.raises(InvariantBroken):  # and nothing is held against what is stored
+                call()
         again = place.index()
         assert again.get(b"k") == b"v"
         again.close()

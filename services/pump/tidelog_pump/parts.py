@@ -26,6 +26,7 @@ from tidelog_pump.index.census import Census
 from tidelog_pump.index.chase import Chase
 from tidelog_pump.index.chaser import Chaser, Handover
 from tidelog_pump.index.indexer import Indexer, IndexerMessage, locate
+from tidelog_pump.index.keeper import IndexKeeper
 from tidelog_pump.late.verifier import Verifier, VerifierMessage
 from tidelog_pump.leave.leaving import Leaving
 from tidelog_pump.log.promised import PromisedFile
@@ -116,6 +117,9 @@ class Parts:
             self._ports.bus,
             self._config,
         )
+
+    def index_keeper(self) -> IndexKeeper:
+        return IndexKeeper(self._store)
 
     def sorter(self) -> SorterActor:
         return SorterActor(

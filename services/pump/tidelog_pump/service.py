@@ -45,6 +45,8 @@ def tree_of(parts: Parts) -> Supervisor:
         # The connections to PD and TiKV.
         tidb = parts.tidb
         tree.actor("upstream", lambda: TidbClusterKeeper(tidb))
+    # The index is closed once all that read it have ended.
+    tree.actor("index", parts.index_keeper)
     # Open Prewrites, W, resolved_ts, and who waits for it.
     sorter = tree.actor("sorter", parts.sorter)
     # Opens the segments, reads the log to its end, then indexes what the writer has synced.

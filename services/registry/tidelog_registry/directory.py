@@ -82,6 +82,7 @@ class Directory(Actor[DirectoryMail]):
         self._config = config
         self._ports = ports
         self._members = members
+        self._tenure = tenure
         self._kept = KeptConsumers(
             ports, config.cluster, tenure, self._safe_point, self._reader_orders
         )
@@ -313,8 +314,13 @@ class Directory(Actor[DirectoryMail]):
             await self.self_ref.tell(Looked(await self._members.ask(Look)))
 
     def _safe_point(self) -> int:
-        known = self._cluster.trust.knows_consumers(self._now())
+        """0, nobody may delete anything, as long as there may be a consumer that is not known here:
+        another registry may have taken one up since the lease was last renewed."""
+        known = self._tenure.holds() and self._cluster.trust.knows_consumers(self._now())
         return self._kept.consumers.safe_point() if known else 0
+
+    def _settled(self) -> bool:
+        return self._tenure.holds() and self._cluster.trust.settled(self._now())
 
     def _reader_orders(self) -> list[ReaderOrder]:
         return self._cluster.reader_orders()
@@ -339,19 +345,18 @@ class Directory(Actor[DirectoryMail]):
             self._kept.consumers.all,
             self._kept.consumers.feeds,
             self._safe_point(),
-            self._cluster.trust.settled(self._now()),
+            self._settled(),
             self._config.oracle,
         )
 
     def status(self) -> dict[str, object]:
-        now = self._now()
         return {
             "nodes": {f"{s.kind}/{s.nodeId}": s.state for s in self._cluster.statuses()},
             "unreachable": [
                 f"{s.kind}/{s.nodeId}" for s in self._cluster.statuses() if is_unreachable(s)
             ],
             "joining": sorted(self._joining),
-            "settled": self._cluster.trust.settled(now),
+            "settled": self._settled(),
             "safe_point": self._safe_point(),
             "consumers": len(self._kept.consumers.all),
             "read": self._kept.consumers.read,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rocksdict import Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
-from tidelog.errors import Corrupt, DiskFull, IoFailed
+from tidelog.errors import Corrupt, DiskFull, InvariantBroken, IoFailed, TidelogError
 
 BATCH_ENTRIES = 4096
 BATCH_BYTES = 1 << 20
@@ -29,6 +29,7 @@ FAILED = "failed"
 """A file in the directory: a call failed, so the next `open` must not trust what is there."""
 NEVER = 1 << 30
 MAX_KEY = 32
+_CLOSED = "the index is used after it was closed"
 
 
 def _options() -> Options:
@@ -76,9 +77,13 @@ class RocksIndex:
             hint="it is derived: delete this directory, it is rebuilt from the segments",
         )
 
-    def _fail(self, error: Exception) -> IoFailed:
+    def _fail(self, error: Exception) -> TidelogError:
         """What RocksDB says in a call is not told apart: damaged blocks, a full disk, a bug. It is
-        derived, so whatever it was, the next start builds it again."""
+        derived, so whatever it was, the next start builds it again. But one that was closed in
+        order is whole, whoever asks it still."""
+        return InvariantBroken(_CLOSED) if self._closed else self._mark(error)
+
+    def _mark(self, error: Exception) -> IoFailed:
         self._failed = f"{self._path}: {error}"
         try:
             (Path(self._path) / FAILED).write_text(f"{error}\n")
@@ -89,7 +94,10 @@ class RocksIndex:
     def behind(self) -> bool:
         if self._failed:
             raise IoFailed(self._failed)
-        waiting = self._db.property_int_value("rocksdb.num-immutable-mem-table")
+        try:
+            waiting = self._db.property_int_value("rocksdb.num-immutable-mem-table")
+        except Exception as error:
+            raise self._fail(error) from error
         return waiting is not None and waiting >= BEHIND
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = ()) -> None:
@@ -177,4 +185,4 @@ class RocksIndex:
                 self._db.flush()
                 self._db.close()
             except Exception as error:
-                raise self._fail(error) from error
+                raise self._mark(error) from error

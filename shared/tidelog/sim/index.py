@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tidelog.errors import Corrupt, IoFailed
+from tidelog.errors import Corrupt, InvariantBroken, IoFailed
 from tidelog.sim.faults import Injected
 from tidelog.sim.life import Life
 from tidelog.sim.trace import Trace
@@ -117,16 +117,22 @@ class SimIndex:
         self._file = file
         self._life = life
         self._trace = trace
+        self._closed = False
+
+    def _check(self) -> None:
+        self._life.check()
+        if self._closed:
+            raise InvariantBroken("the index is used after it was closed")
 
     def _usable(self) -> None:
-        self._life.check()
+        self._check()
         if self._file.failing:
             self._file.broken = True
             self._trace.inject(self._life.name, Injected.BROKEN_INDEX)
             raise IoFailed("the index fails (injected)")
 
     def behind(self) -> bool:
-        self._life.check()
+        self._check()
         if self._file.broken:
             raise IoFailed("an earlier call of the index failed")
         return self._file.slow
@@ -159,3 +165,4 @@ class SimIndex:
 
     def close(self) -> None:
         """The map stays with the node."""
+        self._closed = True

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from tidelog.ports import IndexStore
 from tidelog.sim import World, run
 from tidelog.sim.index import SimIndexFile
 from tidelog.sim.node import Node
+from tidelog.supervisor import Supervisor
 from tidelog_pump.index import keys
 from tidelog_pump.parts import INDEX, open_index
 
@@ -93,6 +95,25 @@ def test_whatever_is_wrong_with_it_the_log_makes_it_good(
         assert not pump.failures
 
     run(main, 41)
+
+
+def test_who_asks_a_pump_that_stops_finds_its_index_open() -> None:
+    """A Prometheus, a health check: what it met was taken for damage, and built again."""
+
+    async def main(world: World) -> None:
+        _, client = await start(world, CONFIG)
+        await some(client, ts_now(world))
+        pump: Node = world.node(NODE)
+        stopping = asyncio.create_task(pump.stop())
+        said: list[dict[str, dict[str, object]]] = []
+        while not stopping.done():
+            said.append(cast(Supervisor, pump.service).status())
+            await asyncio.sleep(0)
+        assert any("indexer" in one for one in said)
+        assert any("indexer" not in one and "index" in one for one in said)
+        assert not [one for one in said for actor in one.values() if "not_ready" in actor]
+
+    run(main, 7)
 
 
 @pytest.mark.parametrize("seed", range(6))

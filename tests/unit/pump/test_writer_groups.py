@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from tests.unit.pump.rig import CONFIG, NODE, prewrite, start, ts_now
 from tidelog.actor import Reply
-from tidelog_pump.write.writer import GROUP_RECORDS, Append, Outcome, SetState, group_records
+from tidelog.sim import World, run
+from tidelog_pump.log.place import Pointer
+from tidelog_pump.log.segments import Segments
+from tidelog_pump.write.writer import (
+    GROUP_RECORDS,
+    Append,
+    Outcome,
+    SetState,
+    Writer,
+    group_records,
+)
 
 
 def append(count: int) -> Append:
@@ -26,3 +40,28 @@ def append(count: int) -> Append:
 def test_a_group_is_half_of_what_waits_unless_little_waits(waiting: list[int], most: int) -> None:
     batch = [append(count) for count in waiting]
     assert group_records([SetState("online"), *batch]) == most
+
+
+def test_groups_that_are_written_slowly_are_no_writer_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch of four takes longer than a writer may without getting on."""
+    append_fast = Segments.append
+
+    async def main(world: World) -> None:
+        _, client = await start(world, CONFIG)
+        client.timeout_s = 600
+        base = ts_now(world)
+
+        async def append_slowly(*args: Any) -> Pointer:
+            await world.sleep(0.4 * Writer.progress_limit_s)
+            return await append_fast(*args)
+
+        monkeypatch.setattr(Segments, "append", append_slowly)
+        writes = [client.done(prewrite(base + n, b"x" * 800_000)) for n in range(60)]
+        began = world.clock().monotonic()
+        await asyncio.gather(*writes)
+        assert world.clock().monotonic() - began > 1.5 * Writer.progress_limit_s
+        assert world.node(NODE).service.restarts_total == 0
+
+    run(main, 5)

@@ -218,6 +218,34 @@ def test_consumers_of_an_earlier_epoch_do_not_come_back() -> None:
     run(main)
 
 
+def test_one_that_is_not_renewed_tells_no_safe_point_beside_the_next() -> None:
+    """It does not know the consumer that the next one has taken up, and whoever asks for the nodes
+    may hear it first: a Pump would delete what that consumer has yet to read."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        r1, r2 = world.node("r1"), world.node("r2")
+        r1.start(service.build, config("r1"))
+        await leads_after(world, r1)
+        await _pin(bus, "first", 1000)
+        await world.sleep(NODE_LEASE_S + 1)
+        assert (await nodes(bus)).safe_point == 1000
+        starve(world, r1, 60)
+        r2.start(service.build, config("r2"))
+        await leads_after(world, r2)
+        await _pin(bus, "second", 40)
+        await world.sleep(NODE_LEASE_S + 2)
+        assert not r1.stopped
+        answers = []
+        for _ in range(60):
+            answers.append(await nodes(bus))
+            await world.sleep(0.05)
+        assert {one.safe_point for one in answers} == {0, 40}, "both of them answer"
+        assert not any(one.settled for one in answers if not one.safe_point)
+
+    run(main)
+
+
 async def _pin(bus: Bus, name: str, ts: int) -> None:
     body = messages.encode(SafePointRequest(Consumer(name, "f", ts)))
     async with asyncio.timeout(10):

@@ -1,8 +1,8 @@
 """The indexer: what is synced becomes findable, then the sorter is told (section 6, Index).
 
-It owns the index and, at the start, reads the log from the index's head to its end before anything
-else runs. An index that is not of this log, or claims more than it holds, is thrown away and built
-again; so is one that failed while it was used, at the next start.
+It alone writes the index and, at the start, reads the log from the index's head to its end before
+anything else runs. An index that is not of this log, or claims more than it holds, is thrown away
+and built again; so is one that failed while it was used, at the next start.
 """
 
 from __future__ import annotations
@@ -341,7 +341,6 @@ class Indexer(Actor[IndexerMessage]):
         return changes.closed
 
     async def on_stop(self) -> None:
-        self._store.close()
         await self._segments.finish()
 
     def status(self) -> dict[str, object]:

@@ -150,6 +150,7 @@ class Writer(Actor[WriterMessage]):
             return
         async with self._handover.lock:
             await self._write_held(group)
+        self.progress()  # a batch is several groups, and each may take a slow disk its time
         await answers_first()
 
     async def _write_held(self, group: list[Append]) -> None:
