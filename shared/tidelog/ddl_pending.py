@@ -18,6 +18,8 @@ class TableFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """By name; () = not partitioned downstream."""
     referenced: bool = False
     """A foreign key of another table points to it."""
+    own: bool = False
+    """It has columns, indexes or triggers that the upstream's has not. Asked for a TRUNCATE."""
 
 
 class DdlFacts(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -134,7 +134,8 @@ def _step(groups: list[int], number: int, kind: int) -> None:
 
 
 def varint(block: bytes, p: int, longest: int) -> tuple[int, int]:
-    """The varint at `p`, and the place behind it. Raises IndexError, Malformed."""
+    """The varint at `p`, its lowest 64 bits as protobuf has it, and the place behind it. Raises
+    IndexError, Malformed."""
     begin = p
     value = shift = 0
     while True:
@@ -146,9 +147,7 @@ def varint(block: bytes, p: int, longest: int) -> tuple[int, int]:
         shift += 7
         if p - begin >= longest:
             raise Malformed(f"a varint of more than {longest} bytes")
-    if value > _UINT64:
-        raise Malformed("a varint of more than 64 bits")
-    return value, p
+    return value & _UINT64, p
 
 
 def int64(value: int) -> int:

@@ -56,7 +56,6 @@ class BlackholeLane:
                 share.db,
                 structure.name,
                 plan,
-                structure.key_columns,
                 MAX_PACKET,
                 rule=rule_of(structure),
             )

@@ -69,6 +69,9 @@ class Facts(msgspec.Struct, frozen=True):
     """Partition names of the tables that are partitioned downstream."""
     referenced: frozenset[tuple[str, str]] = frozenset()
     """Tables that a foreign key of another one points to: a rename would take it along."""
+    own: frozenset[tuple[str, str]] = frozenset()
+    """Tables with columns, indexes or triggers that the upstream's lack: no new one would have
+    them."""
 
     @classmethod
     def of(cls, flavor: Flavor, noted: DdlFacts) -> Facts:
@@ -78,6 +81,7 @@ class Facts(msgspec.Struct, frozen=True):
             noted.keep_dropped,
             {place: frozenset(names) for place, names in parted.items()},
             frozenset((one.db, one.name) for one in noted.tables if one.referenced),
+            frozenset((one.db, one.name) for one in noted.tables if one.own),
         )
 
 
@@ -182,6 +186,10 @@ def _is_kept(db: str, structure: TableStructure, facts: Facts) -> bool:
     return facts.keep_dropped and structure.kind == "table" and structure.id > 0 and free
 
 
+def _rows_gone(db: str, table: str) -> str:
+    return f"table {db}.{table}: its rows, should it be recovered"
+
+
 def _hide(db: str, structure: TableStructure, ddl: DdlMessage) -> Step:
     hidden = hidden_name(structure)
     record = (
@@ -189,7 +197,7 @@ def _hide(db: str, structure: TableStructure, ddl: DdlMessage) -> Step:
         f" VALUES ({structure.id}, {ddl.commit_ts}, '{hidden}')"
     )
     move = f"RENAME TABLE {table_name(db, structure.name)} TO {table_name(STATE_DB, hidden)}"
-    gone = f"table {db}.{structure.name}: its rows, should it be recovered"
+    gone = _rows_gone(db, structure.name)
     drop = f"DROP TABLE IF EXISTS {table_name(db, structure.name)}"
     where = ((db, structure.name),)
     return Step((Attempt(move), Attempt(drop, gone)), Effect.DROPS, where, (record,))
@@ -206,9 +214,12 @@ def _drop(db: str, structure: TableStructure, ddl: DdlMessage, facts: Facts) -> 
 
 
 def _truncate(one: ops.Truncate, ddl: DdlMessage, facts: Facts) -> list[Step]:
-    if _is_kept(one.db, one.before, facts):
+    place = (one.db, one.before.name)
+    is_kept = _is_kept(one.db, one.before, facts)
+    if is_kept and place not in facts.own:
         return [_hide(one.db, one.before, ddl), _create(one.db, one.after, facts)]
-    return [_step(f"TRUNCATE TABLE {table_name(one.db, one.after.name)}")]
+    note = _rows_gone(*place) if is_kept else ""
+    return [Step((Attempt(f"TRUNCATE TABLE {table_name(one.db, one.after.name)}", note),))]
 
 
 def _recover(one: ops.Recover, facts: Facts) -> list[Step]:

@@ -54,13 +54,13 @@ class MysqlTables:
         if found is None:
             place = (db, structure.name)
             present = await self._table(session, place)
-            plan = writing(structure, present.columns, self._newest.get(place))
+            newest = self._newest.get(place)
+            plan = writing(structure, present.columns, newest, present.needing)
             if plan.absent:
                 log.warning("columns are not downstream", table=place, columns=plan.absent)
             found = TableStatements(
                 *place,
                 plan,
-                structure.key_columns,
                 session.max_packet,
                 rule=present.rule(structure),
                 triggers=present.triggers,

@@ -45,7 +45,6 @@ class TableStatements:
         db: str,
         table: str,
         writing: Writing,
-        key: Sequence[str],
         max_packet: int,
         *,
         rule: TableRule,
@@ -63,8 +62,7 @@ class TableStatements:
         self._is_exact = len(rule.keys) == 1 and not rule.ordered
         names = [name(column.name) for column in self.columns]
         known = [(column, origin) for column, one in writing.extra if (origin := _origin(one))]
-        # A column only the downstream has may have no default: strict mode would refuse the row.
-        self._lenient = bool(writing.extra)
+        self._lenient = writing.lenient
         tail = "".join(f",{origin}" for _, origin in known)
         self._rows = RowText([(c.name, _code(c)) for c in self.columns], "(", tail + ")")
         self._each = [
@@ -75,10 +73,9 @@ class TableStatements:
         self._upsert = ""
         if not rule.replaceable:
             self._upsert = " ON DUPLICATE KEY UPDATE " + ",".join(f"{n}=VALUES({n})" for n in names)
-        kinds = {column.name: column.kind for column in self.columns}
-        keyed = [(column, _compared(kinds[column])) for column in key if column in kinds]
-        self._keys = RowText(keyed, "(", ")") if len(key) > 1 else RowText(keyed, "", "")
-        self._has_key = f"({','.join(name(column) for column in key)}) IN (" if keyed else ""
+        keyed = [(column.name, _compared(column.kind)) for column in writing.key]
+        self._keys = RowText(keyed, "(", ")") if len(keyed) > 1 else RowText(keyed, "", "")
+        self._has_key = f"({','.join(name(column) for column, _ in keyed)}) IN (" if keyed else ""
 
     def put(self, images: Sequence[Image], *, new: bool) -> Iterator[Statement]:
         """Rows that must exist afterwards, replacing what has one of their keys. `new`: they were

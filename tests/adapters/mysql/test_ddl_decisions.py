@@ -113,7 +113,15 @@ def test_the_same_change_made_by_hand_counts(server: MariaDb) -> None:
     run(server, scenario)
 
 
-@pytest.mark.parametrize(("what", "place", "at"), [one for one in CRASHES if one[0] != "exchange"])
+@pytest.mark.parametrize(
+    ("what", "place", "at"),
+    [
+        one
+        for one in CRASHES
+        # One with things of its own is emptied where it is: that is one step.
+        if one[0] != "exchange" and (one[0] != "truncate" or one[2] == 1)
+    ],
+)
 def test_a_crash_in_a_table_with_everything_is_decided_without_asking(
     server: MariaDb, what: str, place: str, at: int
 ) -> None:

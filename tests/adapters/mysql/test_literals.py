@@ -71,7 +71,7 @@ def database(server: MariaDb, request: pytest.FixtureRequest) -> Iterator[Databa
 
 def builder(structure: TableStructure, key: tuple[str, ...]) -> TableStatements:
     plan = writing(structure, {c.name: False for c in structure.columns}, None)
-    return TableStatements("d", structure.name, plan, key, 1 << 20, rule=RULE)
+    return TableStatements("d", structure.name, plan, 1 << 20, rule=RULE)
 
 
 def definition(case: Case) -> str:
@@ -175,7 +175,7 @@ def test_tables_of_any_name_are_reached(database: Database) -> None:
         try:
             database.sql(f"CREATE TABLE {table_name(db, called)} (id INT PRIMARY KEY)")
             plan = writing(table(called, column("id", "int(11)")), {"id": False}, None)
-            (put,) = TableStatements(db, called, plan, ("id",), 1 << 20, rule=RULE).put(
+            (put,) = TableStatements(db, called, plan, 1 << 20, rule=RULE).put(
                 [Image({"id": 7})], new=True
             )
             database.sql(put.sql)

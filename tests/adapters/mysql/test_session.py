@@ -46,7 +46,7 @@ def test_a_session_sets_what_it_needs_whatever_the_server_begins_with(
         await root.run("CREATE USER plain@'%'")
         await root.run("GRANT ALL ON d.* TO plain@'%'")  # init_connect is not for a SUPER account
         session = await MysqlSession.connect(Target.parse(plain))
-        build = TableStatements("d", "t", plan, ("id",), session.max_packet, rule=RULE)
+        build = TableStatements("d", "t", plan, session.max_packet, rule=RULE)
         images = [Image({"id": i, "v": one}) for i, one in enumerate(values)]
         for statement in build.put(images, new=True):
             await session.run(statement.sql)

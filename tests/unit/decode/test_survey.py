@@ -250,6 +250,14 @@ def test_rows_far_behind_others_are_looked_for_in_steps() -> None:
     assert next(part for part in parts if part is not None).mutation.sequence[:2] == [INSERT] * 2
 
 
+def test_of_a_number_of_more_than_64_bits_the_lowest_count() -> None:
+    for last in (1, 2, 0x7F):
+        number = b"\x80" * 9 + bytes([last])
+        mutation = b"\x08" + number + field(4, number) + field(7, number)
+        agree(field(5, b"\x08" + number + field(2, mutation)))
+        agree(field(5, field(2, mutation + varint(95 << 3) + number)))
+
+
 @pytest.mark.parametrize("before", [0, 30])
 def test_a_sequence_that_ends_within_a_number_is_malformed(before: int) -> None:
     """`before` whole ones: the last block holds no more than its beginning."""

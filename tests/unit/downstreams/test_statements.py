@@ -16,12 +16,15 @@ from tidelog.schema.structure import TableStructure
 
 
 def statements(
-    structure: TableStructure, extra: tuple[str, ...] = (), max_packet: int = 1 << 24
+    structure: TableStructure,
+    extra: tuple[str, ...] = (),
+    max_packet: int = 1 << 24,
+    needing: tuple[str, ...] = (),
 ) -> TableStatements:
     present = {c.name: bool(c.generated) for c in structure.columns} | dict.fromkeys(extra, False)
-    plan = writing(structure, present, None)
+    plan = writing(structure, present, None, needing)
     rule = Present(present, tuple(k.parts for k in structure.keys if k.unique)).rule(structure)
-    return TableStatements("d", structure.name, plan, structure.key_columns, max_packet, rule=rule)
+    return TableStatements("d", structure.name, plan, max_packet, rule=rule)
 
 
 def sql(*found: object) -> list[str]:
@@ -85,7 +88,25 @@ def test_columns_only_the_downstream_has_are_kept() -> None:
         "INSERT INTO `d`.`t` (`id`,`v`) VALUES (1,2)"
         " ON DUPLICATE KEY UPDATE `id`=VALUES(`id`),`v`=VALUES(`v`)"
     )
+    assert not found.lenient
+
+
+def test_only_a_column_that_needs_a_value_nobody_has_is_a_reason_to_be_lenient() -> None:
+    shape = table("t", column("id", "int(11)"), column("v", "int(11)"), key=("id",))
+    build = statements(shape, extra=("own", "must"), needing=("must",))
+    (found,) = build.put([Image({"id": 1, "v": 2})], new=True)
     assert found.lenient
+
+
+def test_a_key_of_computed_columns_finds_its_rows() -> None:
+    shape = table(
+        "t",
+        column("a", "int(11)"),
+        column("g", "int(11)", generated="`a` + 1", generated_stored=True),
+        key=("a", "g"),
+    )
+    found = statements(shape).delete([Image({"a": 1, "g": 2})])
+    assert sql(*found) == ["DELETE FROM `d`.`t` WHERE (`a`,`g`) IN ((1,2))"]
 
 
 def test_generated_columns_are_not_written() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +14,7 @@ from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistr
 from tests.unit.drainer.test_simulated import DDLS, TABLE, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, everything, said, written
 from tidelog import messages, subjects
-from tidelog.drainer_control import DrainerRequest, FeedDdls
+from tidelog.drainer_control import NOTED_KEY, DrainerRequest, FeedDdls, NotedDdls
 from tidelog.errors import BadInput, Refused
 from tidelog.kv import Bucket
 from tidelog.rows.table_codec import TableCodec
@@ -21,6 +23,8 @@ from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.merge.merger import Txn
+from tidelog_drainer.schema.errors import HistoryTooShort
+from tidelog_drainer.schema.store import SchemaStore
 from tidelog_drainer.service import build
 from tidelog_proto.binlog_pb2 import Binlog, Insert, TableMutation
 
@@ -273,3 +277,62 @@ class Many(Future):
         made = [job(10 + n, 57) for n in range(self.count)]  # cache_table
         made = [msgspec.structs.replace(one, binlog=HistoryInfo(one.id)) for one in made]
         yield [one for one in made if one.id > after_job_id]
+
+
+def _published(node: Node, ts: int) -> bool:
+    return bool(said(node).get("published_ts", 0) >= ts)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_noted_while_the_last_is_written_is_written_with_the_next(seed: int) -> None:
+    """DDLs that are dropped, pairs a moment apart: each is kept before the stream passes it."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Future()
+        _, pump = await begin(world)
+        node, rng = world.node("drainer"), world.random("pairs")
+        pump.commit(DDLS, 4)
+        for ts in range(10, 210, 4):
+            binlog = Binlog(start_ts=ts - 1, commit_ts=ts, ddl_query=b"SELECT SETVAL(s, 1)")
+            binlog.ddl_job_id, binlog.ddl_schema_state = 1000 + ts, 5
+            pump.commit([(ts, ts - 1, binlog.SerializeToString()), txn(ts + 2)], ts + 2)
+            if ts % 8 == 2:
+                await world.sleep(rng.random() * 0.02)
+                continue
+            published = partial(_published, node, ts + 2)
+            await world.until(published, 60, "all")
+            await world.sleep(5)
+            entry = await Bucket(world.ports().bus, subjects.ddl_bucket(FEED)).get(NOTED_KEY)
+            assert entry is not None
+            kept = msgspec.json.decode(entry.value, type=NotedDdls)
+            assert [one.commit_ts for one in kept.ddls][-2:] == [ts - 4, ts]
+
+    run(main, seed)
+
+
+def test_an_order_does_not_end_another_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schema can't be kept, which is found while the feed stands at a DDL."""
+    failing: list[int] = []
+
+    async def keep(store: SchemaStore, passed_ts: int) -> None:
+        failing.append(passed_ts)
+        await asyncio.sleep(3)
+        raise HistoryTooShort("the DDL history begins at job 7, it began at 1")
+
+    monkeypatch.setattr(SchemaStore, "keep", keep)
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Future()
+        _, pump = await begin(world)
+        node = world.node("drainer")
+        pump.commit([*DDLS, txn(10)], 10)
+        await world.until(lambda: bool(failing), 60, "the schema to be kept")
+        pump.commit([ddl(AT, 3), txn(30)], 30)
+        await world.until(lambda: bool(said(node).get("error")), 30, "the DDL")
+        await world.until(lambda: "begins at job 7" in said(node)["error"], 30, "the other stop")
+        await order(world, "ddl-skip", ts=AT)
+        await world.sleep(10)
+        assert "begins at job 7" in said(node)["error"]
+        assert said(node)["published_ts"] == 10
+
+    run(main, 1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.drainer.test_lost_state import lived
-from tests.unit.drainer.test_simulated import txn
-from tests.unit.drainer.test_stops import CONFIG, joins, remembered, said
+from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
+from tests.unit.drainer.test_stops import CONFIG, begin, everything, joins, remembered, said
 from tidelog.errors import DiskFull
 from tidelog.sim.world import World, run
 from tidelog_drainer.service import build
@@ -69,3 +70,53 @@ def test_a_pump_that_can_t_be_remembered_is_not_let_in() -> None:
         assert (node.starts, node.stopped) == (2, [])
 
     run(main)
+
+
+def test_that_a_pump_is_read_up_to_here_is_noted_once_there_is_room() -> None:
+    """It joined on the way, and was to be read from further back: a restart that still thought so
+    would meet what is published already, and take it for passed over."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node = world.node("drainer")
+        pump.commit([*DDLS, txn(10)], 100)
+        await world.until(lambda: said(node, "collector").get("emitted_ts", 0) >= 100, 30, "100")
+        late = await registry.pump("p2")
+        await world.until(lambda: remembered(node).get("p2") == 0, 30, "its place")
+        node.disk.full = True
+        late.commit([txn(150)], 300)
+        pump.commit([txn(200)], 300)
+        await world.sleep(5)
+        assert said(node)["published_ts"] < 150
+        node.disk.full = False
+        await world.until(lambda: said(node)["published_ts"] >= 300, 60, "300")
+        assert remembered(node) == {"p1": None, "p2": None}
+        node.kill()
+        node.restart()
+        pump.commit([], 400)
+        late.commit([], 400)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 400, 60, "400")
+        assert [ts for ts in await everything(world) if ts >= 10] == [10, 150, 200]
+
+    run(main, 1)
+
+
+def test_one_that_stands_by_lives_on() -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        node, two = world.node("drainer"), world.node("two")
+        pump.commit([*DDLS, txn(10)], 100)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 100, 30, "100")
+        two.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
+        await world.until(lambda: bool(said(two, "lease").get("standby")), 30, "standby")
+        await world.sleep(5)
+        two.disk.full = True
+        await registry.record("p9")
+        await world.sleep(60)
+        assert (two.starts, two.stopped) == (1, [])
+        two.disk.full = False
+        await world.until(lambda: "p9" in remembered(two), 30, "what it could not note")
+
+    run(main, 1)

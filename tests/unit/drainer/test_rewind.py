@@ -17,10 +17,11 @@ from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, said
 from tidelog import subjects
 from tidelog.change_reader import Change, ChangeReader, Gap
-from tidelog.errors import BadInput, Overloaded, Purged, TidelogError, Unavailable
+from tidelog.errors import BadInput, DeadlineExceeded, Overloaded, Purged, TidelogError, Unavailable
 from tidelog.lease import TAKEOVER_S
 from tidelog.questions import MAX_QUESTIONS
 from tidelog.rewind import EXPIRE_S, Rewinding, RewindingReader, feed_name
+from tidelog.sim.bus import SimBus
 from tidelog.sim.world import World, run
 from tidelog_drainer.rewind.rewinder import MAX_REPLAYS
 from tidelog_drainer.service import build
@@ -99,6 +100,41 @@ def test_from_a_replay_into_the_feed_itself(rewind_bytes: int) -> None:
         await world.until(lambda: not replay_streams(world), 60, "the end of the replay")
         node = world.node("drainer")
         await world.until(lambda: not said(node, "rewinder")["rewinds"], 10, "its place")
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_one_whose_end_was_not_heard_begins_anew(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reader leaves in the middle, the answer to the stream's deletion is lost, and the reader
+    is there again before it expires: nobody would fill it any more."""
+    delete, lost = SimBus.stream_delete, [0]
+
+    async def deletes(bus: SimBus, name: str) -> None:
+        if lost[0] and name.startswith("REPLAY_"):
+            lost[0] -= 1
+            if deleted:
+                await delete(bus, name)
+            raise DeadlineExceeded("no answer")
+        await delete(bus, name)
+
+    monkeypatch.setattr(SimBus, "stream_delete", deletes)
+
+    async def main(world: World) -> None:
+        await behind(world)
+        reader, found = reading(world), list[Change]()
+        while not reader.replaying or not found:
+            found += [change for change in await reader.next(0.01) if change.txns]
+        lost[0] = 1
+        await reader.close()
+        await world.sleep(5)
+        again = reading(world, reader.position or 0)
+        await read(world, again, TIMES[-1], found)
+        assert lost == [0]
+        assert times(found) == TIMES
+        await again.close()
 
     run(main, 1)
 

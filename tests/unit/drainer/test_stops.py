@@ -17,11 +17,13 @@ from tests.unit.registry import nodes as scripts
 from tidelog import messages, subjects
 from tidelog.change_reader import ChangeReader
 from tidelog.ddl_history import FileHistory
-from tidelog.errors import ConfigError, Corrupt, TidelogError, Unavailable
+from tidelog.errors import ConfigError, Corrupt, Forbidden, TidelogError, Unavailable
 from tidelog.messages import ONLINE, Consumer, Empty, PumpOnline
+from tidelog.ports import Message
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.model import DdlJob
 from tidelog.sealed import unseal
+from tidelog.sim.bus import SimBus
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
 from tidelog_drainer.config import DrainerConfig
@@ -373,5 +375,39 @@ def test_rows_ahead_of_the_history_wait_once_for_each_version_and_are_counted() 
         node = world.node("drainer")
         await world.until(lambda: said(node).get("published_ts", 0) >= 12, 30, "the feed")
         assert said(node)["schema"]["unknown_versions"] == 2
+
+    run(main, 1)
+
+
+def test_a_pump_that_may_not_be_asked_keeps_the_drainer_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever wrote the permissions forgot it: the feed waits for it, and says why."""
+    denied = [False]
+    request = SimBus.request
+
+    async def asks(bus: SimBus, subject: str, data: bytes, **how: Any) -> Message:
+        if denied[0] and subject.endswith(".p2.pull"):
+            raise Forbidden(f"may not publish to {subject}")
+        return await request(bus, subject, data, **how)
+
+    monkeypatch.setattr(SimBus, "request", asks)
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry, pump = await begin(world)
+        second = await registry.pump("p2")
+        node = world.node("drainer")
+        pump.commit([*DDLS, txn(10)], 100)
+        second.commit([], 100)
+        await world.until(lambda: said(node).get("published_ts", 0) >= 100, 30, "100")
+        denied[0] = True
+        await world.sleep(3)
+        pump.commit([txn(120)], 200)
+        await world.sleep(60)
+        assert (node.starts, node.stopped) == (1, [])
+        denied[0] = False
+        second.commit([], 200)
+        await world.until(lambda: said(node)["published_ts"] >= 200, 60, "200")
 
     run(main, 1)

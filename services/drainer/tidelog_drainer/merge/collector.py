@@ -381,7 +381,7 @@ class Collector(Actor[CollectorMail]):
         takeover need not wait until the registry vouches for a bucket that was met just now."""
         while True:
             await self._ports.clock.sleep(IDLE_S)
-            with contextlib.suppress(Unavailable, StreamMissing, UnparsablePayload):
+            with contextlib.suppress(Unavailable, StreamMissing, UnparsablePayload, DiskFull):
                 await self._consult()
 
     async def _add_at_least(self, state: StreamState) -> None:

@@ -76,8 +76,8 @@ class Cursor(Actor[Nudge]):
             await self._ports.bus.request(
                 self._subject, want.SerializeToString(), timeout_s=NUDGE_TIMEOUT_S
             )
-        except Unavailable:
-            return  # the collector nudges again while it waits
+        except TidelogError:
+            return  # the collector nudges again while it waits, and the pull tells what is wrong
 
     async def _pull_for_ever(self) -> None:
         while True:

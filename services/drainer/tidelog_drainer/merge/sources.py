@@ -88,9 +88,14 @@ class Sources:
         return bool(self._behind)
 
     async def caught_up(self, nodes: Iterable[str]) -> None:
-        """All are read up to what was emitted: a restart reads them from the feed's position."""
-        self._behind.clear()
-        await self.keep(nodes)
+        """All are read up to what was emitted: a restart reads them from the feed's position. One
+        that could not be written is still to do: a restart would read again what was passed."""
+        read, self._behind = self._behind, {}
+        try:
+            await self.keep(nodes)
+        except BaseException:
+            self._behind = read | self._behind
+            raise
 
     async def keep(self, nodes: Iterable[str]) -> None:
         """These are the sources. Durable when it returns."""

@@ -97,9 +97,15 @@ class DdlDesk:
         noted = self._ddls.noted
         if noted.changed:
             async with self._writing:
-                await self._update(NOTED_KEY, NotedDdls, noted.merged)
-                noted.changed = False
-                await self._remember()
+                noted.changed = (
+                    False  # what is noted meanwhile is for the next batch, which passes it
+                )
+                try:
+                    await self._update(NOTED_KEY, NotedDdls, noted.merged)
+                    await self._remember()
+                except BaseException:
+                    noted.changed = True
+                    raise
 
     async def answer(self, asked: DrainerRequest, stands_at: UndecidedDdl | None) -> FeedDdls:
         """An order is kept before it is obeyed, and obeyed before it is answered. Raises BadInput,

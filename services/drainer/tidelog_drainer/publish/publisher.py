@@ -195,6 +195,8 @@ class Publisher(Actor[PublisherMail]):
         while not self._desk.decides(self._met):
             self._wake.clear()
             await self._wake.wait()
+        if self._stopped is not None:  # for another reason, meanwhile: that stands
+            return False
         self._met, self._stands_at, self._error = None, None, ""
         log.info("the feed goes on", feed=self._feed, published_ts=self._published)
         self._answer()

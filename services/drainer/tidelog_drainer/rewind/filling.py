@@ -68,6 +68,8 @@ class Filling:
         self.error: TidelogError | None = None
         self.filled_ts = kept.after_ts
         self.done = False
+        self.leaving = False
+        """It was ended, and what is left of it goes; nobody fills it any more."""
         self.task: asyncio.Task[None]
         """That runs `run`."""
         self._ports = ports

@@ -140,7 +140,8 @@ class Rewinder(Actor[RewinderMail]):
         place, filling = known
         filling.asked_at = self._ports.clock.monotonic()
         answer, error = filling.answer, filling.error
-        begins_anew = not filling.kept.after_ts <= request.after_ts < answer.upto
+        has = filling.kept.after_ts <= request.after_ts < answer.upto
+        begins_anew = filling.leaving or not has
         if request.end or error is not None or begins_anew:
             await self._take_away(place, filling)
         if error is not None and not request.end:
@@ -229,7 +230,8 @@ class Rewinder(Actor[RewinderMail]):
 
     async def _take_away(self, place: int, filling: Filling) -> None:
         """Stream, directory, and what the Pumps remember of its pulls. Raises Unavailable: then it
-        stays, and expires."""
+        stays, and goes when it expires or its reader asks again."""
+        filling.leaving = True
         await filling.end()
         await self._clear(place, filling.config.feed)
         del self._fillings[place]
