@@ -18,9 +18,11 @@ from tidelog.unreadable import NOT_READABLE
 
 STATE_DB = "tidb_binlog"
 DEFAULT_PLACE = "tidb_binlog.checkpoint"
+DROPPED = "`tidb_binlog`.`dropped_tables`"
 _DROPPED = (
-    "CREATE TABLE IF NOT EXISTS `tidb_binlog`.`dropped` (table_id BIGINT UNSIGNED PRIMARY KEY,"
-    " commit_ts BIGINT UNSIGNED NOT NULL, hidden VARCHAR(64) NOT NULL) ENGINE=InnoDB"
+    f"CREATE TABLE IF NOT EXISTS {DROPPED} (owner VARCHAR(64) NOT NULL, table_id BIGINT UNSIGNED"
+    " NOT NULL, commit_ts BIGINT UNSIGNED NOT NULL, hidden VARCHAR(64) NOT NULL,"
+    " PRIMARY KEY (owner, table_id)) ENGINE=InnoDB"
     " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 )
 CLUSTER_ID = 0
@@ -41,8 +43,9 @@ class CheckpointTable(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Of the progress of tables that go in order: each checkpoint has its own, so that who
-        begins at another one neither trusts this one's nor takes it away."""
+        """Of the progress of tables that go in order, and of dropped ones: each checkpoint has its
+        own, so that who begins at another one neither trusts this one's nor takes it away. Ids of
+        tables are one cluster's; two may come to one downstream."""
         if self.place == DEFAULT_PLACE:
             return self.feed
         return sha256(f"{self.feed}@{self.place}".encode()).hexdigest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from hashlib import sha256
 
 import msgspec
 
@@ -15,14 +16,12 @@ from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import DdlFacts
 from tidelog.downstreams import operations as ops
 from tidelog.downstreams import structure_ddl as text
+from tidelog.downstreams.checkpoint_table import DROPPED, STATE_DB
 from tidelog.downstreams.literals import name, quote, table_name
 from tidelog.downstreams.partition_rows import rows_of
 from tidelog.downstreams.structure_ddl import Flavor
 from tidelog.downstreams.structure_diff import ColumnChange, TableDiff, diff
 from tidelog.schema.structure import ColumnStructure, PartitionStructure, TableStructure
-
-STATE_DB = "tidb_binlog"
-DROPPED = f"`{STATE_DB}`.`dropped`"
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -72,9 +71,11 @@ class Facts(msgspec.Struct, frozen=True):
     own: frozenset[tuple[str, str]] = frozenset()
     """Tables with columns, indexes or triggers that the upstream's lack: no new one would have
     them."""
+    owner: str = ""
+    """`CheckpointTable.owner`: whose dropped tables wait."""
 
     @classmethod
-    def of(cls, flavor: Flavor, noted: DdlFacts) -> Facts:
+    def of(cls, flavor: Flavor, noted: DdlFacts, owner: str) -> Facts:
         parted = {(one.db, one.name): one.partitions for one in noted.tables if one.partitions}
         return cls(
             flavor,
@@ -82,6 +83,7 @@ class Facts(msgspec.Struct, frozen=True):
             {place: frozenset(names) for place, names in parted.items()},
             frozenset((one.db, one.name) for one in noted.tables if one.referenced),
             frozenset((one.db, one.name) for one in noted.tables if one.own),
+            owner,
         )
 
 
@@ -90,9 +92,9 @@ def plan(ddl: DdlMessage, facts: Facts) -> list[Step]:
     return [step for one in ops.operations(ddl) for step in _steps(one, ddl, facts)]
 
 
-def hidden_name(table: TableStructure) -> str:
+def hidden_name(table: TableStructure, owner: str) -> str:
     """Where the rows of a dropped table wait."""
-    return f"dropped_{table.id}"
+    return f"dropped_{sha256(owner.encode()).hexdigest()[:12]}_{table.id}"
 
 
 def _steps(one: ops.Operation, ddl: DdlMessage, facts: Facts) -> list[Step]:
@@ -190,11 +192,11 @@ def _rows_gone(db: str, table: str) -> str:
     return f"table {db}.{table}: its rows, should it be recovered"
 
 
-def _hide(db: str, structure: TableStructure, ddl: DdlMessage) -> Step:
-    hidden = hidden_name(structure)
+def _hide(db: str, structure: TableStructure, ddl: DdlMessage, facts: Facts) -> Step:
+    hidden = hidden_name(structure, facts.owner)
     record = (
-        f"REPLACE INTO {DROPPED} (table_id, commit_ts, hidden)"
-        f" VALUES ({structure.id}, {ddl.commit_ts}, '{hidden}')"
+        f"REPLACE INTO {DROPPED} (owner, table_id, commit_ts, hidden)"
+        f" VALUES ({quote(facts.owner)}, {structure.id}, {ddl.commit_ts}, '{hidden}')"
     )
     move = f"RENAME TABLE {table_name(db, structure.name)} TO {table_name(STATE_DB, hidden)}"
     gone = _rows_gone(db, structure.name)
@@ -209,7 +211,7 @@ def _drop(db: str, structure: TableStructure, ddl: DdlMessage, facts: Facts) -> 
         sql = f"DROP {structure.kind.upper()} IF EXISTS {target}"
         return Step((Attempt(sql), Attempt("")))
     if _is_kept(db, structure, facts):
-        return _hide(db, structure, ddl)
+        return _hide(db, structure, ddl, facts)
     return _step(f"DROP TABLE IF EXISTS {target}")
 
 
@@ -217,7 +219,7 @@ def _truncate(one: ops.Truncate, ddl: DdlMessage, facts: Facts) -> list[Step]:
     place = (one.db, one.before.name)
     is_kept = _is_kept(one.db, one.before, facts)
     if is_kept and place not in facts.own:
-        return [_hide(one.db, one.before, ddl), _create(one.db, one.after, facts)]
+        return [_hide(one.db, one.before, ddl, facts), _create(one.db, one.after, facts)]
     note = _rows_gone(*place) if is_kept else ""
     return [Step((Attempt(f"TRUNCATE TABLE {table_name(one.db, one.after.name)}", note),))]
 
@@ -228,10 +230,11 @@ def _recover(one: ops.Recover, facts: Facts) -> list[Step]:
         note = f"table {one.db}.{one.structure.name}: the rows it had when it was dropped"
         first = msgspec.structs.replace(create.attempts[0], note=note)
         return [msgspec.structs.replace(create, attempts=(first, *create.attempts[1:]))]
-    hidden = (STATE_DB, hidden_name(one.structure))
+    hidden = (STATE_DB, hidden_name(one.structure, facts.owner))
     target = (one.db, one.structure.name)
     sql = f"RENAME TABLE {table_name(*hidden)} TO {table_name(*target)}"
-    forget = f"DELETE FROM {DROPPED} WHERE table_id = {one.structure.id}"
+    whose = f"owner = {quote(facts.owner)} AND table_id = {one.structure.id}"
+    forget = f"DELETE FROM {DROPPED} WHERE {whose}"
     return [Step((Attempt(sql),), Effect.MOVES, (hidden, target), (_database(one.db),), (forget,))]
 
 

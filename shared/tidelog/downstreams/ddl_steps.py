@@ -17,10 +17,8 @@ from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE, DdlPending
 from tidelog.downstream import Checkpoint, TakenOver
 from tidelog.downstreams import ddl_facts, metrics, state_tables
-from tidelog.downstreams.checkpoint_table import CheckpointTable
+from tidelog.downstreams.checkpoint_table import DROPPED, STATE_DB, CheckpointTable
 from tidelog.downstreams.ddl_mysql import (
-    DROPPED,
-    STATE_DB,
     Attempt,
     Effect,
     Facts,
@@ -29,7 +27,7 @@ from tidelog.downstreams.ddl_mysql import (
 )
 from tidelog.downstreams.ddl_watch import DdlWatch
 from tidelog.downstreams.definitions import Definitions, difference, equal
-from tidelog.downstreams.literals import table_name
+from tidelog.downstreams.literals import quote, table_name
 from tidelog.downstreams.mysql_session import STRICT, MysqlSession, StatementRefused
 from tidelog.downstreams.state_tables import CONTROL
 from tidelog.downstreams.structure_ddl import Flavor
@@ -103,8 +101,8 @@ class DdlSteps:
             keep = self._keep_ms > 0
             facts = await ddl_facts.ask(self._session, ddl, keep_dropped=keep)
             first = DdlPending(ddl.commit_ts, facts=facts)
-            return None, first, plan(ddl, Facts.of(self._flavor, facts))
-        steps = plan(ddl, Facts.of(self._flavor, begun.facts))
+            return None, first, plan(ddl, Facts.of(self._flavor, facts, self._table.owner))
+        steps = plan(ddl, Facts.of(self._flavor, begun.facts, self._table.owner))
         if _fits(begun, steps):
             return begun, begun, steps
         if not begun.decision:
@@ -253,14 +251,18 @@ class DdlSteps:
         )
 
     async def _forget_old(self, commit_ts: int) -> None:
-        """Dropped tables that the upstream could not bring back any more. May run twice."""
+        """Dropped tables that the upstream could not bring back any more. May run twice. Another
+        feed's clock is another one."""
         horizon = max(0, (commit_ts >> 18) - self._keep_ms) << 18
+        ours = f"owner = {quote(self._table.owner)}"
         rows = await self._session.rows(
-            f"SELECT table_id, hidden FROM {DROPPED} WHERE commit_ts < {horizon} LIMIT 100"
+            f"SELECT table_id, hidden FROM {DROPPED} WHERE {ours} AND commit_ts < {horizon}"
+            " LIMIT 100"
         )
         for table_id, hidden in rows:
             await self._session.run(f"DROP TABLE IF EXISTS {table_name(STATE_DB, str(hidden))}")
-            await self._session.run(f"DELETE FROM {DROPPED} WHERE table_id = {int(table_id)}")
+            gone = f"{ours} AND table_id = {int(table_id)}"
+            await self._session.run(f"DELETE FROM {DROPPED} WHERE {gone}")
 
 
 def _fits(begun: DdlPending, steps: list[Step]) -> bool:

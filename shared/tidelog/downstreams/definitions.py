@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from tidelog.downstreams.ddl_mysql import STATE_DB, Effect, Step
+from tidelog.downstreams.checkpoint_table import STATE_DB
+from tidelog.downstreams.ddl_mysql import Effect, Step
 from tidelog.downstreams.literals import name, quote, table_name
 from tidelog.downstreams.mysql_session import (
     ESCAPING,

@@ -34,7 +34,10 @@ class TikvTxnStatus:
         self._oracle = oracle
 
     async def verdict(self, start_ts: int, prewrite_key: bytes, *, force: bool) -> Verdict:
-        """Raises Unavailable."""
+        """Undecided without a key: of the empty one TiKV would say that it never was. Raises
+        Unavailable."""
+        if not prewrite_key:
+            return UNKNOWN
         answer, _ = await self._tikv.ask(
             prewrite_key,
             "MvccGetByKey",

@@ -245,7 +245,7 @@ def test_a_statement_of_ours_that_is_refused_stops_and_nothing_is_half_done(
     """The DDL's own statement ran; what was to note it down did not."""
 
     async def scenario(rig: Rig) -> None:
-        rig.sql("DROP TABLE tidb_binlog.dropped")
+        rig.sql("DROP TABLE tidb_binlog.dropped_tables")
         with pytest.raises(Stopped, match=r"can't run the DDL at \d+: .*1146") as caught:
             await rig.ddl(ddl("create_table", (None, T)))
         assert "start the Applier again" in caught.value.hint

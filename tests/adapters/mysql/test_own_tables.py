@@ -111,3 +111,25 @@ def test_a_truncate_leaves_what_the_downstream_alone_has(server: MariaDb, own: s
         assert (rig.sql("SHOW CREATE TABLE d.t"), len(rig.sql("SHOW TRIGGERS FROM d"))) == had
 
     run(server, scenario)
+
+
+def test_two_clusters_dropped_tables_of_one_id_are_two(server: MariaDb) -> None:
+    other_t = msgspec.structs.replace(T, name="x")
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        await rig.rows(T, created(1, "of one"))
+        await rig.ddl(ddl("drop_table", (T, None)))
+        other = Rig(server, "other")
+        await other.downstream.open("other")
+        await other.ddl(ddl("create_table", (None, other_t)))
+        await other.rows(other_t, created(2, "of the other"))
+        other.commit_ts += 2 * 86_400_000 << 18  # its clock is two days ahead
+        await other.ddl(ddl("drop_table", (other_t, None)))
+        assert await other.ddl(ddl("recover_table", (None, other_t))) == []
+        await other.downstream.close()
+        assert await rig.ddl(ddl("recover_table", (None, T))) == []
+        assert rig.sql("SELECT v FROM d.x") == [("of the other",)]
+        assert rig.sql("SELECT v FROM d.t") == [("of one",)]
+
+    run(server, scenario)

@@ -104,6 +104,18 @@ def test_a_lock_whose_time_is_over_is_rolled_back() -> None:
     play(body)
 
 
+def test_without_its_key_nothing_is_said_of_a_transaction() -> None:
+    """Its segment is gone. TiKV would answer for the empty key that it never was, and a Pump would
+    roll back what was committed."""
+
+    async def body(bed: Bed) -> None:
+        bed.key.commit(START, COMMIT)
+        assert await bed.status.verdict(START, b"", force=True) == UNDECIDED
+        assert bed.checks() == 0
+
+    play(body)
+
+
 def test_a_transaction_that_never_came_is_kept_from_coming() -> None:
     async def body(bed: Bed) -> None:
         assert await bed.ask(force=True) == ROLLED_BACK
