@@ -124,7 +124,8 @@ class Actor(Generic[M]):
     max_bytes: int = MAILBOX_BYTES
     batch_count: ClassVar[int] = 1024
     tick_s: ClassVar[float] = 0.0
-    progress_limit_s: ClassVar[float] = 60.0
+    progress_limit_s: float = 60.0
+    """Of a call without `progress`; an actor may set its own for what it begins."""
 
     _cell: Cell[M]
 

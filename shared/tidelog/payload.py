@@ -18,6 +18,8 @@ from tidelog.ports import Buffer
 from tidelog.timestamps import TS_MAX
 from tidelog_proto.binlog_pb2 import Binlog
 
+SLOWEST_BYTES_PER_S = 10 << 20
+"""Of a disk: who writes a large payload waits so much longer, and so does who looks for hangs."""
 _SHALLOW_ABOVE = 64 << 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _TP, _START, _COMMIT, _KEY = 1, 2, 3, 4

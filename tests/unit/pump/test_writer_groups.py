@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.pump.rig import CONFIG, NODE, prewrite, start, ts_now
-from tidelog.actor import Reply
+from tidelog.actor import Actor, Reply
 from tidelog.sim import World, run
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments
+from tidelog_pump.write import writer
 from tidelog_pump.write.writer import (
     GROUP_RECORDS,
     Append,
@@ -40,6 +41,28 @@ def append(count: int) -> Append:
 def test_a_group_is_half_of_what_waits_unless_little_waits(waiting: list[int], most: int) -> None:
     batch = [append(count) for count in waiting]
     assert group_records([SetState("online"), *batch]) == most
+
+
+def test_a_large_payload_may_take_a_slow_disk_as_long_as_its_client_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append_fast = Segments.append
+    size, takes_s = 800_000, 2 * Actor.progress_limit_s
+
+    async def main(world: World) -> None:
+        _, client = await start(world, CONFIG)
+        client.timeout_s = 600
+
+        async def append_slowly(*args: Any) -> Pointer:
+            await world.sleep(takes_s)
+            return await append_fast(*args)
+
+        monkeypatch.setattr(Segments, "append", append_slowly)
+        monkeypatch.setattr(writer, "SLOWEST_BYTES_PER_S", size / takes_s)
+        await client.done(prewrite(ts_now(world), b"x" * size))
+        assert world.node(NODE).service.restarts_total == 0
+
+    run(main, 5)
 
 
 def test_groups_that_are_written_slowly_are_no_writer_that_hangs(

@@ -15,6 +15,7 @@ from tidelog.actor import Actor, Reply
 from tidelog.errors import DiskFull, Fatal, ForeignCluster, InvariantBroken, IoFailed, TidelogError
 from tidelog.failpoints import hit
 from tidelog.messages import JOINING
+from tidelog.payload import SLOWEST_BYTES_PER_S
 from tidelog.ports import Buffer, Clock, Disk, IndexStore
 from tidelog_pump.config import StorageConfig
 from tidelog_pump.index.census import Census
@@ -148,6 +149,8 @@ class Writer(Actor[WriterMessage]):
     async def _write(self, group: list[Append]) -> None:
         if not group:
             return
+        size = sum(map(self.weigh, group))
+        self.progress_limit_s = Actor.progress_limit_s + size / SLOWEST_BYTES_PER_S
         async with self._handover.lock:
             await self._write_held(group)
         self.progress()  # a batch is several groups, and each may take a slow disk its time

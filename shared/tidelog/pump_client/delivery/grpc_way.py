@@ -23,6 +23,7 @@ from tidelog.errors import (
     Unavailable,
     Untrusted,
 )
+from tidelog.payload import SLOWEST_BYTES_PER_S
 from tidelog.pump_client.delivery.way import Refusals, refusal
 from tidelog.pump_client.errors import NotSent
 from tidelog.real.grpc_channel import RECONNECT, UNBOUNDED, open_channel, require_grpc
@@ -41,8 +42,6 @@ NODE_KEY = "tidelog-node"
 and must not ack the Commit of a Prewrite that it doesn't have."""
 ERROR_KEY, DEFINITE_KEY = "tidelog-error", "tidelog-definite"
 """Trailing metadata in which our Pump names the error's class; a status alone tells less."""
-LARGE_BYTES_PER_S = 10 << 20
-"""A large payload gets more time: what a slow disk takes to sync it."""
 _OPTIONS = [*UNBOUNDED, *RECONNECT]
 
 SMALLEST_LIMIT = 4 << 20
@@ -87,7 +86,7 @@ class GrpcWay:
         try:
             for payload in payloads:
                 request = WriteBinlogReq(clusterID=self._cluster_id, payload=payload)
-                time = timeout_s + len(payload) / LARGE_BYTES_PER_S
+                time = timeout_s + len(payload) / SLOWEST_BYTES_PER_S
                 calls.append(method(request.SerializeToString(), timeout=time, metadata=meant))
             outcomes = [
                 await _outcome(call, len(payload))
