@@ -25,12 +25,16 @@ class CopyWatch:
         """What the answer that comes next is to; None = a probe."""
         self._before: dict[int, str] = {}
         """As it was before the newest answer."""
+        self._taken_for_failed = False
+        """An ack is, by a failpoint: of the Prewrite that is tried once more."""
 
     def watch(self, event: Event) -> None:
         if event.node != self._writer:
             return
         if event.what == "failpoint" and event.detail == "client.lane.answered raise":
             self._holder = self._before  # the writer does not hear that answer
+        if event.what == "failpoint" and event.detail == "client.prewrite.acked raise":
+            self._taken_for_failed = True
         if ".write" not in event.detail:
             return
         subject = event.detail.split(" ")[0]
@@ -50,7 +54,12 @@ class CopyWatch:
                         self._acked(subject, binlog)
 
     def _sent(self, subject: str, binlog: Binlog | None) -> None:
-        if binlog is None or binlog.tp != Rollback:
+        if binlog is None:
+            return
+        if binlog.tp == Prewrite and self._taken_for_failed and binlog.start_ts in self._holder:
+            del self._holder[binlog.start_ts]
+            self._taken_for_failed = False
+        if binlog.tp != Rollback:
             return
         holder = self._holder.get(binlog.start_ts, subject)
         if holder != subject:
