@@ -14,14 +14,14 @@ from tests.wrong import Wrong
 
 
 class Told(DownstreamTables):
-    """A downstream that says these columns and rows of `own`; its other tables are empty."""
+    """A downstream that says these columns and rows of `own0`; its other tables are empty."""
 
     def __init__(self, ledger: Ledger, *own: dict[str, Any]) -> None:
         super().__init__(MariaDb(Path(), ()), ledger)
         self._own = own
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        own = self._own if sql.endswith(".own") else ()
+        own = self._own if sql.endswith(".own0") else ()
         if sql.startswith("SHOW"):
             return [{"Field": name} for name in (own[0] if own else ())]
         return list(own)
@@ -30,7 +30,7 @@ class Told(DownstreamTables):
 def ledger(*rows: dict[str, Any]) -> Ledger:
     found = Ledger()
     for at, row in enumerate(rows, 1):
-        found.commit(at, Written(0, {"own": [("", None, row)]}))
+        found.commit(at, Written(0, {"own0": [("", None, row)]}))
     return found
 
 
