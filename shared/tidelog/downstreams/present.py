@@ -59,7 +59,10 @@ class Present(msgspec.Struct, frozen=True):
         names = spelled(structure, {name: name for name in self.columns})
         ours = {theirs: name for name, theirs in names.items()}
         return [
-            tuple(msgspec.structs.replace(part, column=ours.get(part.column, "")) for part in key)
+            tuple(
+                msgspec.structs.replace(part, column=ours.get(part.column, part.column))
+                for part in key
+            )
             for key in self.unique
         ]
 

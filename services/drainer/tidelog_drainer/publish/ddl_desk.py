@@ -97,9 +97,8 @@ class DdlDesk:
         noted = self._ddls.noted
         if noted.changed:
             async with self._writing:
-                noted.changed = (
-                    False  # what is noted meanwhile is for the next batch, which passes it
-                )
+                # What is noted during the write is for the next batch, which passes it.
+                noted.changed = False
                 try:
                     await self._update(NOTED_KEY, NotedDdls, noted.merged)
                     await self._remember()
