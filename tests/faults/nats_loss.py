@@ -1,16 +1,19 @@
 """NATS is lost under load: `python -m tests.faults.nats_loss --cases 50`.
 
 T11, T13, R12 on real processes: nats-server is killed and started again; frozen, so that every
-connection stands half open, and woken; or killed and started on what became of its store: an older
-copy of it, one with a bit flipped in a stream's file, none at all. Everybody is there all the
-while. A registered subscriber, reading by the library, has each transaction once, in order, and so
-has one that comes at the end and reads from the beginning; the downstream is equal. Where nothing
-worse happened to the store than its age, the stream itself has no hole.
+connection stands half open, and woken; or killed and started on what became of its store: a copy of
+it that is up to half a minute older (R12), the first one of the run, one with a bit flipped in a
+stream's file, none at all. Everybody is there all the while. A registered subscriber, reading by
+the library, has each transaction once, in order, and so has one that comes at the end and reads
+from the beginning; the downstream is equal. Where nothing worse happened to the store than its age,
+the stream itself has no hole.
 
 A service that loses its stream again and again within seconds ends, as it does after any four
 crashes (exit code 70), and is started again, as its orchestrator does. Printed: how often that was,
 how long until what was committed after the server's return could be read, and until the registry
-knew everybody again.
+knew everybody again. The flow has to go on within RESUMES_S after each outage but that of the first
+copy: all that was published since stands in front of what is new, and how much that is depends on
+how long the run is. It is printed with the number of these transactions.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -54,7 +58,6 @@ from tidelog.membership import Member
 from tidelog.messages import ONLINE
 
 RESUMES_S = 10.0
-"""For outages that leave the store as it is, or older."""
 FROZEN_S = (1.0, 6.0)
 OLDER_S = (10.0, 30.0)
 """How old the copy is that is put back."""
@@ -67,13 +70,14 @@ class Kind(Enum):
     KILL = "kill -9"
     FREEZE = "freeze"
     OLDER = "older store"
+    FIRST = "the first store"
     FLIP = "bit flipped"
     DELETED = "store deleted"
 
 
 CALM = (Kind.KILL, Kind.KILL, Kind.KILL, Kind.FREEZE, Kind.OLDER)
 """After these the stream is filled up again: no hole is left behind."""
-HARD = (Kind.FLIP, Kind.DELETED, Kind.FLIP, Kind.OLDER, Kind.DELETED)
+HARD = (Kind.FLIP, Kind.DELETED, Kind.FLIP, Kind.OLDER, Kind.DELETED, Kind.FIRST)
 
 
 def drawn(cases: int, seed: int) -> list[Kind]:
@@ -87,9 +91,20 @@ def drawn(cases: int, seed: int) -> list[Kind]:
     return calm + hard
 
 
+@dataclass(frozen=True)
+class Copy:
+    """Of the server's store, as a snapshot has it; `at` on the monotonic clock."""
+
+    directory: Path
+    at: float
+    transactions: int
+    """As many were committed."""
+
+
 class Rig:
     """`resumed`, `settled`: seconds from the server's return until the flow went on, and until the
-    registry knew everybody again."""
+    registry knew everybody again. `filled`: transactions since the first copy, each time that it
+    was put back."""
 
     def __init__(
         self,
@@ -105,6 +120,7 @@ class Rig:
         self.seed = seed
         self.resumed: dict[Kind, list[float]] = {}
         self.settled: list[float] = []
+        self.filled: list[int] = []
         self.stack = Stack(
             nats, database, directory, Plan(subscriber=True, orchestrated=SERVICES), seed=seed
         )
@@ -113,7 +129,9 @@ class Rig:
         self._nats = nats
         self._rng = random.Random(seed)
         self._older_s = older_s
-        self._copy, self._copied_at = directory / "older", 0.0
+        self._directory = directory
+        self._copies: list[Copy] = []
+        """The first and the newest."""
         self._flipped = ""
 
     async def run(
@@ -158,6 +176,8 @@ class Rig:
         self.stack.doing = kind.value
         if kind is Kind.OLDER:
             await self._aged()
+        if kind is Kind.FIRST and not self._copies:
+            await asyncio.to_thread(self._strike, Kind.KILL)
         await asyncio.to_thread(self._strike, kind)
         self.stack.doing = f"{kind.value} {self._flipped}".rstrip()
         began, before = time.monotonic(), self.stack.ledger.last_commit_ts
@@ -173,14 +193,14 @@ class Rig:
     async def _aged(self) -> None:
         """The copy of the store is as old as it is to be, and transactions came since."""
         age_s = self._rng.uniform(*self._older_s)
-        if not self._copied_at:
+        if not self._copies or time.monotonic() - self._copies[-1].at > self._older_s[1]:
             await asyncio.to_thread(self._strike, Kind.KILL)
-        wait_s = self._copied_at + age_s - time.monotonic()
+        wait_s = self._copies[-1].at + age_s - time.monotonic()
         await asyncio.sleep(max(0.0, wait_s))  # the fault itself: so old it is
         await self.stack.caught_up()
 
     def _strike(self, kind: Kind) -> None:
-        """Each time that it stands still, a copy of its store is taken, as a snapshot has it."""
+        """Each time that it stands still with a store that nobody touched, that is copied."""
         self._flipped = ""
         if kind is Kind.FREEZE:
             self._nats.pause()
@@ -189,18 +209,32 @@ class Rig:
             return
         self._nats.kill()
         match kind:
+            case Kind.KILL:
+                self._take_copy()
             case Kind.OLDER:
-                self._nats.wipe()
-                shutil.copytree(self._copy, self._nats.store)
+                self._put_back(self._copies[-1])
+            case Kind.FIRST:
+                self._put_back(self._copies[0])
+                since = len(self.stack.ledger.order) - self._copies[0].transactions
+                self.filled.append(since)
             case Kind.DELETED:
+                self._take_copy()
                 self._nats.wipe()
             case Kind.FLIP:
                 self._flip()
-        if kind is Kind.KILL:
-            shutil.rmtree(self._copy, ignore_errors=True)
-            shutil.copytree(self._nats.store, self._copy)
-            self._copied_at = time.monotonic()
         self._nats.start()
+
+    def _take_copy(self) -> None:
+        """The first one stays; of the others the newest."""
+        directory = self._directory / ("newest" if self._copies else "first")
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.copytree(self._nats.store, directory)
+        self._copies[1:] = []
+        self._copies.append(Copy(directory, time.monotonic(), len(self.stack.ledger.order)))
+
+    def _put_back(self, copy: Copy) -> None:
+        self._nats.wipe()
+        shutil.copytree(copy.directory, self._nats.store)
 
     def _flip(self) -> None:
         """One bit of one message block, of any stream or bucket."""
@@ -247,7 +281,8 @@ class Rig:
 
     def slowest(self) -> float:
         """Of those that have a bound."""
-        return max((s for kind in CALM for s in self.resumed.get(kind, ())), default=0.0)
+        bound = (s for kind, s in self.resumed.items() if kind is not Kind.FIRST)
+        return max((seconds for times in bound for seconds in times), default=0.0)
 
     def summary(self) -> str:
         shown = [
@@ -256,10 +291,11 @@ class Rig:
         return (
             f"{len(self.stack.ledger.order)} transactions ({self.stack.load.ddls} DDLs), each read"
             f" once and in order by a subscriber that was there and by one from the beginning, the"
-            f" downstream equal; the flow went on after {'; '.join(shown)}; the registry knew"
-            f" everybody after {max(self.settled, default=0.0):.1f} s at most (aim"
-            f" {RESUMES_S:.0f} s); processes started again: {dict(self.stack.restarted) or 0};"
-            f" {self.seconds:.0f} s\n" + last_line("NATS loss", self.cases, f"seed {self.seed}")
+            f" downstream equal; the flow went on after {'; '.join(shown)} (the first"
+            f" with {self.filled} transactions to fill in); the registry knew everybody after"
+            f" {max(self.settled, default=0.0):.1f} s at most (aim {RESUMES_S:.0f} s); processes"
+            f" started again: {dict(self.stack.restarted) or 0}; {self.seconds:.0f} s\n"
+            + last_line("NATS loss", self.cases, f"seed {self.seed}")
         )
 
 
