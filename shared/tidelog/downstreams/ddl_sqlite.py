@@ -1,7 +1,7 @@
 """DDL in SQLite: built from the structures, within the transaction that also moves the checkpoint.
 
-What ALTER TABLE can't do there is done by copying the table. Dropped and truncated tables are kept
-under a hidden name until they are too old for RECOVER TABLE.
+What ALTER TABLE can't do there is done by copying the table; what that has of its own goes with it.
+Dropped and truncated tables are kept under a hidden name until they are too old for RECOVER TABLE.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sqlite3
 
 from tidelog.changes import DdlMessage
 from tidelog.downstreams import operations as ops
+from tidelog.downstreams import own_sqlite
 from tidelog.downstreams import table_sqlite as text
 from tidelog.downstreams.partition_rows import rows_of
 from tidelog.downstreams.sqlite_values import (
@@ -57,8 +58,7 @@ class SqliteDdl:
             case ops.Drop():
                 self._drop(one.db, one.structure)
             case ops.Truncate():
-                self._drop(one.db, one.before)
-                self._create(one.db, one.after)
+                self._truncate(one)
             case ops.Recover():
                 self._recover(one)
             case ops.Rename():
@@ -144,6 +144,14 @@ class SqliteDdl:
             (structure.id, self._ddl.commit_ts, hidden),
         )
 
+    def _truncate(self, one: ops.Truncate) -> None:
+        called = place(one.db, one.before.name)
+        own = own_sqlite.take(self._db, called, one.before)
+        self._drop(one.db, one.before)
+        self._create(one.db, one.after)
+        self.notes.extend(own_sqlite.give_columns(self._db, called, own, to=called))
+        self.notes.extend(own_sqlite.give_parts(self._db, called, own))
+
     def _recover(self, one: ops.Recover) -> None:
         called = place(one.db, one.structure.name)
         sql = f"SELECT hidden FROM {name(DROPPED)} WHERE table_id = ?"
@@ -184,6 +192,7 @@ class SqliteDdl:
     def _copy(self, called: str, one: ops.Alter, change: TableDiff) -> None:
         """Make the new table beside, fill it with converted rows, and put it in the old one's
         place."""
+        own = own_sqlite.take(self._db, called, one.before)
         without = frozenset(self._create_table(_COPY, one.after))
         old_names = {c.after.name: c.before for c in change.columns if c.before is not None}
         added = {c.after.name for c in change.columns if c.before is None}
@@ -199,10 +208,15 @@ class SqliteDdl:
                 values.append(literal(default_cell(column)))
             else:
                 values.append(self._value(before, column))
+        self.notes.extend(own_sqlite.give_columns(self._db, called, own, to=_COPY))
+        kept = own_sqlite.columns(self._db, _COPY, one.after)
+        into.extend(map(name, kept))
+        values.extend(map(name, kept))
         source = f"SELECT {', '.join(values)} FROM {name(called)}"
         self._db.execute(f"INSERT INTO {name(_COPY)} ({', '.join(into)}) {source}")
         self._db.execute(f"DROP TABLE {name(called)}")
         self._rename(_COPY, called)
+        self.notes.extend(own_sqlite.give_parts(self._db, called, own))
 
     def _value(self, before: ColumnStructure, after: ColumnStructure) -> str:
         if before.type == after.type:

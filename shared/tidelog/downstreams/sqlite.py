@@ -64,6 +64,9 @@ class SqliteDownstream(OneProcess):
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = OFF")
+            # A view goes on reading the table of that name, as upstream, wherever a DDL moves the
+            # old one: else SQLite rewrites it, or refuses to move the new one there.
+            db.execute("PRAGMA legacy_alter_table = ON")
             for collation, compare in CASE_INSENSITIVE.items():
                 db.create_collation(collation, compare)
             db.execute(
