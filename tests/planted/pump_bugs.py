@@ -93,9 +93,8 @@ BUGS = (
         (
             Edit(
                 f"{PUMP}/pull/frames.py",
-                "                    frame.resolved_ts = position\n"
-                "                    return frame, left_out\n",
-                "                    return frame, left_out\n",
+                "        self.frame.resolved_ts = self.position\n",
+                "",
             ),
         ),
         hunted=True,
@@ -286,11 +285,10 @@ BUGS = (
         (
             Edit(
                 f"{PUMP}/pull/frames.py",
-                "            if len(page) < PAGE:\n                return frame, left_out\n",
-                "            if len(page) < PAGE:\n"
-                "                if len(frame.txns) > 3:\n"
-                "                    del frame.txns[-1]\n"
-                "                return frame, left_out\n",
+                "                return filling.frame, filling.left_out\n",
+                "                if len(filling.frame.txns) > 3:\n"
+                "                    del filling.frame.txns[-1]\n"
+                "                return filling.frame, filling.left_out\n",
             ),
         ),
     ),
@@ -324,10 +322,10 @@ BUGS = (
         (
             Edit(
                 f"{PUMP}/pull/frames.py",
-                '                payload = self._scan.payload(committed) if fits else b""\n',
-                "                payload = self._scan.payload(committed)\n"
-                "                if committed.start_ts % 64 == 0:\n"
-                '                    payload = payload[:-1] + b"?"\n',
+                "                        filling.add(committed, payload)\n",
+                "                        if committed.start_ts % 64 == 0:\n"
+                '                            payload = payload[:-1] + b"?"\n'
+                "                        filling.add(committed, payload)\n",
             ),
         ),
     ),

@@ -13,7 +13,7 @@ from tidelog.timestamps import TS_MAX
 from tidelog_proto.pump_pb2 import Entity, Meta, PullBinlogResp
 from tidelog_pump.edges.grpc_pull import LARGE_BYTES, SENDING_BYTES, PullStreams, around
 from tidelog_pump.log.place import Place
-from tidelog_pump.pull.scan import Committed
+from tidelog_pump.pull.scan import Committed, fitting
 
 
 def of(length: int, start_ts: int = 5, commit_ts: int = 9, body: int = 4) -> Committed:
@@ -51,7 +51,8 @@ def test_what_no_grpc_message_holds_is_refused_and_the_largest_is_not() -> None:
 
 def test_large_ones_under_way_are_bounded_by_their_sum_or_one_alone() -> None:
     pulls = streams()
-    assert pulls._admit(of(LARGE_BYTES - 100)) == 0
+    assert fitting([of(LARGE_BYTES - 100)], 0, LARGE_BYTES) == [of(LARGE_BYTES - 100)]
+    assert fitting([of(LARGE_BYTES)], 0, LARGE_BYTES) == []
     first = pulls._admit(of(SENDING_BYTES // 2))
     assert first == pulls.sending_bytes > SENDING_BYTES // 2
     with pytest.raises(Overloaded):

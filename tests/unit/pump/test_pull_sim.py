@@ -12,6 +12,8 @@ from tidelog import subjects
 from tidelog.compression import unpack
 from tidelog.sim import World, run
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame, PullRequest
+from tidelog_pump.log.place import Pointer
+from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull import frames
 from tidelog_pump.pull.frames import FRAME_BYTES
 from tidelog_pump.pull.puller import MAX_POLLS
@@ -171,6 +173,62 @@ def test_a_damaged_large_one_stops_its_reader_and_is_never_sent() -> None:
             assert str(base + 2) in frame.message
 
     run(main, 8)
+
+
+@pytest.mark.parametrize("nth", [0, 1, 100, 256, 299])
+def test_what_stands_before_a_damaged_one_can_be_read(nth: int) -> None:
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        starts = [base + 2 * number for number in range(300)]
+        for at in starts:
+            await client.done(prewrite(at, b"row %06d;" % at), commit(at, at + 1))
+        pump = world.node(NODE)
+        await pump.stop()
+        disk = pump.ports().disk
+        (file,) = (f"value/{name}" for name in disk.listdir("value") if name.endswith(".vlog"))
+        data = disk.read_file(file)
+        at = data.index(b"row %06d;" % starts[nth])
+        await disk.write_file(file, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        pump.restart()
+        await client.until_online()
+        found: list[int] = []
+        after = base - 1
+        while not (frame := await client.pull(after)).code:
+            found += [txn.start_ts for txn in frame.txns]
+            after = frame.resolved_ts
+        assert (frame.code, found) == ("Corrupt", starts[:nth])
+
+    run(main, 11)
+
+
+def test_the_log_is_read_once_whatever_the_order_of_the_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a thousand transactions in flight any may be committed next."""
+    read = 0
+    window = Segments.window
+
+    def counting(segments: Segments, pointer: Pointer, length: int) -> bytes:
+        nonlocal read
+        found = window(segments, pointer, length)
+        read += len(found)
+        return found
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        base = ts_now(world)
+        starts = [base + number for number in range(1024)]
+        await client.done(*(prewrite(at, 900 * b"v") for at in starts))
+        mixed = [starts[389 * number % 1024] for number in range(1024)]
+        commits = [base + 1024 + number for number in range(1024)]
+        await client.done(*map(commit, mixed, commits))
+        monkeypatch.setattr(Segments, "window", counting)
+        found = await client.pull_up_to(commits[-1], base - 1)
+        assert [txn.start_ts for txn in found] == mixed
+        assert read < 8 * sum(txn.total for txn in found)
+
+    run(main, 12)
 
 
 def test_so_many_may_wait_and_whoever_comes_then_is_told() -> None:

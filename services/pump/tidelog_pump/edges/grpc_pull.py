@@ -22,13 +22,14 @@ from tidelog_pump.late.reader import Reader
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import PULLED
-from tidelog_pump.pull.scan import CommitScan, Committed
+from tidelog_pump.pull.scan import CommitScan, Committed, fitting
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
 
 PAGE = 256
 IDLE_S = 1.0
 """How long a PullBinlogs waits before it looks whether it should end."""
 LARGE_BYTES = 1 << 20
+"""What is not above it is read with its neighbours, up to as much at a time."""
 SENDING_BYTES = 256 << 20
 _ENTITY, _PAYLOAD, _META = b"\x0a", b"\x12", b"\x22"
 """Tag bytes of PullBinlogResp.entity, Entity.payload, Entity.meta."""
@@ -68,13 +69,22 @@ class PullStreams:
             if resolved <= position:
                 continue
             page = scan.entries(position, resolved, PAGE)
-            for committed in page:
-                size = self._admit(committed)
+            at = 0
+            while at < len(page):
+                near = scan.payloads(fitting(page, at, LARGE_BYTES))
+                for binlog in near:
+                    yield _small(page[at], binlog)
+                    at += 1
+                if near:
+                    continue
+                size = self._admit(page[at])
                 try:
-                    yield await self._whole(scan, committed) if size else small(scan, committed)
+                    yield await self._whole(scan, page[at])
                 finally:
                     self.sending_bytes -= size
-                position = committed.commit_ts
+                at += 1
+            if page:
+                position = page[-1].commit_ts
             PULLED.labels("grpc").inc(len(page))
             reader.took(self._store, (committed.commit_ts for committed in page), position)
             if len(page) < PAGE and position < resolved:
@@ -83,8 +93,6 @@ class PullStreams:
 
     def _admit(self, committed: Committed) -> int:
         """What a large one counts for until it is sent. Raises MessageTooLarge, Overloaded."""
-        if committed.total <= LARGE_BYTES:
-            return 0
         lead, tail = around(committed)
         size = len(lead) + committed.total + len(tail)
         if size > record.MAX_PAYLOAD:
@@ -130,9 +138,9 @@ def around(committed: Committed) -> tuple[bytes, bytes]:
     return _ENTITY + _varint(entity) + before, tail
 
 
-def small(scan: CommitScan, committed: Committed) -> bytes:
+def _small(committed: Committed, binlog: bytes) -> bytes:
     lead, tail = around(committed)
-    return b"".join((lead, scan.payload(committed), tail))
+    return b"".join((lead, binlog, tail))
 
 
 def fake(ts: int) -> bytes:

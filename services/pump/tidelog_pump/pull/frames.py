@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.errors import Purged
+from tidelog.errors import Corrupt, Purged
 from tidelog.ports import Clock, IndexStore
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.pull.scan import CommitScan, Committed
+from tidelog_pump.pull.scan import CommitScan, Committed, fitting
 from tidelog_pump.pull.table_ids import Changed, TableIds
 
 FRAME_BYTES = 512 << 10
@@ -56,6 +56,45 @@ class _Sum(NamedTuple):
     changed: Changed | None
 
 
+class _Filling:
+    """A frame, the room that it still has, the transaction up to which it goes, and what was left
+    out of it."""
+
+    def __init__(self, after_ts: int, resolved: int, room: int) -> None:
+        self.frame = PullFrame(resolved_ts=resolved)
+        self.position = after_ts
+        self.room = room
+        self.left_out: list[int] = []
+        self._left_out_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Of what was left out."""
+        return len(self.left_out) >= LEFT_OUT_TXNS or self._left_out_bytes >= LEFT_OUT_BYTES
+
+    def add(self, committed: Committed, payload: bytes) -> None:
+        self.room -= committed.total + TXN_OVERHEAD
+        self.position = committed.commit_ts
+        txn = PulledTxn(
+            commit_ts=committed.commit_ts,
+            start_ts=committed.start_ts,
+            payload=payload,
+            total=len(payload),
+            crc=crc32c(payload),
+        )
+        self.frame.txns.append(txn)
+
+    def leave_out(self, committed: Committed) -> None:
+        self.position = committed.commit_ts
+        self.left_out.append(committed.commit_ts)
+        self._left_out_bytes += committed.total
+
+    def cut(self) -> tuple[PullFrame, list[int]]:
+        """As it is, although there is more."""
+        self.frame.resolved_ts = self.position
+        return self.frame, self.left_out
+
+
 class Framer:
     def __init__(
         self, segments: Segments, store: IndexStore, purge: PurgePoint, clock: Clock
@@ -69,42 +108,46 @@ class Framer:
         self, after_ts: int, resolved: int, budget: int, unwanted: Unwanted = NOTHING
     ) -> tuple[PullFrame, list[int]]:
         """Transactions of (after_ts, resolved] in about `budget` bytes, and the commit_ts of the
-        unwanted ones, which are not in it: they were read and checked. Raises Corrupt, Purged."""
-        room = max(budget - FRAME_OVERHEAD, 1)
-        frame = PullFrame(resolved_ts=resolved)
-        position = after_ts
-        left_out: list[int] = []
-        left_out_bytes = 0
+        unwanted ones, which are not in it: they were read and checked. It ends before one that
+        can't be read. Raises Corrupt, Purged if that is the first."""
+        filling = _Filling(after_ts, resolved, max(budget - FRAME_OVERHEAD, 1))
+        try:
+            return await self._fill(filling, resolved, unwanted)
+        except (Corrupt, Purged):
+            if filling.position == after_ts:
+                raise
+            return filling.cut()
+
+    async def _fill(
+        self, filling: _Filling, resolved: int, unwanted: Unwanted
+    ) -> tuple[PullFrame, list[int]]:
         while True:
-            page = self._scan.entries(position, resolved, PAGE)
-            for committed in page:
-                needed = committed.total + TXN_OVERHEAD
-                fits = needed <= room
-                full = len(left_out) >= LEFT_OUT_TXNS or left_out_bytes >= LEFT_OUT_BYTES
-                if full or (not fits and frame.txns):
-                    frame.resolved_ts = position
-                    return frame, left_out
-                payload = self._scan.payload(committed) if fits else b""
-                if unwanted.tables and unwanted.has(await self._changed(committed, payload)):
-                    position = committed.commit_ts
-                    left_out.append(position)
-                    left_out_bytes += committed.total
+            page = self._scan.entries(filling.position, resolved, PAGE)
+            at = 0
+            while at < len(page):
+                near = fitting(page, at, filling.room, TXN_OVERHEAD)
+                payloads = self._scan.payloads(near)
+                for committed, payload in zip(near, payloads, strict=False):
+                    if filling.is_full:
+                        return filling.cut()
+                    if unwanted.tables and unwanted.has(await self._changed(committed, payload)):
+                        filling.leave_out(committed)
+                    else:
+                        filling.add(committed, payload)
+                if len(payloads) < len(near):
+                    return filling.cut()
+                at += len(near)
+                if near:
                     continue
-                if not fits:
-                    return await self._piece(position, committed, 0, room), left_out
-                room -= needed
-                frame.txns.append(
-                    PulledTxn(
-                        commit_ts=committed.commit_ts,
-                        start_ts=committed.start_ts,
-                        payload=payload,
-                        total=len(payload),
-                        crc=crc32c(payload),
-                    )
-                )
-                position = committed.commit_ts
+                large, at = page[at], at + 1
+                if filling.is_full or filling.frame.txns:
+                    return filling.cut()
+                if not (unwanted.tables and unwanted.has(await self._changed(large, b""))):
+                    piece = await self._piece(filling.position, large, 0, filling.room)
+                    return piece, filling.left_out
+                filling.leave_out(large)
             if len(page) < PAGE:
-                return frame, left_out
+                return filling.frame, filling.left_out
             await self._clock.sleep(0)
 
     async def continued(self, after_ts: int, commit_ts: int, offset: int, budget: int) -> PullFrame:

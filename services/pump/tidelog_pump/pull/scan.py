@@ -1,18 +1,19 @@
 """Reading committed transactions in commit order: the index says where, the segments have them.
 
-Commit order is nearly log order, so records are cut out of a window read at once. Pure but for
-the reads; nothing here waits.
+Commit order is nearly log order, so records are cut out of a window read at once; some at a time
+are read in log order, since of a thousand transactions in flight any may be committed next. Pure
+but for the reads; nothing here waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from tidelog import record
-from tidelog.errors import Corrupt, InvariantBroken
+from tidelog.errors import Corrupt, InvariantBroken, Purged
 from tidelog.payload import commit_head
 from tidelog.ports import IndexStore
 from tidelog_pump.index import keys
@@ -72,6 +73,21 @@ class CommitScan:
                 found.append(Committed(commit_ts, start_ts, head, place))
         return found
 
+    def payloads(self, page: Sequence[Committed]) -> list[bytes]:
+        """Each one's, as `payload`, up to the first that can't be read; all are in memory. Raises
+        Corrupt, Purged if none can."""
+        found = [b""] * len(page)
+        for at in sorted(range(len(page)), key=lambda n: page[n].place):
+            if at >= len(found):
+                continue
+            try:
+                found[at] = self.payload(page[at])
+            except (Corrupt, Purged):
+                if not at:
+                    raise
+                del found[at:]
+        return found
+
     def payload(self, committed: Committed) -> bytes:
         """The Prewrite rewritten as a Commit, whole. Raises Corrupt, Purged."""
         place = committed.place
@@ -118,6 +134,17 @@ class CommitScan:
         """`take` gets every step's bytes of the rewritten Commit, those of its head excepted: they
         are not known to be right before the last step is done."""
         return Checksum(self._segments, committed, step, take)
+
+
+def fitting(
+    page: Sequence[Committed], begin: int, room: int, overhead: int = 0
+) -> Sequence[Committed]:
+    """Of those from `begin` on as many as fit `room` bytes, with `overhead` for each."""
+    for end in range(begin, len(page)):
+        room -= page[end].total + overhead
+        if room < 0:
+            return page[begin:end]
+    return page[begin:]
 
 
 class Checksum:
