@@ -11,9 +11,9 @@ the stream itself has no hole.
 A service that loses its stream again and again within seconds ends, as it does after any four
 crashes (exit code 70), and is started again, as its orchestrator does. Printed: how often that was,
 how long until what was committed after the server's return could be read, and until the registry
-knew everybody again. The flow has to go on within RESUMES_S after each outage but that of the first
-copy: all that was published since stands in front of what is new, and how much that is depends on
-how long the run is. It is printed with the number of these transactions.
+knew everybody again. The flow has to go on within RESUMES_S where the store is as it was, or half a
+minute older. Of the first copy it is printed with the number of transactions that were published
+since: they stand in front of what is new.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from tidelog.membership import Member
 from tidelog.messages import ONLINE
 
 RESUMES_S = 10.0
+"""For outages that leave the store as it is, or up to OLDER_S older."""
 FROZEN_S = (1.0, 6.0)
 OLDER_S = (10.0, 30.0)
 """How old the copy is that is put back."""
@@ -281,8 +282,7 @@ class Rig:
 
     def slowest(self) -> float:
         """Of those that have a bound."""
-        bound = (s for kind, s in self.resumed.items() if kind is not Kind.FIRST)
-        return max((seconds for times in bound for seconds in times), default=0.0)
+        return max((s for kind in CALM for s in self.resumed.get(kind, ())), default=0.0)
 
     def summary(self) -> str:
         shown = [
