@@ -170,6 +170,24 @@ def test_without_its_lease_a_registry_decides_nothing_and_then_goes_on() -> None
     run(main)
 
 
+@pytest.mark.parametrize("seconds", [LEASE_S / 2, 3 * LEASE_S])
+def test_one_that_was_cut_off_from_its_record_renews_it_when_it_is_back(seconds: float) -> None:
+    """Not even why it was not renewed can be asked meanwhile."""
+
+    async def main(world: World) -> None:
+        bus, r1 = world.ports().bus, world.node("r1")
+        r1.start(service.build, config("r1"))
+        last = await given_within(world, bus, 10)
+        r1.partition(True)
+        await world.sleep(seconds)
+        assert not leads(r1) or seconds < LEASE_S
+        r1.partition(False)
+        assert await given_within(world, bus, SLACK_S) > last
+        assert not r1.failures
+
+    run(main)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_one_that_is_not_renewed_gives_no_timestamp_beside_the_next(seed: int) -> None:
     """Both hear every request; the first has only lost its lease, and does not know it."""
