@@ -11,7 +11,7 @@ import asyncio
 from typing import Generic, Protocol, TypeVar
 
 from tidelog import changes, subjects
-from tidelog.change_bodies import number_of
+from tidelog.change_bodies import marker_of, number_of, watermark_of
 from tidelog.errors import StreamMissing, TidelogError, Unavailable
 from tidelog.failpoints import hit
 from tidelog.ports import Bus, Message, StreamReader
@@ -151,21 +151,32 @@ class FeedReader(Generic[T]):
         """The sequence after the last marker at or below the position, by bisection.
 
         Markers and watermarks ascend in commit_ts along the stream, so it takes about log2(n)
-        reads of one message, not a read of everything kept.
+        reads of one message, not a read of everything kept. The first mark above the position has
+        to follow it: rows are returned before their mark is met, and nothing else would tell that
+        what was missed lies in front of them. Raises Gap, and StreamMissing: no mark is there yet.
         """
         position = self.position
         if position is None:
             return low
-        start = low
+        start, known = low, False
+        following: Message | None = None
         while low < high:
             middle = (low + high) // 2
             mark = await self._first_mark(middle)
             if mark is not None and commit_ts_of(mark) <= position:
-                start = mark.sequence + 1
-                low = start
+                start = low = mark.sequence + 1
+                known = True
             else:
-                high = middle
+                high, following = middle, mark
+        if following is not None:
+            comes_next(position, commit_ts_of(following), self._before(following))
+        elif not known:
+            raise StreamMissing(f"stream {self.stream} has no mark yet")
         return start
+
+    def _before(self, mark: Message) -> int:
+        body = marker_of(mark) if mark.subject == self._marks[0] else watermark_of(mark)
+        return body.prev_commit_ts
 
     async def _first_mark(self, sequence: int) -> Message | None:
         reader = await self._bus.read(self.stream, start_seq=sequence, subjects=self._marks)
