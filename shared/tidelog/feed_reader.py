@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tidelog import changes, subjects
 from tidelog.change_bodies import marker_of, number_of, watermark_of
-from tidelog.errors import StreamMissing, TidelogError, Unavailable
+from tidelog.errors import Purged, StreamMissing, TidelogError, Unavailable
 from tidelog.failpoints import hit
 from tidelog.ports import Bus, Message, StreamReader
 
@@ -85,6 +85,10 @@ class FeedReader(Generic[T]):
         self._assembler = assembler
         self._reader: StreamReader | None = None
         self._error: TidelogError | None = None
+        self._returned = False
+        self._ahead = 0
+        """How many messages to leave out where the stream begins, which are discarded before they
+        can be read."""
         self.reopened = 0
 
     @property
@@ -114,6 +118,15 @@ class FeedReader(Generic[T]):
                     self._reader = await self._open()
                 messages = await self._reader.next_batch(FETCH_MESSAGES, max(0.0, left))
                 found = self._take(messages)
+            except Purged:
+                # Wherever a full stream begins, it does so no longer when the reader is there.
+                if self.position is not None or self._returned:
+                    raise
+                await self.close()
+                self._ahead = 2 * self._ahead + 1
+                if left <= 0:
+                    return []
+                continue
             except (StreamMissing, Unavailable):
                 await self.close()
                 self.reopened += 1
@@ -122,6 +135,7 @@ class FeedReader(Generic[T]):
                     return []
                 await asyncio.sleep(MISSING_S)
                 continue
+            self._returned = self._returned or bool(found)
             if found or not messages or left <= 0:
                 return found
 
@@ -157,7 +171,7 @@ class FeedReader(Generic[T]):
         """
         position = self.position
         if position is None:
-            return low
+            return min(low + self._ahead, max(low, high - 1))
         start, known = low, False
         following: Message | None = None
         while low < high:
