@@ -11,7 +11,7 @@ import asyncio
 from typing import Generic, Protocol, TypeVar
 
 from tidelog import changes, subjects
-from tidelog.change_bodies import marker_of, number_of, watermark_of
+from tidelog.change_bodies import number_of, prev_of
 from tidelog.errors import Purged, StreamMissing, TidelogError, Unavailable
 from tidelog.failpoints import hit
 from tidelog.ports import Bus, Message, StreamReader
@@ -49,7 +49,7 @@ async def newest_mark(bus: Bus, feed: str) -> int | None:
     """Up to where the feed's stream goes now; None = it holds no mark yet. Raises StreamMissing,
     Unavailable, UnparsablePayload."""
     stream = subjects.changes_stream(feed)
-    marks = subjects.changes_txn(feed), subjects.changes_watermark(feed)
+    marks = subjects.changes_marks(feed)
     found = [await bus.last_message(stream, subject) for subject in marks]
     return max((commit_ts_of(mark) for mark in found if mark is not None), default=None)
 
@@ -81,7 +81,7 @@ class FeedReader(Generic[T]):
         self.stream = subjects.changes_stream(feed)
         self._bus = bus
         self._only = only
-        self._marks = (subjects.changes_txn(feed), subjects.changes_watermark(feed))
+        self._marks = subjects.changes_marks(feed)
         self._assembler = assembler
         self._reader: StreamReader | None = None
         self._error: TidelogError | None = None
@@ -183,14 +183,10 @@ class FeedReader(Generic[T]):
             else:
                 high, following = middle, mark
         if following is not None:
-            comes_next(position, commit_ts_of(following), self._before(following))
+            comes_next(position, commit_ts_of(following), prev_of(following))
         elif not known:
             raise StreamMissing(f"stream {self.stream} has no mark yet")
         return start
-
-    def _before(self, mark: Message) -> int:
-        body = marker_of(mark) if mark.subject == self._marks[0] else watermark_of(mark)
-        return body.prev_commit_ts
 
     async def _first_mark(self, sequence: int) -> Message | None:
         reader = await self._bus.read(self.stream, start_seq=sequence, subjects=self._marks)
