@@ -129,8 +129,10 @@ def subscribe(
                 subscription = of_rows(bus, feed, after, wanted, registration, rewinding)
             yield subscription
         finally:
-            if subscription is not None:
-                await subscription.close()
-            await bus.close()
+            try:
+                if subscription is not None:
+                    await subscription.close()
+            finally:
+                await bus.close()
 
     return subscribed()
