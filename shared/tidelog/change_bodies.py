@@ -31,10 +31,17 @@ class RowHead(msgspec.Struct, frozen=True, gc=False):
     schema_version: int
 
 
+class MarkHead(msgspec.Struct, frozen=True, gc=False):
+    """What a Marker and a Watermark have in common."""
+
+    prev_commit_ts: int
+
+
 _HEAD = msgspec.json.Decoder(RowHead)
 _ROWS = msgspec.json.Decoder(RowMessage)
 _DDL = msgspec.json.Decoder(DdlMessage)
 _MARKER = msgspec.json.Decoder(Marker)
+_MARK_HEAD = msgspec.json.Decoder(MarkHead)
 _WATERMARK = msgspec.json.Decoder(Watermark)
 
 
@@ -66,6 +73,11 @@ def watermark_of(message: Message) -> Watermark:
     mark = _decode(_WATERMARK, message)
     _check_ts(message, mark.resolved_ts)
     return mark
+
+
+def prev_of(message: Message) -> int:
+    """The commit_ts that a marker or watermark follows in its feed."""
+    return _decode(_MARK_HEAD, message).prev_commit_ts
 
 
 def _check_ts(message: Message, ts: int) -> None:

@@ -11,8 +11,8 @@ import asyncio
 from typing import Generic, Protocol, TypeVar
 
 from tidelog import changes, subjects
-from tidelog.change_bodies import number_of
-from tidelog.errors import StreamMissing, TidelogError, Unavailable
+from tidelog.change_bodies import number_of, prev_of
+from tidelog.errors import Purged, StreamMissing, TidelogError, Unavailable
 from tidelog.failpoints import hit
 from tidelog.ports import Bus, Message, StreamReader
 
@@ -49,7 +49,7 @@ async def newest_mark(bus: Bus, feed: str) -> int | None:
     """Up to where the feed's stream goes now; None = it holds no mark yet. Raises StreamMissing,
     Unavailable, UnparsablePayload."""
     stream = subjects.changes_stream(feed)
-    marks = subjects.changes_txn(feed), subjects.changes_watermark(feed)
+    marks = subjects.changes_marks(feed)
     found = [await bus.last_message(stream, subject) for subject in marks]
     return max((commit_ts_of(mark) for mark in found if mark is not None), default=None)
 
@@ -81,10 +81,14 @@ class FeedReader(Generic[T]):
         self.stream = subjects.changes_stream(feed)
         self._bus = bus
         self._only = only
-        self._marks = (subjects.changes_txn(feed), subjects.changes_watermark(feed))
+        self._marks = subjects.changes_marks(feed)
         self._assembler = assembler
         self._reader: StreamReader | None = None
         self._error: TidelogError | None = None
+        self._returned = False
+        self._ahead = 0
+        """How many messages to leave out where the stream begins, which are discarded before they
+        can be read."""
         self.reopened = 0
 
     @property
@@ -114,6 +118,15 @@ class FeedReader(Generic[T]):
                     self._reader = await self._open()
                 messages = await self._reader.next_batch(FETCH_MESSAGES, max(0.0, left))
                 found = self._take(messages)
+            except Purged:
+                # Wherever a full stream begins, it does so no longer when the reader is there.
+                if self.position is not None or self._returned:
+                    raise
+                await self.close()
+                self._ahead = 2 * self._ahead + 1
+                if left <= 0:
+                    return []
+                continue
             except (StreamMissing, Unavailable):
                 await self.close()
                 self.reopened += 1
@@ -122,6 +135,7 @@ class FeedReader(Generic[T]):
                     return []
                 await asyncio.sleep(MISSING_S)
                 continue
+            self._returned = self._returned or bool(found)
             if found or not messages or left <= 0:
                 return found
 
@@ -151,20 +165,27 @@ class FeedReader(Generic[T]):
         """The sequence after the last marker at or below the position, by bisection.
 
         Markers and watermarks ascend in commit_ts along the stream, so it takes about log2(n)
-        reads of one message, not a read of everything kept.
+        reads of one message, not a read of everything kept. The first mark above the position has
+        to follow it: rows are returned before their mark is met, and nothing else would tell that
+        what was missed lies in front of them. Raises Gap, and StreamMissing: no mark is there yet.
         """
         position = self.position
         if position is None:
-            return low
-        start = low
+            return min(low + self._ahead, max(low, high - 1))
+        start, known = low, False
+        following: Message | None = None
         while low < high:
             middle = (low + high) // 2
             mark = await self._first_mark(middle)
             if mark is not None and commit_ts_of(mark) <= position:
-                start = mark.sequence + 1
-                low = start
+                start = low = mark.sequence + 1
+                known = True
             else:
-                high = middle
+                high, following = middle, mark
+        if following is not None:
+            comes_next(position, commit_ts_of(following), prev_of(following))
+        elif not known:
+            raise StreamMissing(f"stream {self.stream} has no mark yet")
         return start
 
     async def _first_mark(self, sequence: int) -> Message | None:

@@ -82,19 +82,21 @@ class Rewinding:
         return self.replay
 
     async def renew(self, after_ts: int | None = None) -> None:
-        """`ask`, but only each RENEW_S; None = as the last time. Who is not reached is asked again
-        the next time."""
+        """`ask`, but only each RENEW_S; None = as the last time. Who is not reached, or has too
+        much to do, is asked again the next time."""
         assert self.replay is not None
-        if asyncio.get_running_loop().time() - self._asked_at >= RENEW_S:
-            with contextlib.suppress(Unavailable):
+        now = asyncio.get_running_loop().time()
+        if now - self._asked_at >= RENEW_S:
+            self._asked_at = now  # also of one that is cancelled: the reader goes on meanwhile
+            with contextlib.suppress(Unavailable, Overloaded):
                 await self.ask(self._after_ts if after_ts is None else after_ts)
 
     async def end(self) -> None:
         """It was read, or is not wanted. Who can't be told takes it away after EXPIRE_S."""
-        if self.replay is not None:
-            with contextlib.suppress(Unavailable):
-                await self._ask(Rewind(self._reader, self.replay.upto, end=True))
-            self.replay = None
+        replay, self.replay = self.replay, None
+        if replay is not None:
+            with contextlib.suppress(Unavailable, Overloaded):
+                await self._ask(Rewind(self._reader, replay.upto, end=True))
 
     async def _ask(self, request: Rewind) -> Replay:
         nodes = await ask_registry.nodes(self._bus, self._cluster, timeout_s=ASK_S)
@@ -120,7 +122,8 @@ class RewindingFeed(Generic[T]):
     reader of a feed after a position; None = wherever the stream begins. `rewinding` None: what the
     stream lacks is an error.
 
-    Who can't be asked for a replay is waited for, PATIENCE_S at most.
+    Who can't be asked for a replay is waited for, PATIENCE_S at most; so is a Drainer that has no
+    place for it any more.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class RewindingFeed(Generic[T]):
         self._opened = opened
         self._rewinding = rewinding
         self._reader = opened(feed, after_commit_ts)
-        self._missed_at: float | None = None
+        self._silent_since: float | None = None
         self._idle = False
 
     @property
@@ -162,7 +165,7 @@ class RewindingFeed(Generic[T]):
             return []
         self._idle = not found
         if found:
-            self._missed_at = None
+            self._silent_since = None
         return found
 
     async def keep(self) -> None:
@@ -179,8 +182,9 @@ class RewindingFeed(Generic[T]):
             await self._go_on_with(self._feed, position)
             await self._rewinding.end()
         elif self._idle:
+            self._idle = False  # who is asked may be silent: what came meanwhile is read first
             with contextlib.suppress(Unavailable):
-                await self._rewinding.ask(position)
+                await self._ask(position)
         else:
             await self._rewinding.renew(position)
 
@@ -189,21 +193,31 @@ class RewindingFeed(Generic[T]):
         position = self._reader.position
         if self._rewinding is None or position is None:
             raise missed
-        now = asyncio.get_running_loop().time()
-        self._missed_at = now if self._missed_at is None else self._missed_at
         await self._go_on_with(self._feed, position)
+        await self._rewinding.end()  # a replay that lacks something is of no use
+        replay = await self._ask(position)
+        if replay is None:
+            await asyncio.sleep(1.0)
+        elif replay.upto <= position:
+            raise missed
+        else:
+            await self._go_on_with(replay.feed, position)
+
+    async def _ask(self, position: int) -> Replay | None:
+        """None = nobody can say. After PATIENCE_S without an answer and without anything to read
+        it raises Unavailable, Overloaded."""
+        assert self._rewinding is not None
+        now = asyncio.get_running_loop().time()
+        self._silent_since = now if self._silent_since is None else self._silent_since
         try:
-            await self._rewinding.end()  # a replay that lacks something is of no use
             replay = await self._rewinding.ask(position)
         except (Unavailable, Overloaded) as error:
-            if now - self._missed_at >= PATIENCE_S:
+            if now - self._silent_since >= PATIENCE_S:
                 raise
             log.warning("what the stream lacks is waited for", feed=self._feed, why=error.message)
-            await asyncio.sleep(1.0)
-            return
-        if replay.upto <= position:
-            raise missed
-        await self._go_on_with(replay.feed, position)
+            return None
+        self._silent_since = None
+        return replay
 
     async def _go_on_with(self, feed: str, position: int) -> None:
         await self._reader.close()

@@ -63,7 +63,7 @@ class DdlStore(Actor[Append | Page]):
         self._synced: File
         self._places: list[Place] = []
         self._full = False
-        """The last write found no room: the files take no more before they are opened again."""
+        """The synced length found no room: its file takes no more before it is opened again."""
 
     def weigh(self, message: Append | Page) -> int:
         return len(message.job) + 64 if isinstance(message, Append) else 64
@@ -144,7 +144,8 @@ class DdlStore(Actor[Append | Page]):
                 job_id = _job_id(ask.job)
                 if len(ask.job) > JOB_BYTES:
                     raise BadInput(f"DDL job {job_id} has {len(ask.job)} bytes")
-                known = fresh.get(job_id) or self._at(job_id)
+                kept = self._at(job_id)
+                known = kept or fresh.get(job_id)
                 if known is not None and known != ask.job:
                     raise Conflict(f"DDL job {job_id} is kept already, with another content")
                 newest = max([self._places[-1][0] if self._places else 0, *fresh])
@@ -155,6 +156,9 @@ class DdlStore(Actor[Append | Page]):
             except (BadInput, Conflict, Refused) as error:
                 metrics.DDL_JOBS.labels(type(error).__name__).inc()
                 ask.reply.fail(error)
+                continue
+            if kept is not None:
+                ask.reply.set(Empty())
                 continue
             accepted.append(ask)
             if known is None:
@@ -173,21 +177,29 @@ class DdlStore(Actor[Append | Page]):
             ask.reply.set(Empty())
 
     async def _keep(self, chunks: list[bytes], fresh: dict[int, bytes]) -> None:
-        """Raises DiskFull: nothing of it is kept, and the next ones are tried on fresh files, from
-        which what was half written is cut."""
+        """Raises DiskFull: nothing of it is kept."""
         if self._full:
             self._close()
             await self._open()
-        self._full = True  # until it went well
+        size = self._file.size
         hit("registry.ddl.before_append")
-        offset = await self._file.append(chunks, sync=True)
+        try:
+            offset = await self._file.append(chunks, sync=True)
+        except DiskFull:
+            await self._cut(size)
+            raise
         hit("registry.ddl.synced")
-        self._full = False
         for job_id, job in fresh.items():
             self._remember((job_id, offset + HEADER.size, len(job)))
             offset += HEADER.size + len(job)
         self._mark()
         metrics.DDL_JOBS.labels("kept").inc(len(fresh))
+
+    async def _cut(self, size: int) -> None:
+        """What was written of jobs that are refused is whole perhaps: no start may take it up."""
+        self._file.close()
+        self._file = await self._disk.open(PATH)
+        await self._file.truncate(size)
 
     def _mark(self) -> None:
         """All that is in the file is synced."""

@@ -13,7 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from tidelog.actor import Reply
-from tidelog.errors import DiskFull, Refused, TidelogError, Unavailable
+from tidelog.errors import DiskFull, Overloaded, TidelogError, Unavailable
 from tidelog.messages import Heartbeat, SafePoint, SafePointRequest
 from tidelog.ports import Ports
 from tidelog_registry import metrics
@@ -88,7 +88,7 @@ class KeptConsumers:
         """Answer once everything is kept as it is now."""
         self._waiting.append((reply, answer))
         if len(self._waiting) > PINS:
-            self._waiting.popleft()[0].fail(Refused("too much changes at once"))
+            self._waiting.popleft()[0].fail(Overloaded("too much changes at once"))
         self._wanted.set()
 
     async def keep(self) -> None:

@@ -4,6 +4,7 @@ with the job. The process is the backfill service's `run`; who starts it knows i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -54,21 +55,20 @@ class JobProcesses:
             log_path=str(self._home / f"{job_id}.log"),
             out_path=str(self._home / f"{job_id}.told"),
         )
-        lines = Lines(await self._disk.open(f"{job_id}.told"))
         try:
-            last: Line | None = None
-            while True:
-                code = process.returncode  # before what it wrote last is read
-                for line in lines.read():
-                    last = line
-                    if isinstance(line, Progress):
-                        told(line)
-                if code is not None:
-                    return self._outcome(job_id, last, code)
-                await self._clock.sleep(POLL_S)
+            with contextlib.closing(Lines(await self._disk.open(f"{job_id}.told"))) as lines:
+                last: Line | None = None
+                while True:
+                    code = process.returncode  # before what it wrote last is read
+                    for line in lines.read():
+                        last = line
+                        if isinstance(line, Progress):
+                            told(line)
+                    if code is not None:
+                        return self._outcome(job_id, last, code)
+                    await self._clock.sleep(POLL_S)
         finally:
             await self._end(process)
-            lines.close()
 
     def _outcome(self, job_id: str, last: Line | None, code: int) -> Report:
         match last:

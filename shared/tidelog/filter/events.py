@@ -14,11 +14,8 @@ from tidelog.schema.jobs import KIND_NAMES
 ROWS: Mapping[str, int] = {"insert": INSERT, "update": UPDATE, "delete": DELETE}
 _KINDS = frozenset(KIND_NAMES.values())
 _NOT_ALTER = ("create_", "drop_", "truncate_", "rename_", "recover_", "repair_", "flashback_")
-_ALTER = frozenset(
-    kind
-    for kind in _KINDS
-    if not kind.startswith(_NOT_ALTER) and "schema" not in kind and "resource_group" not in kind
-) | {
+_NO_TABLES = ("modify_schema_", "alter_sequence", "alter_placement_policy", "alter_resource_group")
+_ALTER = frozenset(kind for kind in _KINDS if not kind.startswith(_NOT_ALTER + _NO_TABLES)) | {
     kind
     for kind in _KINDS
     if kind.startswith(("drop_", "rename_", "truncate_"))

@@ -96,7 +96,7 @@ class SchemaChanger:
                 job = change.job(catalog.next_id, catalog.version, text, now_ts)
                 pending = Pending(job, catalog.last_job, list(change.schema_states))
                 await self._keep(pending)
-                if await self._append(pending):
+                if await self._append(pending, sent=False):
                     commit_ts = await self._binlogs(pending)
                     return DdlResult(job.version, commit_ts, job.id)
                 await self._keep(None)
@@ -107,13 +107,14 @@ class SchemaChanger:
         pending = self._pending
         if pending is None:
             return
-        if await self._append(pending):
+        if await self._append(pending, sent=True):
             await self._binlogs(pending)
         else:
             await self._keep(None)
 
-    async def _append(self, pending: Pending) -> bool:
-        """Until the registry has it, or has another one in its place (False)."""
+    async def _append(self, pending: Pending, *, sent: bool) -> bool:
+        """Until the registry has it, or has another one in its place (False). `sent`: it may be in
+        the history already, whatever a registry says now; then a refusal does not end it."""
         body = msgspec.json.encode(pending.job)
         while True:
             try:
@@ -122,9 +123,11 @@ class SchemaChanger:
             except Conflict:
                 return False
             except (BadInput, Refused):
-                await self._keep(None)
+                if not sent:
+                    await self._keep(None)
                 raise
-            except Unavailable:
+            except Unavailable as error:
+                sent = sent or not error.definite
                 await self._upstream.clock.sleep(RETRY_S)
 
     async def _binlogs(self, pending: Pending) -> int:

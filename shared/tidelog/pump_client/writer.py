@@ -90,7 +90,7 @@ class Writer:
         and Pumps are waited for.
 
         Raises ForeignDirectory when another process uses the state directory, Corrupt when what
-        is in it can't be read."""
+        is in it can't be read, Refused while the registry takes no schema change."""
         async with AsyncExitStack() as life:
             if self._disk is not None:
                 life.callback(self._disk.lock(LOCK_PATH).release)

@@ -35,6 +35,10 @@ class Spool:
 
     async def open(self, after: int) -> None:
         await self._folder.make()
+        for commit_ts, part in self._held:
+            if commit_ts > after:  # of an append that failed: nobody has it, it comes again
+                part.file.close()
+        self._held = [(commit_ts, part) for commit_ts, part in self._held if commit_ts <= after]
         in_hand = {part.number for _, part in self._held}
         for number in self._folder.numbers():
             if number not in in_hand:

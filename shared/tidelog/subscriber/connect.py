@@ -16,7 +16,7 @@ from tidelog.rewind import Rewinding
 from tidelog.security.access import NatsAccess
 from tidelog.subscriber.assemblers import RowItem
 from tidelog.subscriber.registration import Registration
-from tidelog.subscriber.start import Start, begin
+from tidelog.subscriber.start import Start, begin, kept_after
 from tidelog.subscriber.subscription import Subscription, of_rows, of_transactions
 from tidelog.subscriber.tables import Tables
 from tidelog.subscriber.transaction import Transaction
@@ -118,7 +118,8 @@ def subscribe(
             registration = None
             if consumer:
                 registration = Registration(bus, RealClock(), cluster, feed, consumer)
-                await registration.begin(after or 0)
+                needed = await kept_after(bus, feed, timeout_s) if after is None else after
+                await registration.begin(needed)
             rewinding = Rewinding(bus, cluster, feed, f"subscriber-{RealRng().token()}")
             if transactional:
                 subscription = of_transactions(
@@ -128,8 +129,10 @@ def subscribe(
                 subscription = of_rows(bus, feed, after, wanted, registration, rewinding)
             yield subscription
         finally:
-            if subscription is not None:
-                await subscription.close()
-            await bus.close()
+            try:
+                if subscription is not None:
+                    await subscription.close()
+            finally:
+                await bus.close()
 
     return subscribed()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from datetime import datetime
 
+from tidelog import subjects
+from tidelog.change_bodies import prev_of
 from tidelog.errors import BadInput, StreamMissing, Unavailable
-from tidelog.feed_reader import newest_mark
-from tidelog.ports import Bus
+from tidelog.feed_reader import FeedReader, newest_mark
+from tidelog.ports import Bus, Message
 from tidelog.subscriber.positions import Position
 from tidelog.timestamps import TS_MAX, compose
 
@@ -25,17 +28,49 @@ async def begin(bus: Bus, feed: str, start: Start, timeout_s: float | None) -> i
     Raises BadInput, and StreamMissing if there is none in time.
     """
     said = _said(feed, start)
-    try:
+    with _in_time(feed):
         async with asyncio.timeout(timeout_s):
             newest = await _newest(bus, feed)
+    if isinstance(said, int):
+        return said
+    return newest if said == "now" else None
+
+
+async def kept_after(bus: Bus, feed: str, timeout_s: float | None) -> int:
+    """All that the feed's stream keeps was committed later: who begins at its beginning needs
+    nothing of what was before. Raises StreamMissing if there is none in time."""
+    reader = FeedReader(bus, feed, _Marks(), subjects.changes_marks(feed))
+    try:
+        with _in_time(feed):
+            async with asyncio.timeout(timeout_s):
+                while not (found := await reader.next()):
+                    pass
+    finally:
+        await reader.close()
+    return found[0]
+
+
+class _Marks:
+    """What each marker and watermark follows."""
+
+    position = None
+    skipped = 0
+
+    def restart(self, sequence: int = 0) -> None: ...
+
+    def feed(self, messages: list[Message]) -> list[int]:
+        return [prev_of(message) for message in messages]
+
+
+@contextlib.contextmanager
+def _in_time(feed: str) -> Iterator[None]:
+    try:
+        yield
     except TimeoutError:
         raise StreamMissing(
             f"feed {feed!r} has no stream",
             hint="is the feed's name right? Its Drainer makes the stream: see `tidelog status`",
         ) from None
-    if isinstance(said, int):
-        return said
-    return newest if said == "now" else None
 
 
 def _said(feed: str, start: Start) -> int | str:

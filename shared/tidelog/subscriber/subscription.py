@@ -88,13 +88,15 @@ class Subscription(Generic[T]):
 
     async def ack(self, position: Position) -> None:
         """Registered consumers: everything up to there is kept safely by the application; what is
-        not acked stays in the Pumps. Raises BadInput without `consumer`, or for another feed."""
+        not acked stays in the Pumps. After `unregister` it does nothing. Raises BadInput without
+        `consumer`, or for another feed."""
         if position.feed != self._feed:
             raise BadInput(f"{position.encode()} is no position of feed {self._feed!r}")
         await self._registered().move(position.commit_ts)
 
     async def unregister(self) -> None:
-        """This consumer goes for good: the Pumps wait for it no longer. Raises Unavailable."""
+        """This consumer goes for good: the Pumps wait for it no longer. Raises Unavailable, and
+        Overloaded: ask again."""
         await self._registered().remove()
 
     def _registered(self) -> Registration:
@@ -160,9 +162,11 @@ class Subscription(Generic[T]):
 
     async def close(self) -> None:
         self._fail(Unavailable("the subscription is closed"))
-        await self._reader.close()
-        if self._registration is not None:
-            await self._registration.end()
+        try:
+            await self._reader.close()
+        finally:
+            if self._registration is not None:
+                await self._registration.end()
 
 
 def of_transactions(

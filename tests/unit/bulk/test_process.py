@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tidelog.bulk.jobs import ReplayJob, decode_job
 from tidelog.bulk.process import JobProcessEnded, JobProcesses
 from tidelog.bulk.told import Failed, Line, Progress, Report, encode_line
 from tidelog.errors import Corrupt
+from tidelog.ports import File, Process
 from tidelog.real.clock import RealClock
 from tidelog.real.disk import RealDisk
 from tidelog.real.processes import RealProcesses
@@ -92,6 +94,35 @@ def test_cancelled_it_is_ended_first(tmp_path: Path) -> None:
 
 def _command(pid: str) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_cancelled_before_its_lines_are_there_to_be_read_it_is_ended(tmp_path: Path) -> None:
+    """On a disk that takes a moment."""
+
+    async def cancelled() -> int | None:
+        begun = asyncio.Event()
+        started = list[Process]()
+
+        class Keeps(RealProcesses):
+            async def start(self, *args: Any, **named: Any) -> Process:
+                started.append(await super().start(*args, **named))
+                return started[0]
+
+        class Slow(RealDisk):
+            async def open(self, path: str, *, create: bool = False) -> File:
+                begun.set()
+                await asyncio.Event().wait()
+                raise AssertionError
+
+        program = (sys.executable, "-c", "import time; time.sleep(600)")
+        jobs = JobProcesses(Keeps(), Slow(tmp_path), RealClock(), tmp_path, program=program)
+        task = asyncio.create_task(jobs.run("a", JOB, Told()))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        return started[0].returncode
+
+    assert asyncio.run(cancelled()) is not None
 
 
 def test_its_files_go_when_it_is_forgotten(tmp_path: Path) -> None:

@@ -86,7 +86,10 @@ def test_alter_table_is_every_change_of_a_table_that_stays() -> None:
     rule = EventRule("r", BinlogFilterRule(ignore_event=("alter table",)))
     for kind in ("add_column", "drop_index", "rename_index", "drop_partition", "add_partition"):
         assert rule.ignores(kind, ""), kind
+    assert rule.ignores("multi_schema_change", ""), "one with several actions"
     for kind in ("create_table", "drop_table", "truncate_table", "rename_table", "rename_tables"):
         assert not rule.ignores(kind, ""), kind
     for kind in ("create_schema", "modify_schema_charset", "drop_view", "create_resource_group"):
+        assert not rule.ignores(kind, ""), kind
+    for kind in ("alter_sequence", "alter_placement_policy", "alter_resource_group"):
         assert not rule.ignores(kind, ""), kind

@@ -7,13 +7,17 @@ import contextlib
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.integration.drainer import fakes
 from tests.integration.drainer.fakes import CLUSTER, FEED
 from tests.unit.drainer import test_rewind
-from tests.unit.drainer.test_rewind import TIMES, behind, replay_streams, trouble
+from tests.unit.drainer.test_rewind import BRIEF, TIMES, behind, replay_streams, trouble
+from tests.unit.drainer.test_simulated import DDLS, OneTable
 from tests.unit.drainer.test_simulated import txn as made_txn
+from tests.unit.drainer.test_stops import begin, said
+from tidelog import subjects
 from tidelog.changes import DdlMessage, RowMessage
 from tidelog.errors import Purged, Unavailable
 from tidelog.rewind import EXPIRE_S, PATIENCE_S, Rewinding
@@ -88,6 +92,33 @@ def test_messages_as_they_come() -> None:
         ddls = [one.commit_ts for one in found if isinstance(one, DdlMessage)]
         rows = [e.commit_ts for one in found if isinstance(one, RowMessage) for e in one.events]
         assert [*ddls, *rows] == TIMES
+        await subscription.close()
+
+    run(main, 1)
+
+
+def test_messages_of_a_stream_that_begins_too_late_do_not_come_before_what_was_missed() -> None:
+    """Its retention ended between two batches: nothing of the first one is cut."""
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        keeps = msgspec.structs.replace(BRIEF, changes_max_age_s=86400.0, batch_messages=3)
+        registry, pump = await begin(world, keeps)
+        for at in range(10, TIMES[-1], 20):
+            pump.commit(
+                [*(DDLS if at == 10 else []), *map(made_txn, range(at, at + 20, 2))], at + 18
+            )
+            await world.sleep(0.1)
+        node = world.node("drainer")
+        await world.until(lambda: said(node).get("published_ts", 0) >= TIMES[-1], 60, "the feed")
+        await world.until(lambda: "d1" in registry.drainers, 30, "the Drainer's heartbeat")
+        stream = world.nats.streams[subjects.changes_stream(FEED)]
+        kept = [slot.message for slot in stream.slots if slot and ".row." in slot.message.subject]
+        stream.discard_below(kept[len(kept) // 2].sequence)
+        subscription = subscribed(of_rows, world)
+        found = [one async for one in subscription.until(TIMES[-1])]
+        rows = [e.commit_ts for one in found if isinstance(one, RowMessage) for e in one.events]
+        assert rows == TIMES[2:]
         await subscription.close()
 
     run(main, 1)

@@ -14,7 +14,15 @@ from tests.unit.pump_client.dying import after, before
 from tests.unit.pump_client.shop import CREATE_SHOP
 from tests.unit.pump_client.shore import Shore, writer
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.errors import BadInput, Corrupt, Refused, TidelogError, Unavailable
+from tidelog.errors import (
+    BadInput,
+    Corrupt,
+    DiskFull,
+    Forbidden,
+    Refused,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.pump_client import DdlResult, Writer
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.ddl.errors import DdlRefused
@@ -296,6 +304,50 @@ def test_a_change_that_the_registry_refuses_is_over(
         await shore.read_until(lambda: bool(shore.queries()))
         assert shore.queries() == ["create database other;"]
         assert world.node("app").failures == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("error", [DiskFull("no space left"), Forbidden("it may not")])
+@pytest.mark.parametrize("died", [False, True])
+def test_a_change_that_may_be_in_the_history_is_not_ended_by_a_refusal(
+    error: TidelogError, died: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was kept, and its answer got lost, or who asked died: readers would never hear of it."""
+    append, refusals = EmbeddedHistory.append, list[TidelogError]()
+    lost = [] if died else [Unavailable("the answer got lost")]
+
+    async def refused(self: Any, job: bytes, *, after: int | None = None) -> None:
+        if refusals:
+            raise refusals.pop()
+        await append(self, job, after=after)
+        if lost:
+            refusals.append(error)
+            raise lost.pop()
+
+    async def main(world: World) -> None:
+        async def shop(client: Writer) -> None:
+            with pytest.raises(type(error)):
+                await client.ddl("create database shop")
+            await after_all(client)
+
+        async def after_all(client: Writer) -> None:
+            await client.ddl("create database after_all")
+
+        shore = Shore(world)
+        node = world.node("app")
+        monkeypatch.setattr(EmbeddedHistory, "append", refused)
+        if died:
+            after(monkeypatch, EmbeddedHistory, bool, [node], "append")
+        shore.start("app", shop)
+        if died:
+            await world.until(lambda: node.kills == 1, 60)
+            refusals.append(error)
+            shore.start("app", after_all)
+            await world.until(lambda: node.failures == [error], 60, "its end, before a next life")
+            node.failures.clear()
+        await shore.read_until(lambda: "create database after_all;" in shore.queries(), 120)
+        assert shore.queries() == ["create database shop;", "create database after_all;"]
 
     run(main)
 

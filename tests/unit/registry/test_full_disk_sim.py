@@ -3,6 +3,8 @@ the room it comes back by itself."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.unit.registry.nodes import CLUSTER, build, nodes, pump
@@ -43,6 +45,33 @@ def test_ddl_jobs_are_refused_until_there_is_room(seed: int) -> None:
         assert node.starts == 2
 
     run(main, seed)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_jobs_that_were_refused_are_not_kept_and_kept_ones_are_not_refused(dies: bool) -> None:
+    """Of several in one write some are whole in the file. What is kept is asked for again."""
+
+    async def main(world: World) -> None:
+        bench, node = Bench(), world.node("n")
+        node.start(bench.build, None)
+        await world.until(lambda: bench.ref.alive, 5)
+        await bench.append(job(1))
+        node.disk.full = True
+        told = await asyncio.gather(
+            *(bench.append(job(n)) for n in (2, 1, 3)), return_exceptions=True
+        )
+        assert [type(one) for one in told] == [DiskFull, type(None), DiskFull]
+        if dies:
+            node.kill()
+            await world.until(lambda: not bench.ref.alive, 5)
+            node.restart()
+            await world.until(lambda: bench.ref.alive, 5)
+        node.disk.full = False
+        await bench.append(job(9))
+        assert await bench.ids() == [1, 9]
+
+    for seed in range(12):
+        run(main, seed)
 
 
 def test_jobs_without_room_for_the_length_that_is_synced_are_kept(

@@ -231,3 +231,21 @@ def test_a_spool_keeps_large_batches_until_they_are_applied() -> None:
     assert len(disk.listdir("spool")) == 1
     drive(Spool(disk, "spool").open(4))
     assert disk.listdir("spool") == []
+
+
+def test_batches_of_a_write_that_failed_are_held_once_when_they_come_again() -> None:
+    """The disk gets full behind them: nobody has them yet."""
+    machine = Machine()
+    spool = Spool(machine.mount(), "spool")
+    drive(spool.open(4))
+    drive(spool.append([piece(0, rows(6, 900)), whole(6, 4, pieces=1)], STRUCTURES))
+    items: list[Incoming] = [piece(0, rows(9, 900)), whole(9, 6, pieces=1)]
+    items += [piece(0, rows(12, 900)), whole(12, 9, pieces=1)]
+    machine.disk.fail_nth(5, "full")
+    with pytest.raises(DiskFull):
+        drive(spool.append([*items, piece(0, rows(15, 900))], STRUCTURES))
+    drive(spool.open(6))
+    handed = drive(spool.append(items, STRUCTURES))
+    assert [batch.commit_ts for batch in handed] == [9, 12]
+    assert [drive(spool.purge(below)) for below in (6, 9, 12)] == [1, 1, 1]
+    assert machine.mount().listdir("spool") == []

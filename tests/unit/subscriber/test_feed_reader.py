@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tests.unit.subscriber.feed import FEED, FeedWriter, Txn
+from tests.unit.subscriber.feed import FEED, STREAM, FeedWriter, Txn
 from tidelog.change_reader import ChangeReader, Gap
+from tidelog.changes import RowMessage
+from tidelog.errors import Purged
 from tidelog.sim.world import World, run
+from tidelog.subscriber.subscription import of_rows
+from tidelog.subscriber.tables import Tables
 
 
 def test_what_stands_in_front_of_a_gap_is_returned_before_it() -> None:
@@ -26,5 +32,54 @@ def test_what_stands_in_front_of_a_gap_is_returned_before_it() -> None:
             await reader.next()
         assert reader.position == 10
         await reader.close()
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_begins_at_the_beginning_of_a_full_stream_begins_where_it_then_is(seed: int) -> None:
+    """It is written to all the time: whatever its first message is, it is gone a moment later."""
+
+    async def main(world: World) -> None:
+        feed = FeedWriter(world.ports("writer").bus)
+        await feed.create(max_bytes=20_000)
+        for _ in range(150):
+            await feed.batch([Txn(feed.prev + 10, {("a", "b"): [0]})])
+
+        async def goes_on() -> None:
+            while True:
+                await feed.batch([Txn(feed.prev + 10, {("a", "b"): [0]})])
+
+        writing = asyncio.get_running_loop().create_task(goes_on())
+        bus = world.ports().bus
+        reader = ChangeReader(bus, FEED, None)
+        async with asyncio.timeout(10):
+            while reader.position is None:
+                await reader.next()
+        state = await bus.stream_state(STREAM)
+        assert state is not None
+        assert feed.prev - reader.position < 10 * (state.last_seq - state.first_seq), (
+            "its beginning"
+        )
+        writing.cancel()
+        await reader.close()
+
+    run(main, seed)
+
+
+def test_who_has_rows_of_the_beginning_is_told_that_the_stream_went_on_without_it() -> None:
+    """Before the first mark: it has no position yet, and something in its hands."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        feed = FeedWriter(bus)
+        await feed.create(max_bytes=20_000)
+        await bus.append(STREAM, feed.messages([Txn(10, {("a", "b"): [1, 2]})])[:-1])
+        subscription = of_rows(bus, FEED, None, Tables())
+        assert isinstance(await subscription.next(), RowMessage)
+        for _ in range(150):
+            await feed.batch([Txn(feed.prev + 10, {("a", "b"): [0]})])
+        with pytest.raises(Purged):
+            await subscription.next()
 
     run(main, 1)

@@ -16,7 +16,7 @@ from tidelog.messages import Consumer
 from tidelog.sim.world import World, run
 from tidelog.subscriber.positions import Position
 from tidelog.subscriber.registration import TELL_S, Registration
-from tidelog.subscriber.start import Start, begin
+from tidelog.subscriber.start import Start, begin, kept_after
 from tidelog.subscriber.subscription import of_transactions
 from tidelog.subscriber.tables import Tables
 from tidelog.timestamps import compose
@@ -53,6 +53,9 @@ def test_where_it_begins() -> None:
         assert await begin(bus, FEED, "now", 1.0) == 15
         for start, after in begins:
             assert await begin(bus, FEED, start, 1.0) == after
+        assert await kept_after(bus, FEED, 1.0) == 0
+        with pytest.raises(StreamMissing, match="no stream"):
+            await kept_after(bus, "other", 1.0)
         late = datetime(9999, 1, 1, tzinfo=UTC)
         others = Position("other", 1), Position(FEED, -1)
         for wrong in (-1, 1 << 63, "tomorrow", *others, AT.replace(tzinfo=None), late):
