@@ -135,6 +135,15 @@ def test_bits_are_a_number_only_without_quotes(token: str, bits: int) -> None:
     assert [converters(columns)[0](one) for one in (quoted, bare)] == [0x31, 1]
 
 
+def test_a_year_is_a_number_within_quotes_as_well() -> None:
+    columns = [ColumnStructure("y", "year", "year")]
+    tokens = [
+        *of_sql(["INSERT INTO `t` VALUES ('2026'),(1901),('0000');\n"], columns),
+        *of_csv(['"2026"\r\n', "1901\r\n"], columns),
+    ]
+    assert [converters(columns)[0](one) for (one,) in tokens] == [2026, 1901, 0, 2026, 1901]
+
+
 def test_a_csv_may_begin_with_a_mark_and_end_with_an_empty_line() -> None:
     lines = ['\ufeff"a","b","c"\r\n', "1,2,3\r\n", "\r\n"]
     assert of_csv(lines, COLUMNS) == [["1", "2", "3"]]

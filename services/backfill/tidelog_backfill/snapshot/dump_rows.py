@@ -94,8 +94,8 @@ def _converter(column: ColumnStructure) -> Callable[[str], object]:
     match kind_of(column):
         case Kind.BINARY:
             return _bytes
-        case Kind.BIT:
-            return _bits
+        case Kind.BIT:  # a YEAR is a number, within quotes as well
+            return _bits if column.base == "bit" else int
         case Kind.FLOAT | Kind.DOUBLE:
             return float
         case Kind.NUMBER if column.base != "decimal":
