@@ -14,6 +14,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -126,12 +127,12 @@ class DumpSource:
 
     def _parquet(self, path: str, of: TableStructure, batch_rows: int) -> Rows:
         """Decimals as a server gives them: text, or integers."""
-        texts = {one.name for one in stored(of) if one.base == "decimal"}
+        convert = {one.name: _digits if one.base == "decimal" else int for one in stored(of)}
         with parquet.ParquetFile(path, filesystem=self._files) as file:
             for batch in file.iter_batches(batch_rows):
                 columns = [
-                    [None if v is None else str(v) for v in values.to_pylist()]
-                    if name in texts
+                    [None if v is None else convert[name](v) for v in values.to_pylist()]
+                    if pa.types.is_decimal(values.type)
                     else values.to_pylist()
                     for name, values in zip(batch.schema.names, batch.columns, strict=True)
                 ]
@@ -262,6 +263,11 @@ def _guarded(rows: Rows, where: str) -> Rows:
     """What the reader of the rows meets itself passes as it is."""
     with _errors(where):
         yield from rows
+
+
+def _digits(value: Decimal) -> str:
+    """Never with an exponent."""
+    return f"{value:f}"
 
 
 def _values(

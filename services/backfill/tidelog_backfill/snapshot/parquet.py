@@ -6,7 +6,9 @@ beside them in `_backfill.json`, and `_SUCCESS` says that the copy is whole.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -43,7 +45,7 @@ class ParquetWriter:
 
     async def write(self, images: Sequence[Image]) -> None:
         arrays = [
-            array([one.row[field.name] for one in images], field.type) for field in self._schema
+            array([_value(one, field) for one in images], field.type) for field in self._schema
         ]
         self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
 
@@ -53,6 +55,14 @@ class ParquetWriter:
 
     async def close(self) -> None:
         self._writer.close()
+
+
+def _value(image: Image, field: pa.Field) -> Any:
+    """Marked of the texts is the document null, which a file can tell from SQL's."""
+    value = image.row[field.name]
+    if field.name in image.b64 and pa.types.is_string(field.type):
+        return b64decode(value).decode()
+    return value
 
 
 class ParquetWay(msgspec.Struct, frozen=True):
