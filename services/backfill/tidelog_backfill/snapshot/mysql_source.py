@@ -123,7 +123,8 @@ class MysqlSource:
             structures.column(row, is_mariadb=is_mariadb, is_json=row[0] in documents)
             for row in described
         ]
-        keys = ask(structures.KEYS.format(where=where))
+        listed = ask(structures.KEYS.format(table=table_name(db, table)))
+        keys = [structures.key_part(row) for row in listed]
         checks = [row[0] for row in ask(structures.CHECKS.format(where=where))]
         lacks = [
             *structures.left_out(keys),
