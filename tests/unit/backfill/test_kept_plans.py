@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidelog.bulk.jobs import BackfillJob
-from tidelog.errors import Refused, Stopped, TidelogError, Unavailable
+from tidelog.errors import ConfigError, Refused, Stopped, TidelogError, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
 from tidelog_backfill.snapshot.parquet import PLAN as PLAN_FILE
@@ -79,10 +79,21 @@ def test_a_directory_whose_plan_can_not_be_read(tmp_path: Path, data: bytes) -> 
     assert [one.name for one in place.iterdir()] == [PLAN_FILE]
 
 
+def test_a_dump_of_an_unknown_moment_is_not_copied_as_of_now(tmp_path: Path) -> None:
+    """What was committed between the two would be in neither copy nor stream."""
+    (tmp_path / "metadata").write_text("SHOW MASTER STATUS:\n\tLog: mysql-bin.000003\n\tPos: 4\n")
+    (tmp_path / "d.t-schema.sql").write_text("CREATE TABLE `t` (`id` int(11));\n")
+    place = str(tmp_path / "copy")
+    job = BackfillJob(source=str(tmp_path), parquet=place, nats_url="nats://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="does not say at which timestamp") as refused:
+        run.backfill(NO_SPARK, job, lambda _: None)
+    assert "from before the dump was begun" in refused.value.hint
+
+
 class Changing:
     """A source of now, whose table gets a column while the copy begins."""
 
-    shown, is_exact, guarantee = "mysql://u@db:3306", False, ""
+    shown, is_exact, is_now, guarantee = "mysql://u@db:3306", False, True, ""
     asked = 0
 
     def timestamp(self) -> int:

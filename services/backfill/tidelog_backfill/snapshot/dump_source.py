@@ -77,6 +77,10 @@ class DumpSource:
         return self._copy.exact if self._copy is not None else self._position > 0
 
     @property
+    def is_now(self) -> bool:
+        return False
+
+    @property
     def guarantee(self) -> str:
         if self._copy is not None:
             return self._copy.guarantee

@@ -74,6 +74,10 @@ class MysqlSource:
         return self._is("tidb")
 
     @property
+    def is_now(self) -> bool:
+        return not self.is_exact
+
+    @property
     def guarantee(self) -> str:
         return EXACT if self.is_exact else GUARANTEE
 

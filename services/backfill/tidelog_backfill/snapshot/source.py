@@ -38,6 +38,10 @@ class Source(Protocol):
         """Can it be read as it was at a timestamp?"""
 
     @property
+    def is_now(self) -> bool:
+        """Is it read as it is at this moment, so that a timestamp of now is older than no row?"""
+
+    @property
     def guarantee(self) -> str:
         """What a copy of it is worth, one sentence."""
 
