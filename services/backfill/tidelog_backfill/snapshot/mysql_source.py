@@ -36,6 +36,12 @@ GUARANTEE = (
     " transactions are committed there before their Commit is sent to a Pump"
 )
 _ROW_ID = "`_tidb_rowid`"
+_OURS = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+)
+"""No session reads otherwise because of the server's global settings: neither rows that are not
+committed, nor padded values, nor only the first of them."""
 _PATIENT = "SET SESSION net_write_timeout = 86400"
 """Between two batches the server waits for the target, and for the job's rate."""
 _GEOMETRIES = frozenset(
@@ -217,10 +223,9 @@ class MysqlSource:
                 read_timeout=READ_TIMEOUT_S,
                 program_name="tidelog",
                 ssl=context(target.tls) if target.tls is not None else None,
-                init_command="SET SESSION time_zone = '+00:00'",
             )
         with closing(connection):
-            for sql in begin:
+            for sql in (*_OURS, *begin):
                 with self._errors(sql), connection.cursor() as cursor:
                     cursor.execute(sql)
             yield connection

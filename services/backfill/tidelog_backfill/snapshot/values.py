@@ -40,10 +40,11 @@ def stored(structure: TableStructure) -> tuple[ColumnStructure, ...]:
 
 
 def selected(column: ColumnStructure) -> str:
-    """The expression that gives a column's value without a loss: a FLOAT's text has six digits."""
+    """The expression that gives a column's value without a loss: a FLOAT's text has six digits. And
+    without what only shows it: the zeros before a DECIMAL ZEROFILL."""
     if column.base == "float":
         return f"{name(column.name)} * 1e0"
-    if column.base == "bit":
+    if column.base == "bit" or (column.base == "decimal" and column.zerofill):
         return f"{name(column.name)} + 0"
     return name(column.name)
 
