@@ -196,6 +196,28 @@ def test_sql_that_has_more_or_less_than_the_table(lines: list[str], told: str) -
     assert "inspect" not in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("/*!40103 SET TIME_ZONE='+00:00' */;\n", ""),
+        ("SET time_zone = 'utc';\n", ""),
+        ("/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE */;\n", ""),
+        ("-- SET TIME_ZONE='+08:00';\n", ""),
+        ("/*!40103 SET TIME_ZONE='+08:00' */;\n", r"\+08:00"),
+        ('/*!40101 SET NAMES binary*/; SET SESSION time_zone="SYSTEM";\n', "SYSTEM"),
+    ],
+)
+def test_timestamps_of_another_zone_are_refused(statement: str, told: str) -> None:
+    insert = "INSERT INTO `t` VALUES ('2026-01-01 08:00:00');\n"
+    of_zone, of_none = (ColumnStructure("at", base, base) for base in ("timestamp", "datetime"))
+    assert of_sql([statement, insert], [of_none]) == [["2026-01-01 08:00:00"]]
+    if told:
+        with pytest.raises(Corrupt, match=rf"line 1 sets the time zone {told}, and TIMESTAMPs"):
+            of_sql([statement, insert], [of_zone])
+    else:
+        assert of_sql([statement, insert], [of_zone]) == [["2026-01-01 08:00:00"]]
+
+
 def test_what_a_default_would_fill_is_not_null() -> None:
     filled = [ColumnStructure("n", "int", "int", default="7"), *KEYED]
     with pytest.raises(Corrupt, match="does not name n"):
