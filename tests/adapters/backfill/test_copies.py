@@ -16,6 +16,7 @@ from tidelog.downstream import Checkpoint, DownstreamOptions, TakenOver
 from tidelog.downstreams import open_downstream
 from tidelog.downstreams.state_tables import CONTROL, lock_name
 from tidelog.errors import Refused, Stopped, Unavailable
+from tidelog_backfill.snapshot.batches import BATCH_BYTES
 from tidelog_backfill.snapshot.mysql_source import MysqlSource
 from tidelog_backfill.snapshot.plan import Chunk
 from tidelog_backfill.snapshot.source import Rows
@@ -174,8 +175,8 @@ def test_a_kept_plan_that_can_not_be_read_is_gone_on_with_by_nobody(
 
 
 @contextmanager
-def large(source: MariaDb) -> Iterator[Rows]:
-    """Rows in batches of ten, more than the sockets between hold."""
+def large(source: MariaDb, batch_rows: int = 10) -> Iterator[Rows]:
+    """Rows, more than the sockets between hold."""
     sql(
         source,
         "create or replace table shop.large (id int primary key, body longblob)",
@@ -183,7 +184,7 @@ def large(source: MariaDb) -> Iterator[Rows]:
     )
     origin = MysqlSource(url(source), "")
     (table,) = origin.found(("shop.large",), S).tables
-    with origin.read(table, Chunk(0, 0), S, 10) as batches:
+    with origin.read(table, Chunk(0, 0), S, batch_rows) as batches:
         yield batches
 
 
@@ -193,6 +194,13 @@ def killed(source: MariaDb, batches: Rows) -> None:
     ((connection,),) = sql(source, reading)
     sql(source, f"kill {connection}")
     deque(batches, maxlen=0)
+
+
+def test_large_rows_are_few_at_once(source: MariaDb) -> None:
+    with large(source, 5000) as batches:
+        sizes = [len(batch) for batch in batches]
+    assert sum(sizes) == 400
+    assert max(sizes) == -(-BATCH_BYTES // 100_000)
 
 
 def test_a_connection_that_is_lost_in_a_chunk_is_typed(source: MariaDb) -> None:

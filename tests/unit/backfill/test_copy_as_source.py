@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyarrow.parquet import ParquetFile
 
 from tests.unit.downstreams.shapes import column, table
 from tidelog.errors import Refused
+from tidelog_backfill.snapshot import dump_source, parquet
 from tidelog_backfill.snapshot.dump_source import DumpSource
 from tidelog_backfill.snapshot.parquet import PLAN, WHOLE, ParquetTarget
 from tidelog_backfill.snapshot.plan import Asked, Chunk, CopiedTable, SnapshotPlan
@@ -57,6 +59,18 @@ VALUES = CopiedTable(
         key=("id",),
     ),
 )
+
+
+def test_its_memory_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "GROUP_BYTES", 1 << 20)
+    asyncio.run(filled(tmp_path, *((n, n, None, f'"{"x" * (1 << 20)}"') for n in range(9))))
+    file = ParquetFile(tmp_path / "d.v" / "chunk-000000.parquet")
+    assert file.num_row_groups == 9
+    source = DumpSource(str(tmp_path))
+    (found,) = source.found((), S).tables
+    monkeypatch.setattr(dump_source, "BATCH_BYTES", 1 << 20)
+    with source.read(found, source.chunks([found], 1, S)[0], S, 100) as batches:
+        assert [len(batch) for batch in batches] == [1] * 9
 
 
 async def filled(directory: Path, *rows: tuple[Any, ...]) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cached_property
-from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,6 +29,7 @@ from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.parquet_values import place_of
+from tidelog_backfill.snapshot.batches import BATCH_BYTES, batches
 from tidelog_backfill.snapshot.dump_csv import csv_rows
 from tidelog_backfill.snapshot.dump_lines import HINT, Lines
 from tidelog_backfill.snapshot.dump_rows import NULL, converters
@@ -125,15 +125,15 @@ class DumpSource:
         with opened as stream:
             text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="\n")
             lines = Lines(text, chunk.file)
-            rows = _ROWS[kind[3]](lines, table.structure)
-            values = _values(rows, stored(table.structure), lines)
-            yield _guarded(iter(lambda: list(islice(values, batch_rows)), []), chunk.file)
+            rows, columns = _ROWS[kind[3]](lines, table.structure), stored(table.structure)
+            values = _values(rows, columns, lines)
+            yield _guarded(batches(values, columns, batch_rows), chunk.file)
 
     def _parquet(self, path: str, of: TableStructure, batch_rows: int) -> Rows:
         """Decimals as a server gives them: text, or integers."""
         convert = {one.name: _digits if one.base == "decimal" else int for one in stored(of)}
         with parquet.ParquetFile(path, filesystem=self._files) as file:
-            for batch in file.iter_batches(batch_rows):
+            for batch in _of_groups(file, batch_rows):
                 columns = [
                     [None if v is None else convert[name](v) for v in values.to_pylist()]
                     if pa.types.is_decimal(values.type)
@@ -267,6 +267,14 @@ def _guarded(rows: Rows, where: str) -> Rows:
     """What the reader of the rows meets itself passes as it is."""
     with _errors(where):
         yield from rows
+
+
+def _of_groups(file: parquet.ParquetFile, most: int) -> Iterator[pa.RecordBatch]:
+    """At most so many rows each, and of about BATCH_BYTES, if those of a group are of one size."""
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        few = max(1, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
+        yield from file.iter_batches(min(most, few), row_groups=[number])
 
 
 def _digits(value: Decimal) -> str:

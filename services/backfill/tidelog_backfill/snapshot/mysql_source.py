@@ -21,6 +21,7 @@ from tidelog.schema.structure import ColumnStructure
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.snapshot import structures
+from tidelog_backfill.snapshot.batches import batches
 from tidelog_backfill.snapshot.key_range import Bound, KeyRange, condition, consecutive
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, cut_key
 from tidelog_backfill.snapshot.source import Found, Rows
@@ -162,8 +163,9 @@ class MysqlSource:
     @contextmanager
     def read(self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int) -> Iterator[Rows]:
         structure = table.structure
-        columns = ", ".join(selected(column) for column in stored(structure))
-        sql = f"SELECT {columns} FROM {table_name(table.db, structure.name)}"
+        columns = stored(structure)
+        listed = ", ".join(selected(column) for column in columns)
+        sql = f"SELECT {listed} FROM {table_name(table.db, structure.name)}"
         key = [name(column) for column in cut_key(structure)]
         where = condition(key, chunk.within)
         if where:
@@ -175,12 +177,11 @@ class MysqlSource:
         with self._connected(begin) as connection, connection.cursor(_Unread) as cursor:
             with self._errors(sql):
                 cursor.execute(sql)
-            yield self._batches(cursor, sql, batch_rows)
+            yield batches(self._rows(cursor, sql), columns, batch_rows)
 
-    def _batches(self, cursor: SSCursor, sql: str, batch_rows: int) -> Rows:
+    def _rows(self, cursor: SSCursor, sql: str) -> Iterator[Sequence[Any]]:
         with self._errors(sql):
-            while rows := cursor.fetchmany(batch_rows):
-                yield rows
+            yield from iter(cursor.fetchone, None)
 
     def _at(self, ts: int) -> list[str]:
         """What a session begins with that sees the source at `ts`."""

@@ -26,6 +26,9 @@ from tidelog_backfill.snapshot.values import stored
 
 PLAN, WHOLE = "_backfill.json", "_SUCCESS"
 
+GROUP_BYTES = 32 << 20
+"""Of values, about: a writer's memory holds one row group."""
+
 
 def table_schema(table: CopiedTable) -> pa.Schema:
     columns = stored(table.structure)
@@ -42,14 +45,26 @@ class ParquetWriter:
         directory, _, name = path.rpartition("/")
         self._part = f"{directory}/_{name}"
         self._writer = parquet.ParquetWriter(self._part, schema, filesystem=files)
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
 
     async def write(self, images: Sequence[Image]) -> None:
         arrays = [
             array([_value(one, field) for one in images], field.type) for field in self._schema
         ]
-        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        self._held.append(pa.record_batch(arrays, schema=self._schema))
+        self._bytes += self._held[-1].nbytes
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """A row group of its own: one that is written batch by batch stays in memory."""
+        held, self._held, self._bytes = self._held, [], 0
+        if held:
+            self._writer.write_table(pa.Table.from_batches(held))
 
     async def done(self) -> None:
+        self._flush()
         self._writer.close()
         self._files.move(self._part, self._path)
 

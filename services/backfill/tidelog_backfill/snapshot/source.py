@@ -57,4 +57,5 @@ class Source(Protocol):
     def read(
         self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int
     ) -> AbstractContextManager[Rows]:
-        """The chunk's rows, in the key's order where it has one, so many at once."""
+        """The chunk's rows, in the key's order where it has one, so many at once, or fewer
+        (`batches`)."""
