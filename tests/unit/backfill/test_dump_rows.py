@@ -235,6 +235,15 @@ def test_values_in_quotes_go_on_over_line_ends(end: str) -> None:
     assert of_csv(_lines(f'"v"{end}"a{end}b"{end}'), KEYED[1:]) == [[f"a{end}b"]]
 
 
+def test_values_without_quotes_have_escapes_as_well() -> None:
+    """As Dumpling writes all of them where it is told to use no quotes."""
+    rows = [r'1,a\nb\\c\,d""e', r"2,\\N", r"3,\N"]
+    found = of_csv([f"{row}\r\n" for row in ["id,v", *rows]], KEYED)
+    assert found == [["1", 'a\nb\\c,d""e'], ["2", r"\N"], ["3", NULL]]
+    with pytest.raises(Corrupt, match="line 1 can't be read from character 4"):
+        of_csv(["1,a\\\n", "b\n"], KEYED)
+
+
 def test_a_value_in_quotes_needs_no_line_end() -> None:
     assert of_csv(['1,"a"'], KEYED) == [["1", "a"]]
 
