@@ -13,6 +13,7 @@ from tidelog.bulk.jobs import BackfillJob
 from tidelog.errors import ConfigError, Refused, Stopped, TidelogError, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
+from tidelog_backfill.snapshot.dump_source import DumpSource
 from tidelog_backfill.snapshot.parquet import PLAN as PLAN_FILE
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.refusals import refuse_another
@@ -88,6 +89,29 @@ def test_a_dump_of_an_unknown_moment_is_not_copied_as_of_now(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="does not say at which timestamp") as refused:
         run.backfill(NO_SPARK, job, lambda _: None)
     assert "from before the dump was begun" in refused.value.hint
+
+
+def test_a_directory_is_filled_by_who_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ended the one before, until its plan was kept."""
+    dump, place = tmp_path / "dump", tmp_path / "copy"
+    dump.mkdir()
+    (dump / "d.t-schema.sql").write_text("CREATE TABLE `t` (`id` int(11));\n")
+
+    def ended(*_: object) -> None:
+        raise Unavailable("the source is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DumpSource, "chunks", ended)
+        with pytest.raises(Unavailable):
+            _run(dump, str(place), "d.t")
+    place.mkdir(exist_ok=True)
+    (place / f"{PLAN_FILE}.new").write_text('{"ts":1')
+    assert _run(dump, str(place), "d.t").tables == 1
+    (place / PLAN_FILE).unlink()
+    with pytest.raises(Refused, match="is not empty"):
+        _run(dump, str(place), "d.t")
 
 
 class Changing:

@@ -25,6 +25,8 @@ from tidelog_backfill.snapshot.target import Prepared
 from tidelog_backfill.snapshot.values import stored
 
 PLAN, WHOLE = "_backfill.json", "_SUCCESS"
+NEW = ".new"
+"""Behind the name of one of them that is being written."""
 
 GROUP_BYTES = 32 << 20
 """Of values, about: a writer's memory holds one row group."""
@@ -87,8 +89,9 @@ class ParquetWay(msgspec.Struct, frozen=True):
 
     async def chunk(self, lane: int, table: CopiedTable, chunk: Chunk, ts: int) -> ParquetWriter:
         files, root = place_of(self.url)
-        path = f"{root}/{directory_of(table)}/{_file(chunk.number)}"
-        return ParquetWriter(files, path, table_schema(table))
+        directory = f"{root}/{directory_of(table)}"
+        files.create_dir(directory)
+        return ParquetWriter(files, f"{directory}/{_file(chunk.number)}", table_schema(table))
 
 
 class ParquetTarget:
@@ -114,18 +117,19 @@ class ParquetTarget:
                     f"{path} is no plan of a backfill: {error}", hint=self.anew
                 ) from error
         everything = fs.FileSelector(self._root, allow_not_found=True)
-        if self._files.get_file_info(everything):
+        begun = f"{PLAN}{NEW}"  # a plan that was not kept, as its writer was ended
+        if any(one.base_name != begun for one in self._files.get_file_info(everything)):
             raise Refused(
                 f"{self._url} is not empty", hint="a backfill fills a directory of its own"
             )
         return None
 
     async def prepare(self, tables: Sequence[CopiedTable], ts: int) -> Prepared:
-        for table in tables:
-            self._files.create_dir(f"{self._root}/{directory_of(table)}")
+        """Nothing is made before the plan is kept: who begins again finds an empty place."""
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
+        self._files.create_dir(self._root)
         self._put(PLAN, msgspec.json.encode(plan))
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
@@ -147,9 +151,9 @@ class ParquetTarget:
 
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"
-        with self._files.open_output_stream(f"{path}.new") as stream:
+        with self._files.open_output_stream(f"{path}{NEW}") as stream:
             stream.write(data)
-        self._files.move(f"{path}.new", path)
+        self._files.move(f"{path}{NEW}", path)
 
     def _is_file(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)
