@@ -103,7 +103,17 @@ def _converter(column: ColumnStructure) -> Callable[[str], object]:
             return float
         case Kind.NUMBER if column.base != "decimal":
             return int
-    return str
+    return _text
+
+
+def _text(text: str) -> str:
+    """Raises ValueError."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("a text that is no UTF-8") from error
+    return text
 
 
 def _bytes(text: str) -> bytes:

@@ -24,14 +24,14 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, Corrupt, NotFound, Refused, Unavailable
+from tidelog.errors import BadInput, NotFound, Refused
 from tidelog.schema.structure import ColumnStructure, TableStructure
-from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.parquet_values import place_of
 from tidelog_backfill.snapshot.batches import BATCH_BYTES, batches
 from tidelog_backfill.snapshot.dump_csv import csv_rows
-from tidelog_backfill.snapshot.dump_lines import HINT, Lines
+from tidelog_backfill.snapshot.dump_files import errors, opened
+from tidelog_backfill.snapshot.dump_lines import Lines
 from tidelog_backfill.snapshot.dump_rows import NULL, converters
 from tidelog_backfill.snapshot.dump_sql import sql_rows
 from tidelog_backfill.snapshot.dump_tables import defined
@@ -120,9 +120,9 @@ class DumpSource:
             return
         kind = _DATA.fullmatch(chunk.file)
         assert kind is not None
-        with _errors(chunk.file):
-            opened = self._files.open_input_stream(path)
-        with opened as stream:
+        with errors(chunk.file):
+            file = opened(self._files, path, chunk.file)
+        with file as stream:
             text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="\n")
             lines = Lines(text, chunk.file)
             rows, columns = _ROWS[kind[3]](lines, table.structure), stored(table.structure)
@@ -146,7 +146,7 @@ class DumpSource:
     def _copy(self) -> SnapshotPlan | None:
         """The plan of a backfill that made this directory."""
         data = self._text(PLAN)
-        with _errors(f"{self.shown}: {PLAN}"):
+        with errors(f"{self.shown}: {PLAN}"):
             return msgspec.json.decode(data, type=SnapshotPlan) if data else None
 
     @cached_property
@@ -232,8 +232,9 @@ class DumpSource:
         path = f"{self._root}/{name}"
         if self._files.get_file_info(path).type != fs.FileType.File:
             return ""
-        with _errors(f"{self.shown}: {name}"), self._files.open_input_stream(path) as stream:
-            return bytes(stream.read()).decode()
+        where = f"{self.shown}: {name}"
+        with errors(where), opened(self._files, path, where) as stream:
+            return stream.read().decode()
 
 
 _KNOWN = (_SCHEMA, _VIEW, _DATA, _UNREAD, _OTHERS)
@@ -250,22 +251,9 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join([*names[:FEW], "…"] if len(names) > FEW else names)
 
 
-@contextmanager
-def _errors(where: str) -> Iterator[None]:
-    """Of files, as ours."""
-    try:
-        yield
-    except (pa.ArrowInvalid, *NOT_READABLE) as error:
-        raise Corrupt(f"{where}: {error}", hint=HINT) from error
-    except FileNotFoundError as error:
-        raise NotFound(f"{where} is not there: {error}") from error
-    except OSError as error:
-        raise Unavailable(f"{where} can't be read: {error}") from error
-
-
 def _guarded(rows: Rows, where: str) -> Rows:
     """What the reader of the rows meets itself passes as it is."""
-    with _errors(where):
+    with errors(where):
         yield from rows
 
 
