@@ -170,7 +170,7 @@ class MysqlSource:
         where = condition(key, chunk.within)
         if where:
             sql += f" WHERE {where}"
-        order = key or ([_ROW_ID] if self.is_exact and not structure.key_columns else [])
+        order = key or (self._order(table) if self.is_exact else [])
         if order:
             sql += f" ORDER BY {', '.join(order)}"
         begin = self._at(ts) if self.is_exact else [_PATIENT]
@@ -178,6 +178,13 @@ class MysqlSource:
             with self._errors(sql):
                 cursor.execute(sql)
             yield batches(self._rows(cursor, sql), columns, batch_rows)
+
+    def _order(self, table: CopiedTable) -> list[str]:
+        """Of a table that is not cut. A second try of one that is `ordered` passes by as many rows
+        as the first has written: they must be the same."""
+        if not table.structure.key_columns:
+            return [_ROW_ID]
+        return [name(column) for column in table.structure.key_columns] if table.ordered else []
 
     def _rows(self, cursor: SSCursor, sql: str) -> Iterator[Sequence[Any]]:
         with self._errors(sql):
