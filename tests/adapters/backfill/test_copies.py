@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,11 @@ from tidelog.downstream import Checkpoint, DownstreamOptions, TakenOver
 from tidelog.downstreams import open_downstream
 from tidelog.downstreams.state_tables import CONTROL, lock_name
 from tidelog.errors import Refused, Stopped, Unavailable
+from tidelog_backfill.snapshot.batches import BATCH_BYTES
 from tidelog_backfill.snapshot.mysql_source import MysqlSource
 from tidelog_backfill.snapshot.plan import Chunk
 from tidelog_backfill.snapshot.source import Rows
+from tidelog_backfill.snapshot.values import RowImages, stored
 
 ROWS = 3000
 
@@ -172,8 +175,8 @@ def test_a_kept_plan_that_can_not_be_read_is_gone_on_with_by_nobody(
 
 
 @contextmanager
-def large(source: MariaDb) -> Iterator[Rows]:
-    """Rows in batches of ten, more than the sockets between hold."""
+def large(source: MariaDb, batch_rows: int = 10) -> Iterator[Rows]:
+    """Rows, more than the sockets between hold."""
     sql(
         source,
         "create or replace table shop.large (id int primary key, body longblob)",
@@ -181,7 +184,7 @@ def large(source: MariaDb) -> Iterator[Rows]:
     )
     origin = MysqlSource(url(source), "")
     (table,) = origin.found(("shop.large",), S).tables
-    with origin.read(table, Chunk(0, 0), S, 10) as batches:
+    with origin.read(table, Chunk(0, 0), S, batch_rows) as batches:
         yield batches
 
 
@@ -191,6 +194,13 @@ def killed(source: MariaDb, batches: Rows) -> None:
     ((connection,),) = sql(source, reading)
     sql(source, f"kill {connection}")
     deque(batches, maxlen=0)
+
+
+def test_large_rows_are_few_at_once(source: MariaDb) -> None:
+    with large(source, 5000) as batches:
+        sizes = [len(batch) for batch in batches]
+    assert sum(sizes) == 400
+    assert max(sizes) == -(-BATCH_BYTES // 100_000)
 
 
 def test_a_connection_that_is_lost_in_a_chunk_is_typed(source: MariaDb) -> None:
@@ -212,3 +222,45 @@ def test_a_geometry_is_refused_by_its_name(source: MariaDb) -> None:
     with pytest.raises(Refused, match=r"copied: shop\.place\.at \(point\)") as refused:
         MysqlSource(url(source), "").found(("shop.*",), S)
     assert "all others" in refused.value.hint
+
+
+def contents(source: MariaDb, name: str) -> list[dict[str, Any]]:
+    origin = MysqlSource(url(source), "")
+    (table,) = origin.found((name,), S).tables
+    images = RowImages(stored(table.structure))
+    with origin.read(table, Chunk(0, 0), S, 10) as batches:
+        return [image.row for batch in batches for image in images.of(batch)]
+
+
+SETTINGS = (
+    "sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'",
+    "sql_select_limit = 1",
+    "tx_isolation = 'READ-UNCOMMITTED'",
+)
+
+
+@pytest.fixture
+def odd_settings(source: MariaDb) -> Iterator[None]:
+    names = [setting.split()[0] for setting in SETTINGS]
+    before = sql(source, f"select {', '.join(f'@@global.{name}' for name in names)}")[0]
+    sql(source, *(f"set global {setting}" for setting in SETTINGS))
+    yield
+    for name, value in zip(names, before, strict=True):
+        sql(source, f"set global {name} = {value!r}")
+
+
+def test_a_servers_global_settings_change_no_row(source: MariaDb, odd_settings: None) -> None:
+    sql(
+        source,
+        "create or replace table shop.odd"
+        " (id int primary key, c char(4), n decimal(10,2) zerofill)",
+        "insert into shop.odd values (1, 'a', 1.5), (2, '', 0)",
+    )
+    with closing(connected(source)) as other, other.cursor() as at:
+        at.execute("begin")
+        at.execute("insert into shop.odd values (3, 'x', 3)")
+        assert contents(source, "shop.odd") == [
+            {"id": 1, "c": "a", "n": "1.50"},
+            {"id": 2, "c": "", "n": "0.00"},
+        ]
+        other.rollback()

@@ -41,6 +41,17 @@ def test_backslashes_and_quotes(source: MariaDb) -> None:
     assert told.warnings == []
 
 
+def test_the_key_is_the_first_that_was_made_and_none_that_rows_lack(source: MariaDb) -> None:
+    sql(
+        source,
+        "create table d.two (a int not null, b int not null, unique zz (a), unique aa (b))",
+        "create table d.made (a int, b int not null, g int as (a + 1) virtual, unique u (g))",
+        "alter table d.made add unique zz (b), add c int not null, add unique aa (c)",
+    )
+    keys = {one.structure.name: one.structure.key_columns for one in found(source, "*").tables}
+    assert (keys["two"], keys["made"]) == (("a",), ("b",))
+
+
 def test_what_a_copy_lacks_is_said(source: MariaDb) -> None:
     sql(
         source,

@@ -135,6 +135,15 @@ def test_bits_are_a_number_only_without_quotes(token: str, bits: int) -> None:
     assert [converters(columns)[0](one) for one in (quoted, bare)] == [0x31, 1]
 
 
+def test_a_year_is_a_number_within_quotes_as_well() -> None:
+    columns = [ColumnStructure("y", "year", "year")]
+    tokens = [
+        *of_sql(["INSERT INTO `t` VALUES ('2026'),(1901),('0000');\n"], columns),
+        *of_csv(['"2026"\r\n', "1901\r\n"], columns),
+    ]
+    assert [converters(columns)[0](one) for (one,) in tokens] == [2026, 1901, 0, 2026, 1901]
+
+
 def test_a_csv_may_begin_with_a_mark_and_end_with_an_empty_line() -> None:
     lines = ['\ufeff"a","b","c"\r\n', "1,2,3\r\n", "\r\n"]
     assert of_csv(lines, COLUMNS) == [["1", "2", "3"]]
@@ -187,6 +196,28 @@ def test_sql_that_has_more_or_less_than_the_table(lines: list[str], told: str) -
     assert "inspect" not in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("/*!40103 SET TIME_ZONE='+00:00' */;\n", ""),
+        ("SET time_zone = 'utc';\n", ""),
+        ("/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE */;\n", ""),
+        ("-- SET TIME_ZONE='+08:00';\n", ""),
+        ("/*!40103 SET TIME_ZONE='+08:00' */;\n", r"\+08:00"),
+        ('/*!40101 SET NAMES binary*/; SET SESSION time_zone="SYSTEM";\n', "SYSTEM"),
+    ],
+)
+def test_timestamps_of_another_zone_are_refused(statement: str, told: str) -> None:
+    insert = "INSERT INTO `t` VALUES ('2026-01-01 08:00:00');\n"
+    of_zone, of_none = (ColumnStructure("at", base, base) for base in ("timestamp", "datetime"))
+    assert of_sql([statement, insert], [of_none]) == [["2026-01-01 08:00:00"]]
+    if told:
+        with pytest.raises(Corrupt, match=rf"line 1 sets the time zone {told}, and TIMESTAMPs"):
+            of_sql([statement, insert], [of_zone])
+    else:
+        assert of_sql([statement, insert], [of_zone]) == [["2026-01-01 08:00:00"]]
+
+
 def test_what_a_default_would_fill_is_not_null() -> None:
     filled = [ColumnStructure("n", "int", "int", default="7"), *KEYED]
     with pytest.raises(Corrupt, match="does not name n"):
@@ -202,6 +233,15 @@ def test_values_in_quotes_go_on_over_line_ends(end: str) -> None:
     first = f'a{end}{end}",{end}b{end}'
     assert of_csv(_lines(text), KEYED) == [["1", first], ["2", "c"]]
     assert of_csv(_lines(f'"v"{end}"a{end}b"{end}'), KEYED[1:]) == [[f"a{end}b"]]
+
+
+def test_values_without_quotes_have_escapes_as_well() -> None:
+    """As Dumpling writes all of them where it is told to use no quotes."""
+    rows = [r'1,a\nb\\c\,d""e', r"2,\\N", r"3,\N"]
+    found = of_csv([f"{row}\r\n" for row in ["id,v", *rows]], KEYED)
+    assert found == [["1", 'a\nb\\c,d""e'], ["2", r"\N"], ["3", NULL]]
+    with pytest.raises(Corrupt, match="line 1 can't be read from character 4"):
+        of_csv(["1,a\\\n", "b\n"], KEYED)
 
 
 def test_a_value_in_quotes_needs_no_line_end() -> None:

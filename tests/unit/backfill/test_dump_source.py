@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from tidelog.errors import BadInput, Corrupt, NotFound, Unavailable
@@ -153,7 +156,7 @@ def test_damaged_and_missing_files_are_named(dump: Dump, tmp_path: Path) -> None
     packed, plain = source.chunks(tables, 1000, 0)
     (tmp_path / "d.t.1.csv").unlink()
     with (
-        pytest.raises(Unavailable, match=r"d\.t\.0\.csv\.gz"),
+        pytest.raises(Corrupt, match=r"d\.t\.0\.csv\.gz"),
         source.read(tables[0], packed, 0, 10) as rows_of,
     ):
         list(rows_of)
@@ -161,6 +164,63 @@ def test_damaged_and_missing_files_are_named(dump: Dump, tmp_path: Path) -> None
         pass
     with pytest.raises(Corrupt, match=r"d\.t-schema\.sql"):
         dump({"d.t-schema.sql": b"CREATE TABLE `\xff`"}).found((), 0)
+
+
+PACKED = [("gz", "gzip"), ("zst", "zstd"), ("bz2", "bz2"), ("lz4", "lz4")]
+
+
+def packed(codec: str, data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(("end", "codec"), PACKED)
+def test_a_packed_file_that_is_cut_is_damaged(dump: Dump, end: str, codec: str) -> None:
+    """As often as it is read: nobody waits for that to pass."""
+    data = b"".join(b"%d,%x\n" % (n, n * n) for n in range(20_000))
+    whole = packed(codec, data)
+    assert len(rows(dump({"d.t-schema.sql": TABLE, f"d.t.0.csv.{end}": whole}))) == 20_000
+    for size in (len(whole) // 2, len(whole) - 4):
+        source = dump({f"d.t.0.csv.{end}": whole[:size]})
+        with pytest.raises(Corrupt, match=rf"d\.t\.0\.csv\.{end}: "):
+            rows(source)
+
+
+@pytest.mark.parametrize("name", ["d.t.0.csv", "d.t.0.csv.gz"])
+def test_a_file_whose_place_fails_may_be_read_later(
+    dump: Dump, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def read(self, size: int = -1) -> bytes:
+            raise OSError("connection lost")
+
+    source = dump({"d.t-schema.sql": TABLE, name: b""})
+    tables = source.found((), 0).tables
+    place = SimpleNamespace(open_input_stream=lambda *_, **__: pa.PythonFile(Failing(), "r"))
+    monkeypatch.setattr(source, "_files", place)
+    (chunk,) = source.chunks(tables, 1000, 0)
+    with (
+        pytest.raises(Unavailable, match=rf"{name} can't be read: connection lost"),
+        source.read(tables[0], chunk, 0, 10) as rows_of,
+    ):
+        list(rows_of)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("d.t.0.csv", b'1,"a"\n2,"caf\xe9"\n'),
+        ("d.t.0.sql", b"INSERT INTO `t` VALUES (1,'a'),\n(2,'caf\xe9');\n"),
+    ],
+)
+def test_a_text_that_is_no_utf8_is_named_with_its_line(dump: Dump, name: str, data: bytes) -> None:
+    with pytest.raises(Corrupt, match=rf"{name}: line 2 has a row .*: a text that is no UTF-8"):
+        rows(dump({"d.t-schema.sql": TABLE, name: data}))
 
 
 def test_what_the_reader_meets_itself_passes_as_it_is(dump: Dump) -> None:

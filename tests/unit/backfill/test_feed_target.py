@@ -10,12 +10,15 @@ import pytest
 
 from tests.unit.downstreams.shapes import column, table
 from tidelog import subjects
+from tidelog.changes import RowMessage
 from tidelog.downstream import Image
 from tidelog.errors import Stopped
 from tidelog.ports import Bus, Outgoing
+from tidelog.rows.column import JSON_NULL
 from tidelog.sim.world import World, run
-from tidelog_backfill.snapshot.feed import CopyDone, FeedTarget, FeedWriter
+from tidelog_backfill.snapshot.feed import CopyDone, FeedTarget, FeedWriter, bodies
 from tidelog_backfill.snapshot.plan import Asked, Chunk, CopiedTable, SnapshotPlan
+from tidelog_backfill.snapshot.values import RowImages, stored
 
 S = 100
 TABLE = CopiedTable("d", table("t", column("id", "int(11)"), key=("id",)))
@@ -83,3 +86,16 @@ def test_what_somebody_else_wrote_there_stops_the_copy(kind: str) -> None:
         assert raised.value.hint == f"delete the stream {STREAM}"
 
     run(main, 1)
+
+
+def test_the_json_document_null_is_not_sqls() -> None:
+    """It is marked, as the stream marks it."""
+    docs = CopiedTable("d", table("t", column("id", "int(11)"), column("j", "json"), key=("id",)))
+    images = RowImages(stored(docs.structure)).of([(1, "null"), (2, None), (3, '"null"')])
+    (body,) = bodies(docs, images, S)
+    events = msgspec.json.decode(body, type=RowMessage).events
+    assert [(one.after, one.b64) for one in events] == [
+        ({"id": 1, "j": JSON_NULL}, ["j"]),
+        ({"id": 2, "j": None}, []),
+        ({"id": 3, "j": "null"}, []),
+    ]

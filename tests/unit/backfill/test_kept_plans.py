@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tidelog.bulk.jobs import BackfillJob
-from tidelog.errors import Refused, Stopped, TidelogError, Unavailable
+from tidelog.errors import ConfigError, Refused, Stopped, TidelogError, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
+from tidelog_backfill.snapshot.dump_source import DumpSource
 from tidelog_backfill.snapshot.parquet import PLAN as PLAN_FILE
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.refusals import refuse_another
@@ -79,10 +80,44 @@ def test_a_directory_whose_plan_can_not_be_read(tmp_path: Path, data: bytes) -> 
     assert [one.name for one in place.iterdir()] == [PLAN_FILE]
 
 
+def test_a_dump_of_an_unknown_moment_is_not_copied_as_of_now(tmp_path: Path) -> None:
+    """What was committed between the two would be in neither copy nor stream."""
+    (tmp_path / "metadata").write_text("SHOW MASTER STATUS:\n\tLog: mysql-bin.000003\n\tPos: 4\n")
+    (tmp_path / "d.t-schema.sql").write_text("CREATE TABLE `t` (`id` int(11));\n")
+    place = str(tmp_path / "copy")
+    job = BackfillJob(source=str(tmp_path), parquet=place, nats_url="nats://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="does not say at which timestamp") as refused:
+        run.backfill(NO_SPARK, job, lambda _: None)
+    assert "from before the dump was begun" in refused.value.hint
+
+
+def test_a_directory_is_filled_by_who_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ended the one before, until its plan was kept."""
+    dump, place = tmp_path / "dump", tmp_path / "copy"
+    dump.mkdir()
+    (dump / "d.t-schema.sql").write_text("CREATE TABLE `t` (`id` int(11));\n")
+
+    def ended(*_: object) -> None:
+        raise Unavailable("the source is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DumpSource, "chunks", ended)
+        with pytest.raises(Unavailable):
+            _run(dump, str(place), "d.t")
+    place.mkdir(exist_ok=True)
+    (place / f"{PLAN_FILE}.new").write_text('{"ts":1')
+    assert _run(dump, str(place), "d.t").tables == 1
+    (place / PLAN_FILE).unlink()
+    with pytest.raises(Refused, match="is not empty"):
+        _run(dump, str(place), "d.t")
+
+
 class Changing:
     """A source of now, whose table gets a column while the copy begins."""
 
-    shown, is_exact, guarantee = "mysql://u@db:3306", False, ""
+    shown, is_exact, is_now, guarantee = "mysql://u@db:3306", False, True, ""
     asked = 0
 
     def timestamp(self) -> int:

@@ -1,5 +1,5 @@
-"""Rows of CSV, as Dumpling and mydumper write it: NULL is \\N, and a value in quotes has MySQL's
-escapes; it may go on over line ends. Pure."""
+"""Rows of CSV, as Dumpling and mydumper write it: NULL is \\N, and values have MySQL's escapes, in
+quotes and without them; one in quotes may go on over line ends. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_backfill.snapshot.values import stored
 
 _REST = r'((?:[^"\\]|\\.|"")*+)"'
 """Up to the quote that closes a value."""
-_FIELD = re.compile(rf'"{_REST}|((?!")[^,]*)', re.DOTALL)
+_FIELD = re.compile(rf'"{_REST}|((?!")(?:[^,\\]|\\.)*+)', re.DOTALL)
 CUT = "is the last one and has no line end: its last value may be cut; add one if it is whole"
 _CLOSED = re.compile(_REST, re.DOTALL)
 
@@ -83,4 +83,4 @@ def _over_lines(begun: str, lines: Lines) -> tuple[str, str, int]:
 
 
 def _bare(text: str) -> Token:
-    return NULL if text == r"\N" else text
+    return NULL if text == r"\N" else unescaped(text, "")

@@ -18,7 +18,9 @@ from tidelog_backfill.snapshot.dump_lines import Lines
 
 NULL = object()
 """The token, before a column's type is known."""
-_ESCAPED = {quote: re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL) for quote in ("'", '"')}
+_ESCAPED = {"": re.compile(r"\\(.)", re.DOTALL)} | {
+    quote: re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL) for quote in ("'", '"')
+}
 """By the quote around the text: the other one stands for itself."""
 _MEANT = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
@@ -76,13 +78,14 @@ def quoted(text: str) -> str:
 
 
 def unescaped(text: str, quote: str) -> str:
-    """What stands between quotes in SQL, as it is meant."""
+    """What stands between quotes in SQL, or without any (`quote` is "" then), as it is meant."""
 
     def meant(found: re.Match[str]) -> str:
         letter = found[1]
         return found[0][0] if letter is None else _MEANT.get(letter, letter)
 
-    return _ESCAPED[quote].sub(meant, text) if "\\" in text or quote in text else text
+    is_plain = "\\" not in text and (not quote or quote not in text)
+    return text if is_plain else _ESCAPED[quote].sub(meant, text)
 
 
 def converters(columns: Sequence[ColumnStructure]) -> list[Callable[[str], object]]:
@@ -94,13 +97,23 @@ def _converter(column: ColumnStructure) -> Callable[[str], object]:
     match kind_of(column):
         case Kind.BINARY:
             return _bytes
-        case Kind.BIT:
-            return _bits
+        case Kind.BIT:  # a YEAR is a number, within quotes as well
+            return _bits if column.base == "bit" else int
         case Kind.FLOAT | Kind.DOUBLE:
             return float
         case Kind.NUMBER if column.base != "decimal":
             return int
-    return str
+    return _text
+
+
+def _text(text: str) -> str:
+    """Raises ValueError."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("a text that is no UTF-8") from error
+    return text
 
 
 def _bytes(text: str) -> bytes:

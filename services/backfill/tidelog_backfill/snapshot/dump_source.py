@@ -14,8 +14,8 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cached_property
-from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,13 +24,14 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, Corrupt, NotFound, Refused, Unavailable
+from tidelog.errors import BadInput, NotFound, Refused
 from tidelog.schema.structure import ColumnStructure, TableStructure
-from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.parquet_values import place_of
+from tidelog_backfill.snapshot.batches import BATCH_BYTES, batches
 from tidelog_backfill.snapshot.dump_csv import csv_rows
-from tidelog_backfill.snapshot.dump_lines import HINT, Lines
+from tidelog_backfill.snapshot.dump_files import errors, opened
+from tidelog_backfill.snapshot.dump_lines import Lines
 from tidelog_backfill.snapshot.dump_rows import NULL, converters
 from tidelog_backfill.snapshot.dump_sql import sql_rows
 from tidelog_backfill.snapshot.dump_tables import defined
@@ -76,6 +77,10 @@ class DumpSource:
         return self._copy.exact if self._copy is not None else self._position > 0
 
     @property
+    def is_now(self) -> bool:
+        return False
+
+    @property
     def guarantee(self) -> str:
         if self._copy is not None:
             return self._copy.guarantee
@@ -115,23 +120,23 @@ class DumpSource:
             return
         kind = _DATA.fullmatch(chunk.file)
         assert kind is not None
-        with _errors(chunk.file):
-            opened = self._files.open_input_stream(path)
-        with opened as stream:
+        with errors(chunk.file):
+            file = opened(self._files, path, chunk.file)
+        with file as stream:
             text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="\n")
             lines = Lines(text, chunk.file)
-            rows = _ROWS[kind[3]](lines, table.structure)
-            values = _values(rows, stored(table.structure), lines)
-            yield _guarded(iter(lambda: list(islice(values, batch_rows)), []), chunk.file)
+            rows, columns = _ROWS[kind[3]](lines, table.structure), stored(table.structure)
+            values = _values(rows, columns, lines)
+            yield _guarded(batches(values, columns, batch_rows), chunk.file)
 
     def _parquet(self, path: str, of: TableStructure, batch_rows: int) -> Rows:
         """Decimals as a server gives them: text, or integers."""
-        texts = {one.name for one in stored(of) if one.base == "decimal"}
+        convert = {one.name: _digits if one.base == "decimal" else int for one in stored(of)}
         with parquet.ParquetFile(path, filesystem=self._files) as file:
-            for batch in file.iter_batches(batch_rows):
+            for batch in _of_groups(file, batch_rows):
                 columns = [
-                    [None if v is None else str(v) for v in values.to_pylist()]
-                    if name in texts
+                    [None if v is None else convert[name](v) for v in values.to_pylist()]
+                    if pa.types.is_decimal(values.type)
                     else values.to_pylist()
                     for name, values in zip(batch.schema.names, batch.columns, strict=True)
                 ]
@@ -141,7 +146,7 @@ class DumpSource:
     def _copy(self) -> SnapshotPlan | None:
         """The plan of a backfill that made this directory."""
         data = self._text(PLAN)
-        with _errors(f"{self.shown}: {PLAN}"):
+        with errors(f"{self.shown}: {PLAN}"):
             return msgspec.json.decode(data, type=SnapshotPlan) if data else None
 
     @cached_property
@@ -227,8 +232,9 @@ class DumpSource:
         path = f"{self._root}/{name}"
         if self._files.get_file_info(path).type != fs.FileType.File:
             return ""
-        with _errors(f"{self.shown}: {name}"), self._files.open_input_stream(path) as stream:
-            return bytes(stream.read()).decode()
+        where = f"{self.shown}: {name}"
+        with errors(where), opened(self._files, path, where) as stream:
+            return stream.read().decode()
 
 
 _KNOWN = (_SCHEMA, _VIEW, _DATA, _UNREAD, _OTHERS)
@@ -245,23 +251,23 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join([*names[:FEW], "…"] if len(names) > FEW else names)
 
 
-@contextmanager
-def _errors(where: str) -> Iterator[None]:
-    """Of files, as ours."""
-    try:
-        yield
-    except (pa.ArrowInvalid, *NOT_READABLE) as error:
-        raise Corrupt(f"{where}: {error}", hint=HINT) from error
-    except FileNotFoundError as error:
-        raise NotFound(f"{where} is not there: {error}") from error
-    except OSError as error:
-        raise Unavailable(f"{where} can't be read: {error}") from error
-
-
 def _guarded(rows: Rows, where: str) -> Rows:
     """What the reader of the rows meets itself passes as it is."""
-    with _errors(where):
+    with errors(where):
         yield from rows
+
+
+def _of_groups(file: parquet.ParquetFile, most: int) -> Iterator[pa.RecordBatch]:
+    """At most so many rows each, and of about BATCH_BYTES, if those of a group are of one size."""
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        few = max(1, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
+        yield from file.iter_batches(min(most, few), row_groups=[number])
+
+
+def _digits(value: Decimal) -> str:
+    """Never with an exponent."""
+    return f"{value:f}"
 
 
 def _values(

@@ -25,6 +25,8 @@ _TOKEN = re.compile(_VALUE)
 _BETWEEN_ROWS = re.compile(r"[\s,]*")
 _BETWEEN_STATEMENTS = re.compile(r"[\s;]*")
 _LEFT_OUT = ("/*", "--", "SET ", "LOCK ", "UNLOCK ", "BEGIN", "COMMIT")
+_ZONE = re.compile(r"""^(?!--).*?\bTIME_ZONE\s*=\s*['"]([^'"]*)['"]""", re.IGNORECASE)
+_UTC = frozenset(("+00:00", "-00:00", "+0:00", "UTC"))
 _OF_NUMBERS = frozenset("+-.0123456789")
 """What a value without quotes begins with, if it is not NULL."""
 
@@ -36,6 +38,7 @@ def sql_rows(lines: Lines, table: TableStructure) -> Iterator[list[Token]]:
     order: Order | None = None  # of the statement that rows are of
     for line in lines:
         if order is None and (not line.strip() or line.startswith(_LEFT_OUT)):
+            _check_zone(line, columns, lines)
             continue
         at = 0
         while (at := _next(line, at, order)) < len(line):
@@ -54,6 +57,15 @@ def sql_rows(lines: Lines, table: TableStructure) -> Iterator[list[Token]]:
                 at = row.end()
     if order is not None:
         raise lines.corrupt("is the last one, and its statement does not end there")
+
+
+def _check_zone(line: str, columns: Sequence[ColumnStructure], lines: Lines) -> None:
+    """The stream's TIMESTAMPs are in UTC. Raises Corrupt for those of another zone."""
+    found = _ZONE.match(line)
+    if found is None or found[1].upper() in _UTC:
+        return
+    if any(column.base == "timestamp" for column in columns):
+        raise lines.corrupt(f"sets the time zone {found[1]}, and TIMESTAMPs are taken in UTC only")
 
 
 def _next(line: str, at: int, order: Order | None) -> int:

@@ -21,6 +21,7 @@ from tidelog.schema.structure import ColumnStructure
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.snapshot import structures
+from tidelog_backfill.snapshot.batches import batches
 from tidelog_backfill.snapshot.key_range import Bound, KeyRange, condition, consecutive
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, cut_key
 from tidelog_backfill.snapshot.source import Found, Rows
@@ -36,6 +37,12 @@ GUARANTEE = (
     " transactions are committed there before their Commit is sent to a Pump"
 )
 _ROW_ID = "`_tidb_rowid`"
+_OURS = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+)
+"""No session reads otherwise because of the server's global settings: neither rows that are not
+committed, nor padded values, nor only the first of them."""
 _PATIENT = "SET SESSION net_write_timeout = 86400"
 """Between two batches the server waits for the target, and for the job's rate."""
 _GEOMETRIES = frozenset(
@@ -72,6 +79,10 @@ class MysqlSource:
     @property
     def is_exact(self) -> bool:
         return self._is("tidb")
+
+    @property
+    def is_now(self) -> bool:
+        return not self.is_exact
 
     @property
     def guarantee(self) -> str:
@@ -123,7 +134,8 @@ class MysqlSource:
             structures.column(row, is_mariadb=is_mariadb, is_json=row[0] in documents)
             for row in described
         ]
-        keys = ask(structures.KEYS.format(where=where))
+        listed = ask(structures.KEYS.format(table=table_name(db, table)))
+        keys = [structures.key_part(row) for row in listed]
         checks = [row[0] for row in ask(structures.CHECKS.format(where=where))]
         lacks = [
             *structures.left_out(keys),
@@ -151,25 +163,32 @@ class MysqlSource:
     @contextmanager
     def read(self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int) -> Iterator[Rows]:
         structure = table.structure
-        columns = ", ".join(selected(column) for column in stored(structure))
-        sql = f"SELECT {columns} FROM {table_name(table.db, structure.name)}"
+        columns = stored(structure)
+        listed = ", ".join(selected(column) for column in columns)
+        sql = f"SELECT {listed} FROM {table_name(table.db, structure.name)}"
         key = [name(column) for column in cut_key(structure)]
         where = condition(key, chunk.within)
         if where:
             sql += f" WHERE {where}"
-        order = key or ([_ROW_ID] if self.is_exact and not structure.key_columns else [])
+        order = key or (self._order(table) if self.is_exact else [])
         if order:
             sql += f" ORDER BY {', '.join(order)}"
         begin = self._at(ts) if self.is_exact else [_PATIENT]
         with self._connected(begin) as connection, connection.cursor(_Unread) as cursor:
             with self._errors(sql):
                 cursor.execute(sql)
-            yield self._batches(cursor, sql, batch_rows)
+            yield batches(self._rows(cursor, sql), columns, batch_rows)
 
-    def _batches(self, cursor: SSCursor, sql: str, batch_rows: int) -> Rows:
+    def _order(self, table: CopiedTable) -> list[str]:
+        """Of a table that is not cut. A second try of one that is `ordered` passes by as many rows
+        as the first has written: they must be the same."""
+        if not table.structure.key_columns:
+            return [_ROW_ID]
+        return [name(column) for column in table.structure.key_columns] if table.ordered else []
+
+    def _rows(self, cursor: SSCursor, sql: str) -> Iterator[Sequence[Any]]:
         with self._errors(sql):
-            while rows := cursor.fetchmany(batch_rows):
-                yield rows
+            yield from iter(cursor.fetchone, None)
 
     def _at(self, ts: int) -> list[str]:
         """What a session begins with that sees the source at `ts`."""
@@ -212,10 +231,9 @@ class MysqlSource:
                 read_timeout=READ_TIMEOUT_S,
                 program_name="tidelog",
                 ssl=context(target.tls) if target.tls is not None else None,
-                init_command="SET SESSION time_zone = '+00:00'",
             )
         with closing(connection):
-            for sql in begin:
+            for sql in (*_OURS, *begin):
                 with self._errors(sql), connection.cursor() as cursor:
                     cursor.execute(sql)
             yield connection

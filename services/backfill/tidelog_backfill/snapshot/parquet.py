@@ -6,7 +6,9 @@ beside them in `_backfill.json`, and `_SUCCESS` says that the copy is whole.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -23,6 +25,11 @@ from tidelog_backfill.snapshot.target import Prepared
 from tidelog_backfill.snapshot.values import stored
 
 PLAN, WHOLE = "_backfill.json", "_SUCCESS"
+NEW = ".new"
+"""Behind the name of one of them that is being written."""
+
+GROUP_BYTES = 32 << 20
+"""Of values, about: a writer's memory holds one row group."""
 
 
 def table_schema(table: CopiedTable) -> pa.Schema:
@@ -40,19 +47,39 @@ class ParquetWriter:
         directory, _, name = path.rpartition("/")
         self._part = f"{directory}/_{name}"
         self._writer = parquet.ParquetWriter(self._part, schema, filesystem=files)
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
 
     async def write(self, images: Sequence[Image]) -> None:
         arrays = [
-            array([one.row[field.name] for one in images], field.type) for field in self._schema
+            array([_value(one, field) for one in images], field.type) for field in self._schema
         ]
-        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        self._held.append(pa.record_batch(arrays, schema=self._schema))
+        self._bytes += self._held[-1].nbytes
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """A row group of its own: one that is written batch by batch stays in memory."""
+        held, self._held, self._bytes = self._held, [], 0
+        if held:
+            self._writer.write_table(pa.Table.from_batches(held))
 
     async def done(self) -> None:
+        self._flush()
         self._writer.close()
         self._files.move(self._part, self._path)
 
     async def close(self) -> None:
         self._writer.close()
+
+
+def _value(image: Image, field: pa.Field) -> Any:
+    """Marked of the texts is the document null, which a file can tell from SQL's."""
+    value = image.row[field.name]
+    if field.name in image.b64 and pa.types.is_string(field.type):
+        return b64decode(value).decode()
+    return value
 
 
 class ParquetWay(msgspec.Struct, frozen=True):
@@ -62,8 +89,9 @@ class ParquetWay(msgspec.Struct, frozen=True):
 
     async def chunk(self, lane: int, table: CopiedTable, chunk: Chunk, ts: int) -> ParquetWriter:
         files, root = place_of(self.url)
-        path = f"{root}/{directory_of(table)}/{_file(chunk.number)}"
-        return ParquetWriter(files, path, table_schema(table))
+        directory = f"{root}/{directory_of(table)}"
+        files.create_dir(directory)
+        return ParquetWriter(files, f"{directory}/{_file(chunk.number)}", table_schema(table))
 
 
 class ParquetTarget:
@@ -89,18 +117,19 @@ class ParquetTarget:
                     f"{path} is no plan of a backfill: {error}", hint=self.anew
                 ) from error
         everything = fs.FileSelector(self._root, allow_not_found=True)
-        if self._files.get_file_info(everything):
+        begun = f"{PLAN}{NEW}"  # a plan that was not kept, as its writer was ended
+        if any(one.base_name != begun for one in self._files.get_file_info(everything)):
             raise Refused(
                 f"{self._url} is not empty", hint="a backfill fills a directory of its own"
             )
         return None
 
     async def prepare(self, tables: Sequence[CopiedTable], ts: int) -> Prepared:
-        for table in tables:
-            self._files.create_dir(f"{self._root}/{directory_of(table)}")
+        """Nothing is made before the plan is kept: who begins again finds an empty place."""
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
+        self._files.create_dir(self._root)
         self._put(PLAN, msgspec.json.encode(plan))
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
@@ -122,9 +151,9 @@ class ParquetTarget:
 
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"
-        with self._files.open_output_stream(f"{path}.new") as stream:
+        with self._files.open_output_stream(f"{path}{NEW}") as stream:
             stream.write(data)
-        self._files.move(f"{path}.new", path)
+        self._files.move(f"{path}{NEW}", path)
 
     def _is_file(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)

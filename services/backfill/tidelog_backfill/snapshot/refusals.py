@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.errors import Refused, Unavailable
+from tidelog.errors import ConfigError, Refused, Unavailable
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
+from tidelog_backfill.snapshot.source import Source
 
 _AHEAD_HINT = (
     "only a source read at a timestamp (TiDB, a dump) can tell which of their rows the stream"
@@ -22,6 +23,16 @@ def refuse_another(plan: SnapshotPlan, asked: Asked, ts: int, anew: str) -> None
             f"the target has a copy, or a part of one, of {plan.asked} at {plan.ts}: {wanted} is"
             " another",
             hint=f"ask for the same to go on with it; or {anew}",
+        )
+
+
+def refuse_unknown_moment(source: Source, ts: int) -> None:
+    """A timestamp of now would pass by what was committed since files of then were made. `ts`: the
+    one that the job names, or the source; 0 = neither does. Raises ConfigError."""
+    if not (ts or source.is_now):
+        raise ConfigError(
+            f"{source.shown} does not say at which timestamp it was made",
+            hint="snapshot-ts (`--snapshot`): a commit_ts from before the dump was begun",
         )
 
 

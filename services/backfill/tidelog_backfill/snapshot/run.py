@@ -30,6 +30,7 @@ from tidelog_backfill.snapshot.refusals import (
     refuse_changed,
     refuse_keyless,
     refuse_ordered,
+    refuse_unknown_moment,
 )
 from tidelog_backfill.snapshot.source import Found, Source
 from tidelog_backfill.snapshot.sources import open_source
@@ -145,6 +146,7 @@ class Backfill:
         the timestamp: the stream would bring what a DDL between them has done a second time."""
         source, tables = self._source, self._job.tables
         own = source.timestamp()
+        refuse_unknown_moment(source, self._job.snapshot_ts or own)
         before = None if source.is_exact else source.found(tables, own)
         ts = self._loop.run(self._pin.timestamp(own))
         found = source.found(tables, ts)

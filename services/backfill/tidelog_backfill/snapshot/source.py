@@ -38,6 +38,10 @@ class Source(Protocol):
         """Can it be read as it was at a timestamp?"""
 
     @property
+    def is_now(self) -> bool:
+        """Is it read as it is at this moment, so that a timestamp of now is older than no row?"""
+
+    @property
     def guarantee(self) -> str:
         """What a copy of it is worth, one sentence."""
 
@@ -53,4 +57,5 @@ class Source(Protocol):
     def read(
         self, table: CopiedTable, chunk: Chunk, ts: int, batch_rows: int
     ) -> AbstractContextManager[Rows]:
-        """The chunk's rows, in the key's order where it has one, so many at once."""
+        """The chunk's rows, in the key's order where it has one, so many at once, or fewer
+        (`batches`)."""

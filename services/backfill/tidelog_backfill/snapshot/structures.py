@@ -23,11 +23,9 @@ COLUMNS = (
     " CHARACTER_SET_NAME, COLLATION_NAME, COLUMN_COMMENT, GENERATION_EXPRESSION"
     " FROM information_schema.COLUMNS WHERE {where} ORDER BY ORDINAL_POSITION"
 )
-KEYS = (
-    "SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE"
-    " FROM information_schema.STATISTICS WHERE {where}"
-    " ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
-)
+KEYS = "SHOW INDEX FROM {table}"
+"""In the order in which the table has them, which information_schema does not tell: the first of
+several unique keys is the stream's."""
 FOREIGN_KEYS = (
     "SELECT u.CONSTRAINT_NAME, u.COLUMN_NAME, u.REFERENCED_TABLE_SCHEMA, u.REFERENCED_TABLE_NAME,"
     " u.REFERENCED_COLUMN_NAME, r.DELETE_RULE, r.UPDATE_RULE"
@@ -90,6 +88,13 @@ def column(row: Row, *, is_mariadb: bool, is_json: bool = False) -> ColumnStruct
     )
 
 
+def key_part(row: Row) -> Row:
+    """(key, is it not unique, column, prefix, type) of a row of KEYS. No column: an expression,
+    beside which TiDB names one that is none."""
+    expression = row[14] if len(row) > 14 else None
+    return row[2], row[1], None if expression else row[4], row[7], row[10]
+
+
 def table(
     name: str,
     columns: Sequence[ColumnStructure],
@@ -99,7 +104,8 @@ def table(
     collation: str,
     comment: str,
 ) -> TableStructure:
-    """`keys` are rows of KEYS, `foreign_keys` of FOREIGN_KEYS; without the keys `left_out`."""
+    """`keys` are a `key_part` each, `foreign_keys` rows of FOREIGN_KEYS; without the keys
+    `left_out`."""
     found = tuple(
         KeyStructure(
             index,
@@ -124,7 +130,7 @@ def table(
 
 
 def left_out(keys: Iterable[Row]) -> list[str]:
-    """The keys that a copy doesn't get, a phrase each. `keys` are rows of KEYS."""
+    """The keys that a copy doesn't get, a phrase each. `keys` are a `key_part` each."""
     found = ((index, _why_not(rows)) for index, rows in _parts(keys).items())
     return [f"the key {index} ({why})" for index, why in found if why]
 
@@ -159,13 +165,17 @@ def _why_not(parts: Sequence[Row]) -> str:
 def key_columns(
     keys: Iterable[KeyStructure], columns: Iterable[ColumnStructure]
 ) -> tuple[str, ...]:
-    """Of the primary key, else of the first unique key whose columns are all NOT NULL."""
-    required = {one.name for one in columns if not one.nullable}
+    """Of the primary key, else of the first unique key whose columns are all NOT NULL and not
+    virtual: what `tidelog.rows.key_columns` chooses for the stream."""
+    usable = {one.name for one in columns if not one.nullable and _has_values(one)}
     for key in sorted(keys, key=lambda one: not one.primary):
-        is_whole = not any(part.length for part in key.parts)
-        if key.unique and is_whole and required.issuperset(key.columns):
+        if key.unique and usable.issuperset(key.columns):
             return key.columns
     return ()
+
+
+def _has_values(column: ColumnStructure) -> bool:
+    return not column.generated or column.generated_stored
 
 
 def _sizes(kind: str, base: str) -> tuple[int, int]:

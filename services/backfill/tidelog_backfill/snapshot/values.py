@@ -16,7 +16,7 @@ from pymysql.constants import FIELD_TYPE
 from tidelog.downstream import Image
 from tidelog.downstreams.literals import Kind, name
 from tidelog.downstreams.writing import kind_of
-from tidelog.rows.column import shortest_float32
+from tidelog.rows.column import JSON_NULL, shortest_float32
 from tidelog.schema.structure import ColumnStructure, TableStructure
 
 DECODERS: dict[Any, Any] = {
@@ -40,17 +40,19 @@ def stored(structure: TableStructure) -> tuple[ColumnStructure, ...]:
 
 
 def selected(column: ColumnStructure) -> str:
-    """The expression that gives a column's value without a loss: a FLOAT's text has six digits."""
+    """The expression that gives a column's value without a loss: a FLOAT's text has six digits. And
+    without what only shows it: the zeros before a DECIMAL ZEROFILL."""
     if column.base == "float":
         return f"{name(column.name)} * 1e0"
-    if column.base == "bit":
+    if column.base == "bit" or (column.base == "decimal" and column.zerofill):
         return f"{name(column.name)} + 0"
     return name(column.name)
 
 
-def _json(text: str) -> msgspec.Raw:
-    """As the server has it, letter by letter: no number loses a digit."""
-    return msgspec.Raw(text.encode())
+def _json(text: str) -> msgspec.Raw | str:
+    """As the server has it, letter by letter: no number loses a digit. The document null would be
+    read as an SQL NULL: it is base64, as the stream has it."""
+    return JSON_NULL if text.strip() == "null" else msgspec.Raw(text.encode())
 
 
 def _base64(raw: bytes) -> str:
@@ -72,9 +74,10 @@ class RowImages:
         kinds = {column.name: kind_of(column) for column in columns}
         self._convert = [(n, _CONVERT[kind]) for n, kind in kinds.items() if kind in _CONVERT]
         self._binary = [n for n, kind in kinds.items() if kind is Kind.BINARY]
+        self._json = [n for n, kind in kinds.items() if kind is Kind.JSON]
 
     def of(self, rows: Iterable[Sequence[Any]]) -> list[Image]:
-        names, convert, binary = self._names, self._convert, self._binary
+        names, convert, binary, json = self._names, self._convert, self._binary, self._json
         images: list[Image] = []
         for values in rows:
             row = dict(zip(names, values, strict=True))
@@ -82,6 +85,7 @@ class RowImages:
                 value = row[column]
                 if value is not None:
                     row[column] = function(value)
-            marked = [column for column in binary if row[column] is not None] if binary else ()
+            marked = [column for column in binary if row[column] is not None] if binary else []
+            marked += [column for column in json if row[column] is JSON_NULL]
             images.append(Image(row, marked))
         return images
