@@ -12,6 +12,8 @@ from tidelog.changes import DdlMessage
 from tidelog.downstreams import operations as ops
 from tidelog.downstreams import own_sqlite
 from tidelog.downstreams import table_sqlite as text
+from tidelog.downstreams.collations import collation_of
+from tidelog.downstreams.literals import Kind
 from tidelog.downstreams.partition_rows import rows_of
 from tidelog.downstreams.sqlite_values import (
     TEXT,
@@ -22,6 +24,7 @@ from tidelog.downstreams.sqlite_values import (
 )
 from tidelog.downstreams.structure_diff import TableDiff, diff
 from tidelog.downstreams.table_sqlite import literal, name, place
+from tidelog.downstreams.writing import kind_of
 from tidelog.errors import Stopped
 from tidelog.schema.structure import ColumnStructure, KeyStructure, TableStructure
 
@@ -67,7 +70,7 @@ class SqliteDdl:
                 self._alter(one)
             case ops.EmptyPartitions():
                 for partition in one.partitions:
-                    condition = rows_of(one.before, partition, _numeric_names(one.before))
+                    condition = rows_of(one.before, partition, _compared_names(one.before))
                     self._db.execute(f"DELETE FROM {_at(one.db, one.before)} WHERE {condition}")
             case ops.Exchange():
                 self._exchange(one)
@@ -229,7 +232,7 @@ class SqliteDdl:
 
     def _exchange(self, one: ops.Exchange) -> None:
         table, plain = _at(one.db, one.table), _at(one.plain_db, one.plain)
-        condition = rows_of(one.table, one.partition, _numeric_names(one.table))
+        condition = rows_of(one.table, one.partition, _compared_names(one.table))
         ours = ", ".join(name(c.name) for c in one.table.columns if not text.virtual(c))
         theirs = ", ".join(name(c.name) for c in one.plain.columns if not text.virtual(c))
         aside = name(_ASIDE)
@@ -255,12 +258,17 @@ def _at(db: str, table: TableStructure) -> str:
     return name(place(db, table.name))
 
 
-def _numeric_names(table: TableStructure) -> text.QuoteName:
-    """Names in a partition's condition; numbers kept as text compare as numbers."""
+def _compared_names(table: TableStructure) -> text.QuoteName:
+    """Names in a partition's condition; numbers kept as text compare as numbers, texts by their
+    collation, which only a unique key's have by themselves."""
     wide = {c.name for c in table.columns if storage(c) == TEXT and is_number(c)}
+    texts = {c.name: collation_of(c.collation) for c in table.columns if kind_of(c) is Kind.TEXT}
 
     def quoted(column: str) -> str:
-        return f"CAST({name(column)} AS NUMERIC)" if column in wide else name(column)
+        if column in wide:
+            return f"CAST({name(column)} AS NUMERIC)"
+        collation = texts.get(column, "")
+        return f"{name(column)} COLLATE {collation}" if collation else name(column)
 
     return quoted
 

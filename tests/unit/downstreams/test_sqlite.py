@@ -27,7 +27,13 @@ from tidelog.downstream import Checkpoint, Work
 from tidelog.downstreams.sqlite import SqliteDownstream
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Stopped, Unavailable
-from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
+from tidelog.schema.structure import (
+    KeyPart,
+    KeyStructure,
+    Partitioning,
+    PartitionStructure,
+    TableStructure,
+)
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
@@ -301,6 +307,33 @@ def test_partitions_exchange_and_empty_their_rows(tmp_path: Path) -> None:
         await rig.ddl(ddl("truncate_partition", (swapped, emptied)))
 
     assert run(tmp_path, scenario).read('SELECT * FROM "d.r"') == []
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "second"),
+    [
+        ("list", {"in_values": (("'east'",),)}, {"in_values": (("'west'",),)}),
+        ("range", {"less_than": ("'f'",)}, {"less_than": ("MAXVALUE",)}),
+    ],
+)
+def test_a_partition_of_texts_has_those_that_are_equal_upstream(
+    tmp_path: Path, method: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    east = PartitionStructure("east", id=11, **first)
+    west = PartitionStructure("west", id=12, **second)
+    region = column("region", "varchar(9)", collation="utf8mb4_general_ci")
+    parts = Partitioning(method, "", ("region",), (east, west))
+    before = table("t", ID, region, partitioning=parts)
+    left = msgspec.structs.replace(parts, partitions=(west,))
+    after = msgspec.structs.replace(before, partitioning=left)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, before)))
+        for number, text in enumerate(("East", "EAST ", "east", "West")):
+            await rig.rows(before, created({"id": number, "region": text}))
+        await rig.ddl(ddl("drop_partition", (before, after)))
+
+    assert run(tmp_path, scenario).read('SELECT region FROM "d.t"') == [("West",)]
 
 
 def test_another_feeds_file_is_refused(tmp_path: Path) -> None:
