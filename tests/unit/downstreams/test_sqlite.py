@@ -336,6 +336,25 @@ def test_a_partition_of_texts_has_those_that_are_equal_upstream(
     assert run(tmp_path, scenario).read('SELECT region FROM "d.t"') == [("West",)]
 
 
+def test_two_tables_never_share_one_place(tmp_path: Path) -> None:
+    """`a`.`b.c` and `a.b`.`c`; the second's rows do not get there either, over a restart."""
+    one, two = table("b.c", ID, V, key=("id",), number=1), table("c", ID, V, key=("id",), number=2)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, one), db="a"))
+        with pytest.raises(Stopped, match=r"`a`\.`b\.c` and `a\.b`\.`c` would share"):
+            await rig.ddl(ddl("create_table", (None, two), db="a.b"))
+        rig.downstream = SqliteDownstream(Target.parse(f"sqlite:///{rig.path}"))
+        await rig.downstream.open("feed")
+        await rig.downstream.rule("a.b", two)
+        with pytest.raises(Stopped, match="would share"):
+            await rig.downstream.rule("a", one)
+        await rig.ddl(ddl("drop_table", (two, None), db="a.b"))
+        await rig.ddl(ddl("create_table", (None, one), db="a"))
+
+    run(tmp_path, scenario)
+
+
 def test_another_feeds_file_is_refused(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.downstream.save_checkpoint(Checkpoint(5))
