@@ -65,7 +65,9 @@ class SqliteDdl:
             case ops.Recover():
                 self._recover(one)
             case ops.Rename():
-                self._rename(place(one.db_before, one.before), place(one.db_after, one.after))
+                called = place(one.db_after, one.after)
+                if self._holds(one.kind, called):
+                    self._rename(place(one.db_before, one.before), called)
             case ops.Alter():
                 self._alter(one)
             case ops.EmptyPartitions():
@@ -79,12 +81,14 @@ class SqliteDdl:
         sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return self._db.execute(sql, (called,)).fetchone() is not None
 
+    def _holds(self, kind: str, called: str) -> bool:
+        if kind != "table":
+            self.notes.append(f"{kind} {called}: SQLite downstreams hold tables only")
+        return kind == "table"
+
     def _create(self, db: str, structure: TableStructure) -> None:
         called = place(db, structure.name)
-        if structure.kind != "table":
-            self.notes.append(f"{structure.kind} {called}: SQLite downstreams hold tables only")
-            return
-        if self._exists(called):
+        if not self._holds(structure.kind, called) or self._exists(called):
             return
         self._create_table(called, structure)
         if structure.foreign_keys:
@@ -157,6 +161,8 @@ class SqliteDdl:
 
     def _recover(self, one: ops.Recover) -> None:
         called = place(one.db, one.structure.name)
+        if not self._holds(one.structure.kind, called):
+            return
         sql = f"SELECT hidden FROM {name(DROPPED)} WHERE table_id = ?"
         found = self._db.execute(sql, (one.structure.id,)).fetchone()
         if found is not None:

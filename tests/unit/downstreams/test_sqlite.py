@@ -336,6 +336,26 @@ def test_a_partition_of_texts_has_those_that_are_equal_upstream(
     assert run(tmp_path, scenario).read('SELECT region FROM "d.t"') == [("West",)]
 
 
+@pytest.mark.parametrize("kind", ["view", "sequence"])
+def test_what_is_no_table_is_noted_whatever_is_done_to_it(tmp_path: Path, kind: str) -> None:
+    one = msgspec.structs.replace(table("one", ID), kind=kind)
+    two = msgspec.structs.replace(one, name="two")
+
+    async def scenario(rig: Rig) -> None:
+        for message in (
+            ddl(f"create_{kind}", (None, one)),
+            ddl("rename_table", (one, two)),
+            ddl("rename_tables", (one, two), (two, one)),
+            ddl("recover_schema", (None, two)),
+        ):
+            notes = await rig.ddl(message)
+            assert notes
+            assert all("hold tables only" in note for note in notes)
+        assert await rig.ddl(ddl(f"drop_{kind}", (two, None))) == []
+
+    run(tmp_path, scenario, "?keep_dropped_s=10")
+
+
 def test_two_tables_never_share_one_place(tmp_path: Path) -> None:
     """`a`.`b.c` and `a.b`.`c`; the second's rows do not get there either, over a restart."""
     one, two = table("b.c", ID, V, key=("id",), number=1), table("c", ID, V, key=("id",), number=2)
