@@ -96,10 +96,10 @@ class _Names:
                 return self._database()
             case ["RENAME", "TABLE" | "TABLES", *_]:
                 return self._renames()
-            case ["DROP", *_] if {"TABLE", "VIEW", "SEQUENCE"} & set(self.words[1:3]):
-                return self._listed(self._behind("TABLE", "TABLES", "VIEW", "SEQUENCE"))
             case ["DROP", "INDEX", *_] | ["CREATE", *_] if "INDEX" in self.words[1:4]:
                 return "ON" in self.words and self._one(self.words.index("ON") + 1) > 0
+            case ["DROP", *_] if {"TABLE", "TABLES", "VIEW", "SEQUENCE"} & set(self.words[1:4]):
+                return self._listed(self._behind("TABLE", "TABLES", "VIEW", "SEQUENCE"))
             case ["TRUNCATE", *_]:
                 return self._one(1) > 0
             case ["RECOVER" | "FLASHBACK", "TABLE", *_]:
@@ -108,11 +108,12 @@ class _Names:
                 return self._altered(self._behind("TABLE"))
             case ["CREATE" | "ALTER", "SEQUENCE", *_]:
                 return self._one(2) > 0
-            case ["CREATE", *_] if "VIEW" in self.words:
-                return self._view()
             case ["CREATE", *_] if "TABLE" in self.words[1:4]:
                 return self._created(self._behind("TABLE"))
-        return False
+            case ["CREATE", *_] if "VIEW" in self.words:
+                return self._view()
+            case _:
+                return False
 
     def _behind(self, *known: str) -> int:
         return 1 + min(self.words.index(one) for one in known if one in self.words)

@@ -45,15 +45,16 @@ def rewritten(query: str) -> Rewritten:
     removed = tuple(query[one[0].start : one[-1].end] for each in found for one in each)
     if not removed:
         return Rewritten(query)
-    left = [
-        sum(map(len, each)) < len(segment) for each, segment in zip(found, segments, strict=True)
-    ]
+    rests = [_rest(segment, each) for segment, each in zip(segments, found, strict=True)]
+    left = [bool(rest) for rest in rests]
     if statement.altered and not any(left):
         return Rewritten("", removed)
     spans = [(one[0].start, one[-1].end) for each in found for one in each]
     first_left = left.index(True) if True in left else len(left)
     for number, comma in enumerate(statement.commas, 1):
-        if not left[number] or number <= first_left:
+        # PARTITION BY is no option: no comma stands in front of it.
+        parted = bool(found[number]) and words(rests[number][:2]) == ["PARTITION", "BY"]
+        if not left[number] or number <= first_left or parted:
             spans.append((comma.start, comma.end))
     return Rewritten(replaced(query, ((_from_space(query, a), b, "") for a, b in spans)), removed)
 
@@ -121,6 +122,11 @@ def _segments(statement: _Statement) -> list[list[Token]]:
         else:
             segments[-1].append(one)
     return segments
+
+
+def _rest(segment: list[Token], clauses: list[list[Token]]) -> list[Token]:
+    gone = {one.start for each in clauses for one in each}
+    return [one for one in segment if one.start not in gone]
 
 
 def _clauses(segment: list[Token], *, altered: bool) -> list[list[Token]]:

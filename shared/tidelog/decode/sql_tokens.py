@@ -63,10 +63,12 @@ def tokens(query: str) -> list[Token]:
         at = one.end + 1
         source = query[one.start : at]
         depth -= source == ")"
-        if one.token_type in (TokenType.IDENTIFIER, TokenType.STRING) or one.text != source:
+        # "partition  by" is one token, whose text is "PARTITION BY".
+        as_it_stands = one.text.upper() == " ".join(source.upper().split())
+        if one.token_type in (TokenType.IDENTIFIER, TokenType.STRING) or not as_it_stands:
             is_string = one.token_type is TokenType.STRING
             made.append(Token("", one.text, one.start, at, depth, is_string))
-        else:  # "PARTITION BY" is one token
+        else:
             made.extend(
                 Token(
                     part[0].upper(),

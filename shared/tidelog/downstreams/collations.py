@@ -15,23 +15,43 @@ Compare = Callable[[str, str], int]
 PADDED = "RTRIM"
 """SQLite's own: compares bytes, ignores trailing spaces, as TiDB's `_bin` collations do."""
 
+VERSION = 1
+"""Of the comparisons, as the file's `user_version`: an index that was ordered by older ones is made
+anew."""
+
+_APART = frozenset("\u0131\u0387")
+"""A dotless i, which only some of them call an i, and a dot."""
+
 
 @lru_cache(maxsize=65536)
-def _general_weight(char: str) -> str:
-    """A character as `_general_ci` sees it: its base letter in upper case, one for one."""
-    if char < "\x80":
-        return char.upper()
-    base = unicodedata.normalize("NFD", char)
-    upper = (base[0] if all(unicodedata.combining(c) for c in base[1:]) else char).upper()
+def _weight(char: str) -> str:
+    """A character as all of the upstream's case-insensitive collations of Unicode see it: a Latin
+    or Greek letter as its base letter in upper case, a Cyrillic one in upper case. What only some
+    of them call equal, й and и, か and が, is not equal here."""
+    if char in _APART:
+        return char
+    base = char
+    if char < "\u0180" or "\u0386" <= char <= "\u03ce" or "\u1e00" <= char <= "\u1ef9":
+        parts = unicodedata.normalize("NFD", char)
+        if all(map(unicodedata.combining, parts[1:])):
+            base = parts[0]
+    elif not "\u0400" <= char < "\u0460":
+        return char
+    upper = base.upper()
     return upper if len(upper) == 1 else char
 
 
-def general_key(text: str) -> str:
-    return "".join(map(_general_weight, text.rstrip(" ")))
+def unicode_key(text: str) -> str:
+    return "".join(map(_weight, text.rstrip(" ")))
 
 
 def unpadded_key(text: str) -> str:
-    return "".join(map(_general_weight, text))
+    return "".join(map(_weight, text))
+
+
+def gbk_key(text: str) -> str:
+    """Every letter beyond ASCII has a place of its own there."""
+    return "".join([char.upper() if char < "\x80" else char for char in text.rstrip(" ")])
 
 
 def _compare(key: Callable[[str], str]) -> Compare:
@@ -43,11 +63,11 @@ def _compare(key: Callable[[str], str]) -> Compare:
 
 
 CASE_INSENSITIVE: dict[str, Compare] = {
-    "utf8mb4_general_ci": _compare(general_key),
-    "utf8mb4_unicode_ci": _compare(general_key),
-    "utf8_general_ci": _compare(general_key),
-    "utf8_unicode_ci": _compare(general_key),
-    "gbk_chinese_ci": _compare(general_key),
+    "utf8mb4_general_ci": _compare(unicode_key),
+    "utf8mb4_unicode_ci": _compare(unicode_key),
+    "utf8_general_ci": _compare(unicode_key),
+    "utf8_unicode_ci": _compare(unicode_key),
+    "gbk_chinese_ci": _compare(gbk_key),
     "utf8mb4_0900_ai_ci": _compare(unpadded_key),
 }
 """To register by these names on every connection that writes or orders by a key of the file."""

@@ -12,6 +12,8 @@ from tidelog.changes import DdlMessage
 from tidelog.downstreams import operations as ops
 from tidelog.downstreams import own_sqlite
 from tidelog.downstreams import table_sqlite as text
+from tidelog.downstreams.collations import collation_of
+from tidelog.downstreams.literals import Kind
 from tidelog.downstreams.partition_rows import rows_of
 from tidelog.downstreams.sqlite_values import (
     TEXT,
@@ -22,6 +24,7 @@ from tidelog.downstreams.sqlite_values import (
 )
 from tidelog.downstreams.structure_diff import TableDiff, diff
 from tidelog.downstreams.table_sqlite import literal, name, place
+from tidelog.downstreams.writing import kind_of
 from tidelog.errors import Stopped
 from tidelog.schema.structure import ColumnStructure, KeyStructure, TableStructure
 
@@ -62,12 +65,14 @@ class SqliteDdl:
             case ops.Recover():
                 self._recover(one)
             case ops.Rename():
-                self._rename(place(one.db_before, one.before), place(one.db_after, one.after))
+                called = place(one.db_after, one.after)
+                if self._holds(one.kind, called):
+                    self._rename(place(one.db_before, one.before), called)
             case ops.Alter():
                 self._alter(one)
             case ops.EmptyPartitions():
                 for partition in one.partitions:
-                    condition = rows_of(one.before, partition, _numeric_names(one.before))
+                    condition = rows_of(one.before, partition, _compared_names(one.before))
                     self._db.execute(f"DELETE FROM {_at(one.db, one.before)} WHERE {condition}")
             case ops.Exchange():
                 self._exchange(one)
@@ -76,12 +81,14 @@ class SqliteDdl:
         sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return self._db.execute(sql, (called,)).fetchone() is not None
 
+    def _holds(self, kind: str, called: str) -> bool:
+        if kind != "table":
+            self.notes.append(f"{kind} {called}: SQLite downstreams hold tables only")
+        return kind == "table"
+
     def _create(self, db: str, structure: TableStructure) -> None:
         called = place(db, structure.name)
-        if structure.kind != "table":
-            self.notes.append(f"{structure.kind} {called}: SQLite downstreams hold tables only")
-            return
-        if self._exists(called):
+        if not self._holds(structure.kind, called) or self._exists(called):
             return
         self._create_table(called, structure)
         if structure.foreign_keys:
@@ -101,16 +108,16 @@ class SqliteDdl:
             f"column {called}.{column}: its expression can't be translated" for column in without
         )
         for key in text.secondary_keys(structure):
-            self._create_index(called, structure.id, key)
+            self._create_index(called, structure, key)
         return without
 
-    def _create_index(self, called: str, table_id: int, key: KeyStructure) -> None:
+    def _create_index(self, called: str, table: TableStructure, key: KeyStructure) -> None:
         taken = {str(n) for (n,) in self._db.execute("SELECT name FROM sqlite_master")}
-        index, number = f"{table_id}.{key.name}", 0
+        index, number = f"{table.id}.{key.name}", 0
         while index in taken:
             number += 1
-            index = f"{table_id}_{number}.{key.name}"
-        sql = text.create_index(index, called, key)
+            index = f"{table.id}_{number}.{key.name}"
+        sql = text.create_index(index, called, key, table)
         try:
             if sql is not None:
                 self._db.execute(sql)
@@ -154,6 +161,8 @@ class SqliteDdl:
 
     def _recover(self, one: ops.Recover) -> None:
         called = place(one.db, one.structure.name)
+        if not self._holds(one.structure.kind, called):
+            return
         sql = f"SELECT hidden FROM {name(DROPPED)} WHERE table_id = ?"
         found = self._db.execute(sql, (one.structure.id,)).fetchone()
         if found is not None:
@@ -183,9 +192,9 @@ class SqliteDdl:
         for old, new in change.renamed_keys:
             self._drop_index(called, next(k for k in one.before.keys if k.name == old))
             key = next(k for k in one.after.keys if k.name == new)
-            self._create_index(called, one.after.id, key)
+            self._create_index(called, one.after, key)
         for key in change.added_keys:
-            self._create_index(called, one.after.id, key)
+            self._create_index(called, one.after, key)
         if change.added_foreign_keys:
             self.notes.append(f"table {called}: its foreign keys")
 
@@ -229,7 +238,7 @@ class SqliteDdl:
 
     def _exchange(self, one: ops.Exchange) -> None:
         table, plain = _at(one.db, one.table), _at(one.plain_db, one.plain)
-        condition = rows_of(one.table, one.partition, _numeric_names(one.table))
+        condition = rows_of(one.table, one.partition, _compared_names(one.table))
         ours = ", ".join(name(c.name) for c in one.table.columns if not text.virtual(c))
         theirs = ", ".join(name(c.name) for c in one.plain.columns if not text.virtual(c))
         aside = name(_ASIDE)
@@ -255,12 +264,17 @@ def _at(db: str, table: TableStructure) -> str:
     return name(place(db, table.name))
 
 
-def _numeric_names(table: TableStructure) -> text.QuoteName:
-    """Names in a partition's condition; numbers kept as text compare as numbers."""
+def _compared_names(table: TableStructure) -> text.QuoteName:
+    """Names in a partition's condition; numbers kept as text compare as numbers, texts by their
+    collation, which only a unique key's have by themselves."""
     wide = {c.name for c in table.columns if storage(c) == TEXT and is_number(c)}
+    texts = {c.name: collation_of(c.collation) for c in table.columns if kind_of(c) is Kind.TEXT}
 
     def quoted(column: str) -> str:
-        return f"CAST({name(column)} AS NUMERIC)" if column in wide else name(column)
+        if column in wide:
+            return f"CAST({name(column)} AS NUMERIC)"
+        collation = texts.get(column, "")
+        return f"{name(column)} COLLATE {collation}" if collation else name(column)
 
     return quoted
 

@@ -55,6 +55,7 @@ class Rename(msgspec.Struct, frozen=True):
     before: str
     db_after: str
     after: str
+    kind: str = "table"
 
 
 class Alter(msgspec.Struct, frozen=True):
@@ -187,7 +188,7 @@ def _renames(ddl: DdlMessage) -> list[Rename]:
     """Single renames in order. One whose target is still another table's name goes by a temporary
     name, so that a ring given as pairs only comes out right too."""
     pairs = [
-        (Rename(t.db_before, t.before.name, t.db_after, t.after.name), t.before.id)
+        (Rename(t.db_before, t.before.name, t.db_after, t.after.name, t.after.kind), t.before.id)
         for t in ddl.tables
         if t.before is not None and t.after is not None
     ]
@@ -208,8 +209,8 @@ def _renames(ddl: DdlMessage) -> list[Rename]:
             occupied.remove(source)
         if target in occupied:
             detour = f"{rename.after[:40]}_tidelog_{number}"
-            steps.append(Rename(*source, rename.db_after, detour))
-            last.append(Rename(rename.db_after, detour, *target))
+            steps.append(Rename(*source, rename.db_after, detour, rename.kind))
+            last.append(Rename(rename.db_after, detour, *target, rename.kind))
         else:
             steps.append(rename)
     return steps + last

@@ -25,7 +25,8 @@ def rows_of(
     columns = [quote_name(column) for column in parts.columns]
     if parts.method == "hash":
         number = [one.name for one in parts.partitions].index(partition.name)
-        return f"(abs({expression}) % {len(parts.partitions)} = {number})"
+        condition = f"abs({expression}) % {len(parts.partitions)} = {number}"
+        return f"({condition})" if number else f"({condition} OR ({expression}) IS NULL)"
     if parts.method == "list":
         subject = columns or [f"({expression})"]
         return _in_list(subject, partition)

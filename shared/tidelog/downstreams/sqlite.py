@@ -12,7 +12,7 @@ from operator import itemgetter
 from tidelog.actor import off_loop
 from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, Lane, OneProcess, Opened, TableRule, Work
-from tidelog.downstreams import checkpoint_table
+from tidelog.downstreams import checkpoint_table, collations
 from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
 from tidelog.downstreams.sqlite_rows import SqliteTable
@@ -49,6 +49,8 @@ class SqliteDownstream(OneProcess):
         self._feed = ""
         self._tables: dict[tuple[str, str, int], SqliteTable] = {}
         self._newest: dict[tuple[str, str], TableStructure] = {}
+        self._dotted: dict[str, tuple[str, str]] = {}
+        """Whose places they are that two of the upstream's tables may have."""
 
     async def open(self, feed: str) -> Opened:
         await self.close()
@@ -69,6 +71,7 @@ class SqliteDownstream(OneProcess):
             db.execute("PRAGMA legacy_alter_table = ON")
             for collation, compare in CASE_INSENSITIVE.items():
                 db.create_collation(collation, compare)
+            _order_anew(db)
             db.execute(
                 f"CREATE TABLE IF NOT EXISTS {CHECKPOINT}"
                 " (clusterID INTEGER PRIMARY KEY, checkPoint TEXT)"
@@ -128,6 +131,12 @@ class SqliteDownstream(OneProcess):
     def _apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         db = self._living()
         self._tables.clear()
+        for one in ddl.tables:
+            if one.before is not None:
+                self._dotted.pop(place(one.db_before, one.before.name), None)
+        for one in ddl.tables:
+            if one.after is not None and one.after.kind == "table":
+                self._place(one.db_after, one.after.name)
         try:
             db.execute("BEGIN IMMEDIATE")
             notes = SqliteDdl(db, ddl, self._target.keep_dropped_s * 1000).run()
@@ -174,11 +183,24 @@ class SqliteDownstream(OneProcess):
             return Stopped(f"{where}: {error}", hint="check the disk that holds the file")
         return Stopped(f"{where} can't hold a change: {error}", hint="mend the table, then restart")
 
+    def _place(self, schema: str, table: str) -> str:
+        """Raises Stopped if another table has that place, as `a`.`b.c` has that of `a.b`.`c`."""
+        called = place(schema, table)
+        if called.count(".") > 1:
+            owner = self._dotted.setdefault(called, (schema, table))
+            if owner != (schema, table):
+                both = " and ".join(f"{name(d)}.{name(t)}" for d, t in (owner, (schema, table)))
+                raise Stopped(
+                    f"{both} would share the table {name(called)} of {self._target.shown}",
+                    hint="filter one of them out of the feed, or route it to another name",
+                )
+        return called
+
     def _table(self, db: sqlite3.Connection, schema: str, structure: TableStructure) -> SqliteTable:
         key = (schema, structure.name, structure.version)
         found = self._tables.get(key)
         if found is None:
-            called = place(schema, structure.name)
+            called = self._place(schema, structure.name)
             rows: Sequence[tuple[object, ...]] = db.execute(
                 f"PRAGMA table_xinfo({name(called)})"
             ).fetchall()
@@ -194,3 +216,15 @@ class SqliteDownstream(OneProcess):
                 self._tables.pop(next(iter(self._tables)))
             self._tables[key] = found
         return found
+
+
+def _order_anew(db: sqlite3.Connection) -> None:
+    """Indexes of a file that older comparisons ordered: rows would not be found in them."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version >= collations.VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    for collation in CASE_INSENSITIVE:
+        db.execute(f"REINDEX {collation}")
+    db.execute(f"PRAGMA user_version = {collations.VERSION}")
+    db.execute("COMMIT")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 from tidelog.downstreams.literals import Kind
@@ -18,6 +18,10 @@ from tidelog.schema.structure import ColumnStructure
 
 Cell = str | int | float | bytes | None
 ToCell = Callable[[Any], Cell]
+
+_MOST = Decimal(10) ** 65
+_WIDE = Context(prec=100)
+"""More digits than a DECIMAL has, of which 30 may be a fraction: Python's own 28 are too few."""
 
 INTEGER, REAL, TEXT, BLOB = "INTEGER", "REAL", "TEXT", "BLOB"
 
@@ -115,10 +119,14 @@ def converted(cell: Cell, column: ColumnStructure) -> Cell:
     if declared == REAL:
         return float(number)
     if column.base == "decimal":
-        step = Decimal(1).scaleb(-max(column.scale, 0))
-        return f"{number.quantize(step, rounding=ROUND_HALF_UP):f}"
-    whole = int(number.quantize(Decimal(1), rounding=ROUND_HALF_UP))
+        return f"{_rounded(number, max(column.scale, 0)):f}"
+    whole = int(_rounded(number, 0))
     return str(whole) if declared == TEXT else whole
+
+
+def _rounded(number: Decimal, scale: int) -> Decimal:
+    kept = min(max(number, -_MOST), _MOST)
+    return kept.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP, context=_WIDE)
 
 
 def _decimal(text: str) -> Decimal:

@@ -86,13 +86,17 @@ def secondary_keys(structure: TableStructure) -> list[KeyStructure]:
     ]
 
 
-def create_index(index: str, called: str, key: KeyStructure) -> str | None:
-    """None if a part is an expression that SQLite has no words for."""
+def create_index(
+    index: str, called: str, key: KeyStructure, structure: TableStructure
+) -> str | None:
+    """None if a part is an expression that SQLite has no words for. What SQLite computes is never
+    unique: it may be equal where the upstream's own is not, and REPLACE would delete a row."""
     parts = [_part(part) for part in key.parts]
     if any(part is None for part in parts):
         return None
     listed = ", ".join(part for part in parts if part is not None)
-    unique = "UNIQUE " if key.unique else ""
+    computed = {"", *virtual_columns(structure)}
+    unique = "UNIQUE " if key.unique and computed.isdisjoint(p.column for p in key.parts) else ""
     return f"CREATE {unique}INDEX {name(index)} ON {name(called)} ({listed})"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
 from struct import Struct
 from typing import Final, cast
 
@@ -48,6 +49,8 @@ _BIN_COLLATIONS: Final = frozenset(
     ("ascii_bin", "latin1_bin", "utf8_bin", "utf8mb4_bin", "utf8mb4_0900_bin")
 )
 _DEFAULT_DECIMAL: Final = (10, 0)
+_WIDE: Final = Context(prec=100)
+"""More digits than a DECIMAL has; Python's own 28 are too few."""
 
 
 def shortest_float32(value: float) -> float:
@@ -117,14 +120,14 @@ class Column:
         (appendix B.10, reader 3). Raises Malformed."""
         origin = self.info.origin_default
         try:
-            if self.tp == T_BIT and self.info.origin_default_bit:
-                return int.from_bytes(b64decode(self.info.origin_default_bit), "big")
+            if self.tp == T_BIT and (self.info.origin_default_bit or origin == ""):
+                return int.from_bytes(b64decode(self.info.origin_default_bit or ""), "big")
             if origin is None:
                 return self._zero(marks) if self.info.not_null else None
             out = bytearray()
-            self._put(out, str(origin).encode() if self.binary else origin, False)
+            self._put(out, self._typed(origin), self.tp == T_JSON)
             return origin if self.tp in (T_ENUM, T_SET) else self._reread(bytes(out), marks)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, ArithmeticError) as error:
             raise Malformed(f"column {self.name}: no such default as {origin!r}") from error
 
     def put(self, out: bytearray, value: Value | bytes, is_base64: bool) -> None:
@@ -187,6 +190,19 @@ class Column:
             return text
         marks.append(self.name)
         return base64_text(raw)
+
+    def _typed(self, origin: str | float) -> Value | bytes:
+        """The text of an origin default is as it was typed, so TiDB casts it at each read: numbers
+        are rounded, JSON is parsed."""
+        if self.binary:
+            return str(origin).encode()
+        if self.tp == T_JSON:
+            return base64_text(str(origin).encode())
+        if self.tp in INT_TYPES:
+            return _rounded(origin, 0)
+        if self.tp == T_DECIMAL:
+            return _rounded(origin, self._decimal_shape()[1])
+        return origin
 
     def _zero(self, marks: list[str]) -> Value:
         if self.tp in INT_TYPES or self.tp == T_BIT:
@@ -292,6 +308,12 @@ def _ranged(number: int, low: int, above: int) -> int:
     if not low <= number < above:
         raise Malformed(f"{number} is out of range")
     return number
+
+
+def _rounded(number: str | float, scale: int) -> str:
+    """Raises InvalidOperation."""
+    step = Decimal(1).scaleb(-scale)
+    return f"{Decimal(str(number)).quantize(step, ROUND_HALF_UP, _WIDE):f}"
 
 
 def _zero_enum(value: Value | bytes) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pymysql
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.servers import mariadb_server
 from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import TableRule
+from tidelog.downstreams import collations
 from tidelog.plan.keys import TableKeys, Unsure
 from tidelog.schema.structure import ColumnStructure, KeyPart
 
@@ -158,3 +159,40 @@ def test_equal_values_of_other_types_have_equal_keys(
     keys = keys_of(definition)
     for one, other in equal_pairs(session, definition.type, literals):
         assert not may_differ(keys, shown[one], shown[other]), (shown[one], shown[other])
+
+
+@pytest.mark.parametrize(
+    ("charset", "collation", "key"),
+    [
+        ("utf8mb4", "utf8mb4_general_ci", collations.unicode_key),
+        ("utf8mb4", "utf8mb4_unicode_ci", collations.unicode_key),
+        ("utf8mb4", "utf8mb4_uca1400_ai_ci", collations.unicode_key),
+        ("gbk", "gbk_chinese_ci", collations.gbk_key),
+    ],
+)
+def test_characters_that_sqlites_keys_take_for_equal_weigh_the_same(
+    session: pymysql.connections.Connection,
+    charset: str,
+    collation: str,
+    key: Callable[[str], str],
+) -> None:
+    """Every one of the basic plane. The newest of Unicode's stands for `utf8mb4_0900_ai_ci`."""
+    every = [chr(n) for n in range(1 << 16) if not 0xD800 <= n < 0xE000]
+    with session.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS d.t")
+        cursor.execute(f"CREATE TABLE d.t (n INT, v VARCHAR(1) CHARACTER SET {charset})")
+        for at in range(0, len(every), 8192):
+            literals = zip(every[at:], text_literals(every[at : at + 8192]), strict=False)
+            rows = ",".join(f"({ord(char)},{literal})" for char, literal in literals)
+            cursor.execute(f"INSERT IGNORE INTO d.t VALUES {rows}")
+        cursor.execute(f"SELECT n, WEIGHT_STRING(v COLLATE {collation}) FROM d.t")
+        weights = {chr(n): weight for n, weight in cursor.fetchall()}
+    assert len(weights) == len(every)
+    first: dict[str, str] = {}
+    wrong = [
+        (first[key(char)], char)
+        for char in every
+        if weights[first.setdefault(key(char), char)] != weights[char]
+    ]
+    assert not wrong
+    assert key("aZ") == key("Az")

@@ -39,6 +39,14 @@ alter ignore table t add constraint foreign key (a) references b.c(d)
 alter ignore table [s.t] add constraint foreign key (a) references [b.c](d)
 drop table if exists a, b . c;
 drop table if exists [s.a], [b.c];
+drop tables a, b.c
+drop tables [s.a], [b.c]
+drop global temporary table a
+drop global temporary table [s.a]
+create table t (id int, view int, sequence int)
+create table [s.t] (id int, view int, sequence int)
+drop index view on t
+drop index view on [s.t]
 drop view v
 drop view [s.v]
 create unique index i on t(a)
@@ -59,6 +67,8 @@ create database if not exists d
 create database if not exists `d_x`
 alter database charset utf8
 alter database charset utf8
+alter database character set utf8
+alter database character set utf8
 flashback database d to e
 flashback database `d_x` to `e_x`
 create algorithm=merge definer=`r`@`%` view v (a) as select t.a from t join d.u on t.b=u.b

@@ -21,6 +21,8 @@ OPTIONS = [
     (f" {TTL} COMMENT='x'", " COMMENT='x'"),
     (" engine=x, ttl=c+interval 1 day, comment 'y'", " engine=x, comment 'y'"),
     (" ttl_enable='ON', comment 'y'", " comment 'y'"),
+    (" comment='a', placement policy=p partition by hash(a)", " comment='a' partition by hash(a)"),
+    (" engine=x, ttl_enable='ON' comment 'y'", " engine=x, comment 'y'"),
     (" comment 'TTL=a' ttl_enable ='ON' -- ttl=\n", " comment 'TTL=a' -- ttl=\n"),
     (
         "partition by range (a) (partition p values less than (1) placement policy=p, partition q)",

@@ -69,10 +69,10 @@ def test_lists_name_their_rows(by: dict[str, object]) -> None:
     assert ids(parted("list", *parts, **by)) == {"odd": [None, 1, 3], "even": [2]}
 
 
-def test_hashes_count_from_the_first() -> None:
+def test_hashes_count_from_the_first_which_has_null() -> None:
     parts = (PartitionStructure("p0"), PartitionStructure("p1"), PartitionStructure("p2"))
     found = ids(parted("hash", *parts, expression="`id`"))
-    assert found == {"p0": [0, 3, 6, 9], "p1": [1, 4, 7, 25], "p2": [2, 5, 8]}
+    assert found == {"p0": [None, 0, 3, 6, 9], "p1": [1, 4, 7, 25], "p2": [2, 5, 8]}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,13 @@ from tidelog.downstream import Checkpoint, Work
 from tidelog.downstreams.sqlite import SqliteDownstream
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Stopped, Unavailable
-from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
+from tidelog.schema.structure import (
+    KeyPart,
+    KeyStructure,
+    Partitioning,
+    PartitionStructure,
+    TableStructure,
+)
 
 ID = column("id", "int(11)", nullable=False, id=1)
 V = column("v", "varchar(20)", id=2)
@@ -229,6 +235,27 @@ def test_an_index_on_a_column_that_is_left_out_is_left_out_too(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("virtual", [False, True])
+def test_an_index_on_what_sqlite_computes_is_not_unique(tmp_path: Path, virtual: bool) -> None:
+    """Here these are equal, as a text's characters and as a REAL; upstream they are not."""
+    n = column("n", "decimal(30,2)", scale=2, id=3)
+    rows = [{"v": "\u00e9", "n": "12345678901234567.01"}, {"v": "a", "n": "12345678901234567.02"}]
+
+    async def scenario(rig: Rig) -> None:
+        for number, expression in enumerate(("length(`v`)", "`n` * 100", "ascii(`v`)")):
+            part = KeyPart("g") if virtual else KeyPart("", expression=expression)
+            key = KeyStructure("u", (part,), unique=True)
+            computed = [column("g", "decimal(40,2)", generated=expression, id=4)][: int(virtual)]
+            shape = table(
+                f"t{number}", ID, V, n, *computed, key=("id",), keys=(key,), number=number
+            )
+            await rig.ddl(ddl("create_table", (None, shape)))
+            await rig.rows(shape, *(created({"id": i} | row) for i, row in enumerate(rows)))
+            assert rig.read(f'SELECT id FROM "d.t{number}" ORDER BY id') == [(0,), (1,)]
+
+    run(tmp_path, scenario)
+
+
 def test_a_schema_that_somebody_damaged_is_told(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.ddl(ddl("create_table", (None, T)))
@@ -280,6 +307,72 @@ def test_partitions_exchange_and_empty_their_rows(tmp_path: Path) -> None:
         await rig.ddl(ddl("truncate_partition", (swapped, emptied)))
 
     assert run(tmp_path, scenario).read('SELECT * FROM "d.r"') == []
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "second"),
+    [
+        ("list", {"in_values": (("'east'",),)}, {"in_values": (("'west'",),)}),
+        ("range", {"less_than": ("'f'",)}, {"less_than": ("MAXVALUE",)}),
+    ],
+)
+def test_a_partition_of_texts_has_those_that_are_equal_upstream(
+    tmp_path: Path, method: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    east = PartitionStructure("east", id=11, **first)
+    west = PartitionStructure("west", id=12, **second)
+    region = column("region", "varchar(9)", collation="utf8mb4_general_ci")
+    parts = Partitioning(method, "", ("region",), (east, west))
+    before = table("t", ID, region, partitioning=parts)
+    left = msgspec.structs.replace(parts, partitions=(west,))
+    after = msgspec.structs.replace(before, partitioning=left)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, before)))
+        for number, text in enumerate(("East", "EAST ", "east", "West")):
+            await rig.rows(before, created({"id": number, "region": text}))
+        await rig.ddl(ddl("drop_partition", (before, after)))
+
+    assert run(tmp_path, scenario).read('SELECT region FROM "d.t"') == [("West",)]
+
+
+@pytest.mark.parametrize("kind", ["view", "sequence"])
+def test_what_is_no_table_is_noted_whatever_is_done_to_it(tmp_path: Path, kind: str) -> None:
+    one = msgspec.structs.replace(table("one", ID), kind=kind)
+    two = msgspec.structs.replace(one, name="two")
+
+    async def scenario(rig: Rig) -> None:
+        for message in (
+            ddl(f"create_{kind}", (None, one)),
+            ddl("rename_table", (one, two)),
+            ddl("rename_tables", (one, two), (two, one)),
+            ddl("recover_schema", (None, two)),
+        ):
+            notes = await rig.ddl(message)
+            assert notes
+            assert all("hold tables only" in note for note in notes)
+        assert await rig.ddl(ddl(f"drop_{kind}", (two, None))) == []
+
+    run(tmp_path, scenario, "?keep_dropped_s=10")
+
+
+def test_two_tables_never_share_one_place(tmp_path: Path) -> None:
+    """`a`.`b.c` and `a.b`.`c`; the second's rows do not get there either, over a restart."""
+    one, two = table("b.c", ID, V, key=("id",), number=1), table("c", ID, V, key=("id",), number=2)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, one), db="a"))
+        with pytest.raises(Stopped, match=r"`a`\.`b\.c` and `a\.b`\.`c` would share"):
+            await rig.ddl(ddl("create_table", (None, two), db="a.b"))
+        rig.downstream = SqliteDownstream(Target.parse(f"sqlite:///{rig.path}"))
+        await rig.downstream.open("feed")
+        await rig.downstream.rule("a.b", two)
+        with pytest.raises(Stopped, match="would share"):
+            await rig.downstream.rule("a", one)
+        await rig.ddl(ddl("drop_table", (two, None), db="a.b"))
+        await rig.ddl(ddl("create_table", (None, one), db="a"))
+
+    run(tmp_path, scenario)
 
 
 def test_another_feeds_file_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.downstreams.shapes import column
 from tidelog.downstreams import sqlite_values
 from tidelog.downstreams.generated_sqlite import expression
-from tidelog.downstreams.sqlite_values import converted
+from tidelog.downstreams.sqlite_values import converted, default_cell
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,21 @@ def test_an_altered_column_keeps_what_mysql_would(
     found = converted(cell, column("c", type_text))
     assert found == expected
     assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("scale", "cell", "expected"),
+    [
+        (30, "1", "1." + "0" * 30),
+        (20, "9" * 45 + ".5", "9" * 45 + ".5" + "0" * 19),
+        (12, "1234567890123456789.0123456789", "1234567890123456789.012345678900"),
+        (0, "1e99", "1" + "0" * 65),
+    ],
+)
+def test_a_decimal_has_more_digits_than_pythons_own(scale: int, cell: str, expected: str) -> None:
+    wide = column("c", "decimal(65,30)", scale=scale, origin_default=cell)
+    assert converted(cell, wide) == expected
+    assert default_cell(wide) == expected
 
 
 def test_bytes_that_are_no_text_stay_bytes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -154,6 +154,18 @@ def test_what_debezium_s_forms_can_t_hold_stays_as_it_is() -> None:
     assert body["after"]["doc"] == "null"
     assert body["after"]["name"] == "/w=="
     assert body["b64"] == ["name"]
+
+
+def test_an_update_between_json_null_and_a_document() -> None:
+    empty, text = ROW | {"doc": None}, ("raw", "doc")
+    for doc in ({"a": [1, None]}, "é", 7):
+        shown = json.dumps(doc, separators=(",", ":"), ensure_ascii=False)
+        full = CODEC.encode_delete(ROW | {"doc": cast(Value, doc)}, 42, ("raw",))
+        null = CODEC.encode_delete(empty | {"doc": JSON_NULL}, 42, text)
+        for rows, told in (((full, null), (shown, "null")), ((null, full), ("null", shown))):
+            ((body, _),) = events(ENVELOPE, updates=(b"".join(rows),))
+            assert (body["before"]["doc"], body["after"]["doc"]) == told
+            assert "b64" not in body
 
 
 def test_in_a_replay_it_is_the_feed_that_changed() -> None:

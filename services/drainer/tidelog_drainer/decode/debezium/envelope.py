@@ -7,6 +7,7 @@ Source: Debezium's MySQL connector, "Data change events", without the schema blo
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 
 import msgspec
@@ -14,14 +15,13 @@ import msgspec
 from tidelog import changes
 from tidelog.changes import DdlMessage
 from tidelog.decode.envelope import Ops
-from tidelog.rows.column import JSON_NULL
 from tidelog.rows.errors import RowCorrupt
 from tidelog.rows.table_codec import AnyMutation, RowChange, TableCodec
 from tidelog.rows.values import STRING_TYPES, T_JSON, Value
 from tidelog.schema.history import TableAt
 from tidelog.timestamps import physical_ms
 from tidelog_drainer.decode.debezium.ddl import schema_change
-from tidelog_drainer.decode.debezium.values import conversion, json_text
+from tidelog_drainer.decode.debezium.values import conversion
 
 NAME = "debezium"
 VERSION = "2.4.0.Final"
@@ -167,8 +167,9 @@ class DebeziumTable:
             value = shown.get(name)
             if value is None:
                 continue
-            if name in self._json and name in marks and value == JSON_NULL:
-                shown[name] = json_text(None)
+            if name in self._json and name in marks:
+                # One of the event's two images is the literal null: both are base64 of the text.
+                shown[name] = b64decode(str(value)).decode()
             else:
                 shown[name] = convert(value)
         return shown
