@@ -8,12 +8,12 @@ every key, with the table's columns as they were then.
 Before the table's own columns stand `_op` (u: the row is there, d: it is gone, and has its key
 only), `_commit_ts` and `_seq`, a transaction's order. A table at the end: of each key the row with
 the largest (`_commit_ts`, `_seq`), unless it is gone, of those behind the last DDL that emptied it.
-Changes of a table without a key are all there, with the `_op` that they had.
+Changes of a table without a key are all there, c and d: an update is a d of the row as it was and a
+c, of the same `_seq`.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
@@ -21,18 +21,19 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs, parquet
 
-from tidelog.changes import DdlMessage, Event
+from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, TableRule
 from tidelog.downstreams.writing import rule_of
 from tidelog.errors import Refused, Stopped
-from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog.schema.structure import TableStructure
 from tidelog.subjects import escape, unescape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
 from tidelog_backfill.parquet_values import array, place_of
-from tidelog_backfill.replay.bundles import EVENT, GONE, Bundle, Change
+from tidelog_backfill.replay.bundles import Bundle, Change
 from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.outline import position_after
+from tidelog_backfill.replay.parquet_rows import Rows
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.position import Position
 from tidelog_backfill.replay.routing import Form, Place, Routing
@@ -44,8 +45,6 @@ STATE, DDLS = "_replay.json", "_ddl"
 GROUP_ROWS = 20_000
 GROUP_BYTES = 16 << 20
 _OWN = [("_op", pa.string()), ("_commit_ts", pa.int64()), ("_seq", pa.int64())]
-_ROW = msgspec.json.Decoder(dict[str, Any])
-_EVENT = msgspec.json.Decoder(Event)
 
 
 @final
@@ -178,13 +177,13 @@ class _File:
         self._files = files
         self._part, self._path = f"{directory}/_{name}", f"{directory}/{name}"
         self._columns = stored(form.structure)
-        self._texts = frozenset(one.name for one in self._columns if not one.binary)
+        self._rows = Rows(form.structure)
         own = [pa.field(name, kind, nullable=False) for name, kind in _OWN]
         theirs = [pa.field(one.name, file_type(one)) for one in self._columns]
         self._schema = pa.schema([*own, *theirs])
         self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=files)
         self._held: list[Change] = []
-        self._bytes = self._rows = 0
+        self._bytes = self._count = 0
 
     def add(self, change: Change) -> None:
         self._held.append(change)
@@ -196,46 +195,17 @@ class _File:
         self._flush()
         self._writer.close()
         self._files.move(self._part, self._path)
-        return self._rows
+        return self._count
 
     def _flush(self) -> None:
         held, self._held, self._bytes = self._held, [], 0
-        self._rows += len(held)
-        rows = [_row(change, self._texts) for change in held]
-        values: list[list[Any]] = [
-            [op for op, _ in rows],
-            [change.commit_ts for change in held],
-            [change.seq for change in held],
-        ]
-        values += [[_value(row.get(one.name), one) for _, row in rows] for one in self._columns]
+        rows = [(op, one.commit_ts, one.seq, row) for one in held for op, row in self._rows.of(one)]
+        self._count += len(rows)
+        values: list[list[Any]] = [[row[at] for row in rows] for at in range(len(_OWN))]
+        values += [[row.get(one.name) for *_, row in rows] for one in self._columns]
         columns = zip(values, self._schema, strict=True)
         arrays = [array(column, field.type) for column, field in columns]
         self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
-
-
-def _row(change: Change, texts: frozenset[str]) -> tuple[str, dict[str, Any]]:
-    """What became of it, and at least the key's columns. `texts`: columns that are no bytes."""
-    if change.kind == EVENT:
-        event = _EVENT.decode(change.payload)
-        op, row, marked = event.op, event.after or event.before or {}, event.b64
-    else:
-        op, row = ("d" if change.kind == GONE else "u"), _ROW.decode(change.payload)
-        marked = change.b64
-    for name in texts.intersection(marked):
-        if row.get(name) is not None:
-            row[name] = _text(row[name], name)
-    return op, row
-
-
-def _text(base64: str, name: str) -> str:
-    """Of an event of which some image is not UTF-8."""
-    try:
-        return b64decode(base64).decode()
-    except UnicodeDecodeError as error:
-        raise Stopped(
-            f"a text of column {name} is not UTF-8: Parquet can't have it",
-            hint="leave the table out, or replay into a database",
-        ) from error
 
 
 def _check_names(structure: TableStructure) -> None:
@@ -252,10 +222,3 @@ def _check_names(structure: TableStructure) -> None:
 def _prefix(after_ts: int) -> str:
     """Of files with the rows of a segment."""
     return f"{after_ts:020}-"
-
-
-def _value(value: Any, column: ColumnStructure) -> Any:
-    """A JSON document as text."""
-    if column.base == "json" and value is not None:
-        return msgspec.Raw(msgspec.json.encode(value))
-    return value
