@@ -197,6 +197,31 @@ def test_a_ddl_is_early_where_rows_ahead_of_it_have_its_column(
     assert [len(shapes["shop.t"]) for _, shapes in done(made)] == [2, 3]
 
 
+@pytest.mark.parametrize("reached", [2 * S - 1, 2 * S])
+def test_an_early_ddl_that_was_run_is_gone_on_behind(tmp_path: Path, reached: int) -> None:
+    """Its own binlog is ahead of the checkpoint, and only the downstream tells its table."""
+    log = facts(
+        tmp_path,
+        inserted(1 * S, "t", id=1),
+        inserted(2 * S, "t", id=2, a=3),
+        ddl(3 * S, "ALTER TABLE `t` ADD COLUMN `a` INT"),
+        inserted(4 * S, "t", id=4, a=3),
+        ddl(5 * S, "ALTER TABLE `t` ADD COLUMN `b` INT"),
+        inserted(6 * S, "t", id=5, a=3, b=4),
+    )
+    first = plan(log, Wanted(until_ts=2 * S), present={("shop", "t"): ints("t", "id")})
+    (early,) = [one for segment in first.segments for one in segment.ddls]
+    assert (early.commit_ts, early.early) == (2 * S, True)
+    present = {("shop", "t"): ints("t", "id", "a")}
+    wanted = Wanted(after_ts=reached, ddls_done=(early.schema_version,))
+    assert done(plan(log, wanted, present=present)) == [
+        ([], {"shop.t": ("id", "a")}),
+        (["add_column"], {"shop.t": ("id", "a", "b")}),
+    ]
+    with pytest.raises(DdlNotTold, match="there is a column a already"):
+        plan(log, Wanted(after_ts=reached), present=present)
+
+
 def test_what_a_drainer_wrote_twice_is_replayed_once(tmp_path: Path) -> None:
     """It began again from its savepoint. A large transaction is several records."""
     large = [inserted(3 * S, "t", id=at, v=2) for at in range(2)]

@@ -171,7 +171,7 @@ def _pb_outline(
     if history is not None:
         schemas = HistorySchemas(history, config.ddl_policy, begins)
     else:
-        schemas = TextSchemas(present, after, names, wanted.begun_ts)
+        schemas = TextSchemas(present, after, names, wanted.begun_ts, wanted.ddls_done)
     return plan_pb.outline(facts, schemas, names, after, wanted.until_ts)
 
 
