@@ -29,7 +29,8 @@ from tidelog.schema.structure import TableStructure
 from tidelog.subjects import escape, unescape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
-from tidelog_backfill.parquet_values import array, place_of
+from tidelog_backfill.lake import Lake
+from tidelog_backfill.parquet_values import array
 from tidelog_backfill.replay.bundles import Bundle, Change
 from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.outline import position_after
@@ -54,7 +55,8 @@ class ParquetTarget:
     def __init__(self, url: str, feed: str) -> None:
         self._url = url
         self._feed = feed
-        self._files, self._root = place_of(url)
+        self._lake = Lake(url)
+        self._files, self._root = self._lake.files, self._lake.root
         self.position = Position(feed, None)
 
     async def open(self) -> None:
@@ -79,7 +81,7 @@ class ParquetTarget:
         """Nothing is open."""
 
     async def save(self, checkpoint: Checkpoint) -> None:
-        self._put(STATE, msgspec.json.encode(checkpoint))
+        await self._put(STATE, msgspec.json.encode(checkpoint))
         self.position.saved = checkpoint
 
     async def present(self, databases: Sequence[str]) -> dict[Place, TableStructure]:
@@ -100,31 +102,28 @@ class ParquetTarget:
         """It is kept with the rows behind it."""
         if ddl.schema_version not in self.position.ddls_done:
             after = max(self.position.commit_ts, position_after(ddl))
-            self._put(f"{DDLS}/{ddl.commit_ts}-{ddl.schema_version}.json", msgspec.json.encode(ddl))
+            name = f"{DDLS}/{ddl.commit_ts}-{ddl.schema_version}.json"
+            await self._put(name, msgspec.json.encode(ddl))
             await self.save(self.position.after(ddl, after))
         return []
 
     async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
         (span,) = segment.view.spans
-        self._clear(span.after_ts)
+        await self._clear(span.after_ts)
         return ParquetWriting(self._url, span.after_ts, route), frozenset()
 
     async def forget_steps(self) -> None:
         """It remembers none: an unfinished one is written anew."""
 
-    def _clear(self, after_ts: int) -> None:
+    async def _clear(self, after_ts: int) -> None:
         """What an attempt has left that ended: it may have had other parts."""
         found = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         for one in self._files.get_file_info(found):
             if one.base_name.lstrip("_").startswith(_prefix(after_ts)):
-                self._files.delete_file(one.path)
+                await self._lake.remove(one.path)
 
-    def _put(self, name: str, data: bytes) -> None:
-        path = f"{self._root}/{name}"
-        self._files.create_dir(path.rpartition("/")[0], recursive=True)
-        with self._files.open_output_stream(f"{path}.new") as stream:
-            stream.write(data)
-        self._files.move(f"{path}.new", path)
+    async def _put(self, name: str, data: bytes) -> None:
+        await self._lake.put(f"{self._root}/{name}", data)
 
 
 class ParquetWriting(msgspec.Struct, frozen=True):
@@ -140,8 +139,8 @@ class ParquetWriting(msgspec.Struct, frozen=True):
         pins: set[int] = set()
         for _, changes in gathered(found, self.routing.spread, pins):
             for change in changes:
-                files.add(change)
-        return Wrote(part, files.end(), len(files), sorted(pins))
+                await files.add(change)
+        return Wrote(part, await files.end(), len(files), sorted(pins))
 
 
 class _Files:
@@ -150,38 +149,38 @@ class _Files:
     def __init__(self, writing: ParquetWriting, part: int) -> None:
         self._writing = writing
         self._part = part
-        self._files, self._root = place_of(writing.url)
+        self._lake = Lake(writing.url)
         self._open: dict[int, _File] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, change: Change) -> None:
+    async def add(self, change: Change) -> None:
         file = self._open.get(change.form)
         if file is None:
             form = self._writing.routing.forms[change.form]
-            directory = f"{self._root}/{escape(form.db)}.{escape(form.structure.name)}"
+            directory = f"{self._lake.root}/{escape(form.db)}.{escape(form.structure.name)}"
             begin = _prefix(self._writing.after_ts)
             name = f"{begin}v{form.structure.version}-{self._part:03}.parquet"
-            self._files.create_dir(directory, recursive=True)
-            file = self._open[change.form] = _File(self._files, directory, name, form)
+            await self._lake.make(directory)
+            file = self._open[change.form] = _File(self._lake, directory, name, form)
         file.add(change)
 
-    def end(self) -> int:
+    async def end(self) -> int:
         """Returns how many rows they have."""
-        return sum(file.end() for file in self._open.values())
+        return sum([await file.end() for file in self._open.values()])
 
 
 class _File:
-    def __init__(self, files: fs.FileSystem, directory: str, name: str, form: Form) -> None:
-        self._files = files
+    def __init__(self, lake: Lake, directory: str, name: str, form: Form) -> None:
+        self._lake = lake
         self._part, self._path = f"{directory}/_{name}", f"{directory}/{name}"
         self._columns = stored(form.structure)
         self._rows = Rows(form.structure)
         own = [pa.field(name, kind, nullable=False) for name, kind in _OWN]
         theirs = [pa.field(one.name, file_type(one)) for one in self._columns]
         self._schema = pa.schema([*own, *theirs])
-        self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=files)
+        self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=lake.files)
         self._held: list[Change] = []
         self._bytes = self._count = 0
 
@@ -191,10 +190,10 @@ class _File:
         if len(self._held) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()
 
-    def end(self) -> int:
+    async def end(self) -> int:
         self._flush()
         self._writer.close()
-        self._files.move(self._part, self._path)
+        await self._lake.place(self._part, self._path)
         return self._count
 
     def _flush(self) -> None:

@@ -17,7 +17,8 @@ from tidelog.errors import Refused, Stopped
 from tidelog.subjects import escape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
-from tidelog_backfill.parquet_values import array, place_of
+from tidelog_backfill.lake import Lake
+from tidelog_backfill.parquet_values import array
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 from tidelog_backfill.snapshot.values import stored
@@ -33,13 +34,13 @@ def table_schema(table: CopiedTable) -> pa.Schema:
 class ParquetWriter:
     """One chunk's file."""
 
-    def __init__(self, files: fs.FileSystem, path: str, schema: pa.Schema) -> None:
-        self._files = files
+    def __init__(self, lake: Lake, path: str, schema: pa.Schema) -> None:
+        self._lake = lake
         self._path = path
         self._schema = schema
         directory, _, name = path.rpartition("/")
         self._part = f"{directory}/_{name}"
-        self._writer = parquet.ParquetWriter(self._part, schema, filesystem=files)
+        self._writer = parquet.ParquetWriter(self._part, schema, filesystem=lake.files)
 
     async def write(self, images: Sequence[Image]) -> None:
         arrays = [
@@ -49,7 +50,7 @@ class ParquetWriter:
 
     async def done(self) -> None:
         self._writer.close()
-        self._files.move(self._part, self._path)
+        await self._lake.place(self._part, self._path)
 
     async def close(self) -> None:
         self._writer.close()
@@ -61,9 +62,9 @@ class ParquetWay(msgspec.Struct, frozen=True):
     url: str
 
     async def chunk(self, lane: int, table: CopiedTable, chunk: Chunk, ts: int) -> ParquetWriter:
-        files, root = place_of(self.url)
-        path = f"{root}/{directory_of(table)}/{_file(chunk.number)}"
-        return ParquetWriter(files, path, table_schema(table))
+        lake = Lake(self.url)
+        path = f"{lake.root}/{directory_of(table)}/{_file(chunk.number)}"
+        return ParquetWriter(lake, path, table_schema(table))
 
 
 class ParquetTarget:
@@ -71,7 +72,8 @@ class ParquetTarget:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._files, self._root = place_of(url)
+        self._lake = Lake(url)
+        self._files, self._root = self._lake.files, self._lake.root
 
     @property
     def anew(self) -> str:
@@ -97,11 +99,11 @@ class ParquetTarget:
 
     async def prepare(self, tables: Sequence[CopiedTable], ts: int) -> Prepared:
         for table in tables:
-            self._files.create_dir(f"{self._root}/{directory_of(table)}")
+            await self._lake.make(f"{self._root}/{directory_of(table)}")
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
-        self._put(PLAN, msgspec.json.encode(plan))
+        await self._put(PLAN, msgspec.json.encode(plan))
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
         files = zip(plan.chunks, files_of(plan), strict=True)
@@ -115,16 +117,13 @@ class ParquetTarget:
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
         """`_SUCCESS` tells the rows' timestamp, too."""
         told = {"ts": plan.ts, "reach": reach, "guarantee": plan.guarantee}
-        self._put(WHOLE, msgspec.json.encode(told))
+        await self._put(WHOLE, msgspec.json.encode(told))
 
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _put(self, name: str, data: bytes) -> None:
-        path = f"{self._root}/{name}"
-        with self._files.open_output_stream(f"{path}.new") as stream:
-            stream.write(data)
-        self._files.move(f"{path}.new", path)
+    async def _put(self, name: str, data: bytes) -> None:
+        await self._lake.put(f"{self._root}/{name}", data)
 
     def _is_file(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)
