@@ -11,6 +11,7 @@ from typing import final
 
 from pyarrow import fs
 
+from tidelog.ports import Lock
 from tidelog.real.disk import RealDisk
 from tidelog_backfill.parquet_values import place_of
 
@@ -23,6 +24,11 @@ class Lake:
         """Raises BadInput."""
         self.files, self.root = place_of(url)
         self._is_local = isinstance(self.files, fs.LocalFileSystem)
+
+    def lock(self, name: str) -> Lock | None:
+        """A file of the root, which is there. None: of an object store nobody can be kept out.
+        Raises DirectoryLocked."""
+        return RealDisk(self.root).lock(name) if self._is_local else None
 
     async def make(self, directory: str) -> None:
         """With those above it."""

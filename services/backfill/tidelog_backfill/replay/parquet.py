@@ -4,6 +4,7 @@ every key, with the table's columns as they were then.
     DIR/<db>.<table>/<after commit_ts>-v<version>-<part>.parquet
     DIR/_ddl/<commit_ts>-<schema version>.json                     the DDLs between the segments
     DIR/_replay.json                                               up to where it holds everything
+    DIR/_replay.lock                                               held by the replay at work
 
 Before the table's own columns stand `_op` (u: the row is there, d: it is gone, and has its key
 only), `_commit_ts` and `_seq`, a transaction's order. A table at the end: of each key the row with
@@ -25,6 +26,7 @@ from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, TableRule
 from tidelog.downstreams.writing import rule_of
 from tidelog.errors import Refused, Stopped
+from tidelog.ports import Lock
 from tidelog.schema.structure import TableStructure
 from tidelog.subjects import escape, unescape
 from tidelog.unreadable import NOT_READABLE
@@ -42,7 +44,7 @@ from tidelog_backfill.replay.target import Said
 from tidelog_backfill.replay.write import PartWriting, Wrote
 from tidelog_backfill.snapshot.values import stored
 
-STATE, DDLS = "_replay.json", "_ddl"
+STATE, LOCK, DDLS = "_replay.json", "_replay.lock", "_ddl"
 GROUP_ROWS = 20_000
 GROUP_BYTES = 16 << 20
 _OWN = [("_op", pa.string()), ("_commit_ts", pa.int64()), ("_seq", pa.int64())]
@@ -57,30 +59,45 @@ class ParquetTarget:
         self._feed = feed
         self._lake = Lake(url)
         self._files, self._root = self._lake.files, self._lake.root
+        self._lock: Lock | None = None
         self.position = Position(feed, None)
 
     async def open(self) -> None:
-        """Raises Refused for another feed's directory, Stopped for a state that can't be read."""
+        """Raises DirectoryLocked while another replay has it, Refused for another feed's directory,
+        Stopped for a state that can't be read."""
+        await self._lake.make(self._root)
+        self._lock = self._lake.lock(LOCK)
+        saved = self._saved()
+        if saved is not None and saved.feed != self._feed:
+            raise Refused(f"{self._url} holds a replay of feed {saved.feed}", hint="name another")
+        self.position = Position(self._feed, saved)
+
+    def _saved(self) -> Checkpoint | None:
         path = f"{self._root}/{STATE}"
         if self._files.get_file_info(path).type != fs.FileType.File:
-            return
+            return None
         with self._files.open_input_stream(path) as stream:
             data = stream.read()
         try:
-            saved = msgspec.json.decode(data, type=Checkpoint)
+            return msgspec.json.decode(data, type=Checkpoint)
         except NOT_READABLE as error:
             raise Stopped(
                 f"{path} does not say up to where the files are: {error}",
                 hint="name another directory, or empty this one",
             ) from error
-        if saved.feed != self._feed:
-            raise Refused(f"{self._url} holds a replay of feed {saved.feed}", hint="name another")
-        self.position = Position(self._feed, saved)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        if self._lock is not None:
+            self._lock.release()
 
     async def save(self, checkpoint: Checkpoint) -> None:
+        """Raises Refused where somebody else has saved since: of an object store, where nobody is
+        kept out, that is noticed here, before what it has written is taken for an attempt's."""
+        if self._saved() != self.position.saved:
+            raise Refused(
+                f"another replay writes {self._url}",
+                hint="let it end, then give the command again; or name another directory",
+            )
         await self._put(STATE, msgspec.json.encode(checkpoint))
         self.position.saved = checkpoint
 
