@@ -10,6 +10,7 @@ except (PySparkException, Py4JError) as error:      # in the driver
 from __future__ import annotations
 
 import base64
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 import msgspec
 
 from tidelog.bulk.told import Failed
-from tidelog.errors import Stopped, TidelogError, Unavailable
+from tidelog.errors import DiskFull, IoFailed, Stopped, TidelogError, Unavailable
 
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 _OF_JVM = re.compile(r"^: (.+)", re.MULTILINE)
@@ -40,6 +41,19 @@ def errors_carried() -> Iterator[None]:
         yield
     except TidelogError as error:
         raise TaskFailed(error) from error
+    except OSError as error:
+        raise TaskFailed(of_system(error)) from error
+
+
+def of_system(error: OSError) -> TidelogError:
+    """A disk's fault, or one of the way to another machine, which may pass: an object store's have
+    no number."""
+    why = str(error) or type(error).__name__
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(why, hint="free space where the job writes, and give it again: it goes on")
+    if error.errno is None or isinstance(error, ConnectionError | TimeoutError):
+        return Unavailable(why)
+    return IoFailed(why, hint="see to it, and give the job again: it goes on")
 
 
 def unexpected(error: BaseException) -> TidelogError:

@@ -81,6 +81,17 @@ def test_a_table_that_is_not_there_has_no_rule_and_keeps_nobody_from_the_others(
     opened.run(scenario())
 
 
+def test_tables_of_the_downstreams_own_keep_nobody_from_the_others(server: MariaDb) -> None:
+    """The upstream has no geometries."""
+    sql(server, "create table d.places (id int primary key, place point)")
+    opened = Opened(server)
+
+    async def scenario() -> None:
+        assert list(await opened.target.present(["d"])) == [("d", "t")]
+
+    opened.run(scenario())
+
+
 def test_a_ddl_that_waits_is_told_of_until_it_is_through(
     server: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,16 +50,21 @@ def files(directory: Path) -> list[Path]:
     return [one for one in directory.rglob("*.parquet") if not one.name.startswith("_")]
 
 
-@pytest.mark.parametrize("key", [("id",), ()])
-def test_a_text_that_is_utf8_is_a_text_again(tmp_path: Path, key: tuple[str, ...]) -> None:
-    """It shares its event with an image that is not."""
-    told_key = {"id": 1} if key else None
+def test_a_text_that_is_utf8_is_a_text_again(tmp_path: Path) -> None:
+    """It shares its event with an image that is not, and of which the file has the key only."""
     after = {"id": 1, "t": coded("ü".encode()), "b": coded(b"\xff")}
-    marked = Event("u", 5, told_key, {"id": 1, "t": coded(b"\xff")}, after, ["t", "b"])
-    assert written(tmp_path, marked, key=key).rows == 1
+    marked = Event("u", 5, {"id": 1}, {"id": 1, "t": coded(b"\xff")}, after, ["t", "b"])
+    assert written(tmp_path, marked).rows == 1
     (file,) = files(tmp_path)
     (row,) = parquet.read_table(file).to_pylist()
     assert (row["_op"], row["_commit_ts"], row["t"], row["b"]) == ("u", 5, "ü", b"\xff")
+
+
+def test_without_a_key_the_row_as_it_was_is_written_too(tmp_path: Path) -> None:
+    before, after = ({"id": 1, "t": coded(text), "b": None} for text in (b"\xff", b"x"))
+    with pytest.raises(Stopped, match="a text of column t is not UTF-8"):
+        written(tmp_path, Event("u", 5, None, before, after, ["t"]), key=())
+    assert files(tmp_path) == []
 
 
 @pytest.mark.parametrize("key", [("id",), ()])

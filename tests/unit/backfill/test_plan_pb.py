@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import json
 
-from tests.unit.backfill.pb_logs import SECOND, ddl, facts, inserted, ints
+from tests.unit.backfill.pb_logs import SECOND, ddl, facts, inserted, ints, write
 from tests.unit.schema import jobs
 from tidelog.changes import RowMessage
 from tidelog.errors import Stopped
@@ -17,6 +17,8 @@ from tidelog.schema.model import DdlJob, TableInfo
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.bodies import bodies
+from tidelog_backfill.files.chain import in_order
+from tidelog_backfill.files.inputs import found
 from tidelog_backfill.replay.errors import DdlNotTold
 from tidelog_backfill.replay.plan import Plan
 from tidelog_backfill.replay.planning import plan
@@ -195,6 +197,31 @@ def test_a_ddl_is_early_where_rows_ahead_of_it_have_its_column(
     assert [len(shapes["shop.t"]) for _, shapes in done(made)] == [2, 3]
 
 
+@pytest.mark.parametrize("reached", [2 * S - 1, 2 * S])
+def test_an_early_ddl_that_was_run_is_gone_on_behind(tmp_path: Path, reached: int) -> None:
+    """Its own binlog is ahead of the checkpoint, and only the downstream tells its table."""
+    log = facts(
+        tmp_path,
+        inserted(1 * S, "t", id=1),
+        inserted(2 * S, "t", id=2, a=3),
+        ddl(3 * S, "ALTER TABLE `t` ADD COLUMN `a` INT"),
+        inserted(4 * S, "t", id=4, a=3),
+        ddl(5 * S, "ALTER TABLE `t` ADD COLUMN `b` INT"),
+        inserted(6 * S, "t", id=5, a=3, b=4),
+    )
+    first = plan(log, Wanted(until_ts=2 * S), present={("shop", "t"): ints("t", "id")})
+    (early,) = [one for segment in first.segments for one in segment.ddls]
+    assert (early.commit_ts, early.early) == (2 * S, True)
+    present = {("shop", "t"): ints("t", "id", "a")}
+    wanted = Wanted(after_ts=reached, ddls_done=(early.schema_version,))
+    assert done(plan(log, wanted, present=present)) == [
+        ([], {"shop.t": ("id", "a")}),
+        (["add_column"], {"shop.t": ("id", "a", "b")}),
+    ]
+    with pytest.raises(DdlNotTold, match="there is a column a already"):
+        plan(log, Wanted(after_ts=reached), present=present)
+
+
 def test_what_a_drainer_wrote_twice_is_replayed_once(tmp_path: Path) -> None:
     """It began again from its savepoint. A large transaction is several records."""
     large = [inserted(3 * S, "t", id=at, v=2) for at in range(2)]
@@ -207,6 +234,43 @@ def test_what_a_drainer_wrote_twice_is_replayed_once(tmp_path: Path) -> None:
     shown = [json.decode(one.body, type=RowMessage) for one in bodies(chunk, segment.view)]
     assert [one.events[0].key["id"] for one in shown if one.events[0].key] == [9, 0, 1, 8]
     assert segment.rows == 4
+
+
+def _shown(directory: Path) -> list[tuple[int, int]]:
+    """commit_ts in seconds and id of all rows of a keyless table."""
+    log = in_order(found(directory).chunks())
+    (segment,) = plan(log, Wanted(), present={("shop", "t"): ints("t", "id")}).segments
+    shown = [
+        one
+        for chunk in segment.chunks
+        for body in bodies(chunk, segment.view)
+        for one in json.decode(body.body, type=RowMessage).events
+    ]
+    assert segment.rows == len(shown)
+    return [(one.commit_ts // S, (one.after or {})["id"]) for one in shown]
+
+
+def test_what_was_written_again_behind_a_rotation_is_replayed_once(tmp_path: Path) -> None:
+    """The drainer died just after it, and began again in the empty file."""
+    first = [inserted(at * S, "t", id=at) for at in range(1, 4)]
+    write(tmp_path, *first, number=0)
+    write(tmp_path, *first[1:], number=1)
+    write(tmp_path, number=2)
+    write(tmp_path, *first[1:], inserted(4 * S, "t", id=4), number=3)
+    write(tmp_path, inserted(4 * S, "t", id=5), inserted(5 * S, "t", id=6), number=4)
+    assert _shown(tmp_path) == [(1, 1), (2, 2), (3, 3), (4, 4), (4, 5), (5, 6)]
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_of_a_transaction_that_was_half_written_the_rest_is_replayed(
+    tmp_path: Path, rotated: bool
+) -> None:
+    row, *large = [inserted(2 * S, "t", id=9), *(inserted(3 * S, "t", id=at) for at in range(3))]
+    lives = [[row, *large[:1]], [row, *large[:2]], [row, *large, inserted(4 * S, "t", id=8)]]
+    files = lives if rotated else [[one for life in lives for one in life]]
+    for number, records in enumerate(files):
+        write(tmp_path, *records, number=number)
+    assert _shown(tmp_path) == [(2, 9), (3, 0), (3, 1), (3, 2), (4, 8)]
 
 
 def test_where_it_ends_does_not_change_what_is_early(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import msgspec
 import pytest
 
+from tests.spark import relay_files
 from tests.spark.relay_files import BASE_TS, FEED, RelayFiles, keyed
 from tests.unit.downstreams.shapes import column, ddl, table
 from tidelog import record
@@ -19,7 +20,7 @@ from tidelog.errors import BadInput, NotFound, Purged, Refused, Stopped
 from tidelog.relay import RelayGap
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.replay import run
-from tidelog_backfill.replay.parquet import STATE
+from tidelog_backfill.replay.parquet import LOCK, STATE
 
 TABLE = table(
     "t", column("id", "bigint", nullable=False), column("v", "longtext"), key=("id",), version=2
@@ -120,7 +121,7 @@ def test_files_of_which_nobody_knows_what_they_hold_are_left_alone(tmp_path: Pat
     with pytest.raises(Stopped, match=f"{STATE} does not say up to where") as raised:
         replayed(tmp_path)
     assert "empty this one" in raised.value.hint
-    assert [one.name for one in (tmp_path / "lake").iterdir()] == [STATE]
+    assert sorted(one.name for one in (tmp_path / "lake").iterdir()) == [STATE, LOCK]
 
 
 def test_a_copy_that_is_not_whole_is_no_beginning(tmp_path: Path) -> None:
@@ -128,6 +129,27 @@ def test_a_copy_that_is_not_whole_is_no_beginning(tmp_path: Path) -> None:
     put(tmp_path, Checkpoint(0, feed=FEED, reach=5))
     with pytest.raises(Refused, match="not whole"):
         replayed(tmp_path)
+
+
+def test_a_replay_from_the_very_beginning_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing has a commit_ts yet when it dies, as in a first copy."""
+    monkeypatch.setattr(relay_files, "BASE_TS", 0)
+    log = RelayFiles(tmp_path / "relay")
+    log.batch([("d", TABLE, keyed(TABLE, 5, None, {"id": 1, "v": "x"}))])
+    log.close()
+
+    async def dies(*_: object) -> None:
+        raise BadInput("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "carried_out", dies)
+        with pytest.raises(BadInput, match="killed"):
+            replayed(tmp_path)
+    assert (saved(tmp_path).commit_ts, saved(tmp_path).reach) == (0, 5)
+    assert replayed(tmp_path).written == 1
+    assert saved(tmp_path).commit_ts == 5
 
 
 def test_a_relay_whose_oldest_files_are_gone_needs_to_know_what_is_there(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -68,6 +69,20 @@ def test_what_a_task_failed_by_is_told_as_what_it_was(
     assert isinstance(began, Progress)
     assert isinstance(failed, Failed)
     assert (failed.code, failed.message, failed.hint) == ("Corrupt", "bad", "restore it")
+
+
+def test_a_full_disk_of_the_drivers_is_told_as_what_it_is(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    def fails(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device", "/lake/_replay.json")
+
+    monkeypatch.setattr(runner, "carry_out", fails)
+    assert run_job([job]) == 1
+    *_, failed = lines(capfd)
+    assert isinstance(failed, Failed)
+    assert (failed.code, failed.exit_code) == ("DiskFull", 1)
+    assert "/lake/_replay.json" in failed.message
 
 
 def test_what_nobody_foresaw_is_told_and_its_traceback_logged(

@@ -7,11 +7,14 @@ from pathlib import Path
 from unittest.mock import AsyncMock, patch
 
 import pytest
+from msgspec import json
 
+from tests.unit.backfill import pb_logs
 from tests.unit.backfill.pump_logs import VERSION, commit, write
 from tests.unit.backfill.test_chain import FALSE, TABLE, row, segment
 from tests.unit.schema.jobs import create_schema, job
 from tidelog import record
+from tidelog.changes import RowMessage
 from tidelog.schema import jobs as kinds
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_backfill.files.bodies import bodies
@@ -55,3 +58,18 @@ def test_rows_are_those_that_were_written(tmp_path: Path, history: SchemaTracker
     assert len(made) > 1
     told = [one.start_ts for task in made if task.view for one in bodies(task.chunk, task.view)]
     assert told == [2, 4]
+
+
+def test_what_a_drainer_wrote_again_is_read_once(tmp_path: Path) -> None:
+    """Within a file, and behind a rotation."""
+    rows = [pb_logs.inserted(at * pb_logs.SECOND, "t", id=at) for at in range(1, 5)]
+    pb_logs.write(tmp_path, *rows[:2], *rows[:3], number=0)
+    pb_logs.write(tmp_path, *rows[1:], number=1)
+    told = [
+        event.after
+        for task in tasks(options(tmp_path), Window())
+        if task.view
+        for body in bodies(task.chunk, task.view)
+        for event in json.decode(body.body, type=RowMessage).events
+    ]
+    assert told == [{"id": 1}, {"id": 2}, {"id": 3}, {"id": 4}]

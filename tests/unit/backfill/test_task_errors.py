@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import errno
 
-from tidelog.errors import Corrupt, Stopped, Unavailable
+import pytest
+from pyarrow import fs
+
+from tidelog.errors import (
+    Corrupt,
+    DiskFull,
+    IoFailed,
+    Stopped,
+    TidelogError,
+    Unavailable,
+)
 from tidelog_backfill.task_errors import TaskFailed, carried, errors_carried, unexpected
 
 
@@ -21,6 +31,39 @@ def test_others_pass_as_they_are() -> None:
     with pytest.raises(KeyError), errors_carried():
         raise KeyError("x")
     assert carried(RuntimeError("an executor is gone")) is None
+
+
+def test_a_full_disk_is_told_as_what_it_is() -> None:
+    """Arrow's error of it, too."""
+    files = fs.LocalFileSystem()
+    with (
+        pytest.raises(TaskFailed) as raised,
+        errors_carried(),
+        files.open_output_stream("/dev/full") as stream,
+    ):
+        stream.write(b"x")
+    found = carried(raised.value)
+    assert isinstance(found, DiskFull)
+    assert "No space left" in found.message
+    assert "give it again" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.EIO, "Input/output error"), IoFailed),
+        (PermissionError(errno.EACCES, "Permission denied", "/lake"), IoFailed),
+        (OSError("AWS Error SLOW_DOWN during PutObject operation"), Unavailable),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), Unavailable),
+        (TimeoutError(), Unavailable),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(error: OSError, kind: type[TidelogError]) -> None:
+    with pytest.raises(TaskFailed) as raised, errors_carried():
+        raise error
+    found = carried(raised.value)
+    assert type(found) is kind
+    assert found.message == (str(error) or "TimeoutError")
 
 
 RAISED = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times

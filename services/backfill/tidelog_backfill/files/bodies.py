@@ -31,7 +31,7 @@ def bodies(
     spans = Spans(view)
     counted: Counter[str] = Counter() if left_out is None else left_out
     if chunk.kind == "pb":
-        yield from pb_bodies(chunk, spans, on_corrupt, counted, view.again.get(chunk.path, ()))
+        yield from pb_bodies(chunk, spans, on_corrupt, counted)
         return
     with LogFile(chunk.path) as file:
         if chunk.kind == "relay":

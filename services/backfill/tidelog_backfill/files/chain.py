@@ -3,7 +3,7 @@
 A chunk's first record is guessed where nobody knows it, so that chunks are surveyed at the same
 time. The guess is wrong where the chunk begins in a value that itself holds records: a row with a
 piece of such a file in it. What the chunk before says is right: its records follow one another
-from the file's beginning.
+from the file's beginning. Of pb files what those before have reached tells what one has again.
 
     facts = chained([alone(chunk) for chunk in chunks])     # alone: in any process
     facts = in_order(chunks)                                # the same in one
@@ -17,6 +17,7 @@ import msgspec
 
 from tidelog.errors import Corrupt
 from tidelog_backfill.files.chunk import Chunk, Facts
+from tidelog_backfill.files.pb_survey import in_log
 from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
 from tidelog_backfill.files.verdicts import settled
@@ -40,6 +41,7 @@ def chained(facts: Iterable[Facts], *, on_corrupt: OnCorrupt = "stop") -> list[F
     its Prewrites; those are surveyed again that guessed wrong. Raises as `survey` does."""
     found: list[Facts] = []
     path, at = "", 0
+    reached = 0, 0
     for one in facts:
         if one.chunk.path != path:
             path, at = one.chunk.path, 0
@@ -47,6 +49,9 @@ def chained(facts: Iterable[Facts], *, on_corrupt: OnCorrupt = "stop") -> list[F
         right = one
         if one.begin != begin:
             right = survey(_from(one.chunk, begin), on_corrupt=on_corrupt)
+        if right.chunk.kind == "pb":
+            right = in_log(right, reached, on_corrupt)
+            reached = right.reached
         found.append(right)
         at = max(at, right.end)
     return settled(found, on_corrupt)

@@ -23,7 +23,9 @@ class Chunk(msgspec.Struct, frozen=True):
     `exact`: a record begins at `begin`, or would but for damage. Otherwise the first one is a
     guess: what looks like a record within a row's value is taken for one. `cuts`: offsets of some
     more of its records, rising. `verdicts`: (start_ts, commit_ts, 0 = rolled back, or UNDECIDED) of
-    Prewrites whose verdict is not near behind them; they count before any other."""
+    Prewrites whose verdict is not near behind them; they count before any other. `again`: offsets
+    in a pb file, [begin, end), of what a drainer wrote a second time when it began again from its
+    savepoint, perhaps behind a rotation: it is passed over."""
 
     kind: Kind
     path: str
@@ -33,6 +35,7 @@ class Chunk(msgspec.Struct, frozen=True):
     exact: bool = False
     cuts: tuple[int, ...] = ()
     verdicts: tuple[tuple[int, int], ...] = ()
+    again: tuple[tuple[int, int], ...] = ()
 
     def parts(self, size: int) -> Iterator[Chunk]:
         """Of about `size` bytes, as far as it is known where records begin."""
@@ -109,9 +112,8 @@ class Facts(msgspec.Struct, frozen=True):
     `starts`: the smallest and the largest start_ts of its Prewrites. `fake_ts`: of a Pump's
     newest fake, behind which nothing older comes. `skipped`: bytes of
     damaged records, passed by on request; `skipped_at`: offset and bytes of the first few. `runs`:
-    rising by first_ts, not overlapping. `again`: offsets in a pb file, [begin, end), of what a
-    drainer wrote a second time when it began again from its savepoint; nothing else here tells of
-    it.
+    rising by first_ts, not overlapping. `opens_ts`: commit_ts of a pb file's first record, 0 where
+    there is none; `reached`: the highest in it or before it, and how many records have that.
     """
 
     chunk: Chunk
@@ -137,4 +139,5 @@ class Facts(msgspec.Struct, frozen=True):
     skipped: int = 0
     skipped_at: list[tuple[int, int]] = []
     runs: list[Run] = []
-    again: list[tuple[int, int]] = []
+    opens_ts: int = 0
+    reached: tuple[int, int] = (0, 0)

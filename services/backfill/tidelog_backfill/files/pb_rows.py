@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, final
@@ -41,14 +41,13 @@ def pb_bodies(
     spans: Spans,
     on_corrupt: OnCorrupt,
     left_out: Counter[str],
-    again: Sequence[tuple[int, int]] = (),
 ) -> Iterator[Body]:
-    """`left_out`: of rows. `again`: offsets that are passed over. Raises Corrupt."""
+    """`left_out`: of rows. Raises Corrupt."""
     base = file_number(Path(chunk.path)) << _NUMBER_BITS
     forms: dict[int, dict[tuple[str, str], _Form]] = {}
     for record, binlog in PbRecords(chunk, on_corrupt):
         span = spans.of(binlog.commit_ts) if binlog.tp == pb.BinlogType.DML else None
-        if span is None or any(begin <= record.offset < end for begin, end in again):
+        if span is None or any(begin <= record.offset < end for begin, end in chunk.again):
             continue
         known = forms.get(span.until_ts)
         if known is None:

@@ -28,12 +28,20 @@ class _Seen(msgspec.Struct):
 _Shape = tuple[str, str, tuple[str, ...]]
 
 
-def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt) -> Facts:
-    """Raises Corrupt."""
+def in_log(facts: Facts, reached: tuple[int, int], on_corrupt: OnCorrupt) -> Facts:
+    """Of a file behind others that have `reached` that, as Facts has it: what they hold already is
+    there again. Raises Corrupt."""
+    if not facts.opens_ts:
+        return msgspec.structs.replace(facts, reached=reached)
+    return facts if facts.opens_ts > reached[0] else pb_survey(facts.chunk, on_corrupt, reached)
+
+
+def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt, reached: tuple[int, int] = (0, 0)) -> Facts:
+    """`reached`: by the files before it. Raises Corrupt."""
     records = PbRecords(chunk, on_corrupt)
     packed = is_packed(Path(chunk.path))
     found = _Found()
-    order = _Order()
+    order = _Order(*reached)
     cuts = [chunk.begin]
     count = 0
     for record, binlog in records:
@@ -47,35 +55,48 @@ def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt) -> Facts:
             found.ddl(binlog, record.offset, record.payload)
         else:
             found.rows(binlog, begin, end, len(record.payload))
-    exact = msgspec.structs.replace(chunk, cuts=tuple(cuts[1:]))
+    exact = msgspec.structs.replace(chunk, cuts=tuple(cuts[1:]), again=tuple(order.again))
     facts = found.facts(exact)
     return msgspec.structs.replace(
         facts,
         records=count,
-        again=order.again,
+        opens_ts=order.opens_ts,
+        reached=order.reached,
         skipped=records.skipped,
         skipped_at=records.skipped_at,
     )
 
 
 class _Order:
-    """Records rise by commit_ts, those of one transaction have the same. `again`: as in Facts."""
+    """Records rise by commit_ts, those of one transaction have the same. A drainer may have died
+    between two of these: what it wrote again has more of them than are there. `again` as in
+    Chunk, `opens_ts` as in Facts."""
 
-    def __init__(self) -> None:
+    def __init__(self, highest: int, count: int) -> None:
         self.again: list[tuple[int, int]] = []
-        self._highest = 0
-        self._begin = -1
-        """Where what is written again begins, while it lasts."""
+        self.opens_ts = 0
+        self._highest, self._count = highest, count
+        self._met = count
+        """Of those with the highest commit_ts, since something older came."""
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        return self._highest, self._count
 
     def is_again(self, commit_ts: int, record: Record) -> bool:
-        if commit_ts < self._highest or (self._begin >= 0 and commit_ts == self._highest):
-            if self._begin < 0:
-                self._begin = record.offset
-                self.again.append((record.offset, record.end))
-            self.again[-1] = self._begin, record.end
-            return True
-        self._highest, self._begin = commit_ts, -1
-        return False
+        self.opens_ts = self.opens_ts or commit_ts
+        if commit_ts > self._highest:
+            self._highest, self._count, self._met = commit_ts, 1, 1
+            return False
+        self._met = self._met + 1 if commit_ts == self._highest else 0
+        if self._met > self._count:
+            self._count = self._met
+            return False
+        if self.again and self.again[-1][1] == record.offset:
+            self.again[-1] = self.again[-1][0], record.end
+        else:
+            self.again.append((record.offset, record.end))
+        return True
 
 
 class _Found:

@@ -53,4 +53,3 @@ class View(msgspec.Struct, frozen=True):
     channel_id: int = 0
     ignored_txns: frozenset[int] = frozenset()
     lacking: frozenset[str] = frozenset()
-    again: dict[str, list[tuple[int, int]]] = {}

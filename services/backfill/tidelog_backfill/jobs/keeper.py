@@ -18,7 +18,7 @@ from tidelog.actor import Actor, Reply
 from tidelog.bulk.control import RUNNING, AskJobs, Cancel, Jobs, JobStatus, Submit
 from tidelog.bulk.jobs import Job
 from tidelog.bulk.told import Progress, Report
-from tidelog.errors import TidelogError
+from tidelog.errors import DiskFull, TidelogError
 from tidelog.messages import encode
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
@@ -88,6 +88,7 @@ class JobKeeper(Actor[Mail]):
         self._attempted = ""
         self._not_before = 0.0
         self._told: Progress | None = None
+        self._is_noted = True
 
     async def on_start(self) -> None:
         disk, config = self._ports.disk, self._config
@@ -119,7 +120,7 @@ class JobKeeper(Actor[Mail]):
                     await self._end(message)
                 case Released():
                     self._queue.find(message.id).released = True
-                    await self._save()
+                    await self._note()
         await self._begin()
 
     async def _answer(self, reply: Reply[JobStatus], act: Callable[[Any], Any], asked: Any) -> None:
@@ -132,14 +133,16 @@ class JobKeeper(Actor[Mail]):
         await self._publish(job)
 
     async def _submit(self, asked: Submit) -> Kept:
-        job = self._queue.submit(asked.id, asked.job, self._ports.clock.wall_ms())
-        await self._save()
+        with self._queue.undone():
+            job = self._queue.submit(asked.id, asked.job, self._ports.clock.wall_ms())
+            await self._save()
         log.info("job taken", job=job.id, state=job.state)
         return job
 
     async def _cancel(self, asked: Cancel) -> Kept:
-        job = self._queue.cancel(asked.id, self._ports.clock.wall_ms())
-        await self._save()
+        with self._queue.undone():
+            job = self._queue.cancel(asked.id, self._ports.clock.wall_ms())
+            await self._save()
         log.info("job cancelled", job=job.id)
         if self._attempted == job.id:
             self._cancel_attempt()
@@ -155,10 +158,16 @@ class JobKeeper(Actor[Mail]):
         """The next job, once nothing of the last one runs."""
         if self._attempt is not None or self._ports.clock.monotonic() < self._not_before:
             return
-        job = self._queue.begin(self._ports.clock.wall_ms())
-        if job is None:
+        try:
+            with self._queue.undone():
+                job = self._queue.begin(self._ports.clock.wall_ms())
+                if job is None:
+                    return
+                await self._save()
+        except DiskFull as error:
+            log.warning("no job begins", why=str(error))
+            self._not_before = self._ports.clock.monotonic() + RETRY_S
             return
-        await self._save()
         log.info("job begins", job=job.id, tries=job.tries)
         self._outcome, self._attempted = None, job.id
         self._attempt = self.spawn(self._try(job), f"job-{job.id}")
@@ -202,7 +211,7 @@ class JobKeeper(Actor[Mail]):
             metrics.ENDED.labels(job.state).inc()
             log.info("job ended", job=job.id, state=job.state, why=job.error)
         gone = self._queue.forget()
-        await self._save()
+        await self._note()
         for old in gone:
             await self._runner.forget(old.id)
         await self._publish(job)
@@ -213,6 +222,8 @@ class JobKeeper(Actor[Mail]):
         if job is not None and job.progress is not self._told:
             self._told = job.progress
             await self._publish(job)
+        if not self._is_noted:
+            await self._note()
         await self._begin()
 
     def status(self) -> dict[str, object]:
@@ -236,7 +247,19 @@ class JobKeeper(Actor[Mail]):
         return self._attempt
 
     async def _save(self) -> None:
+        """Raises DiskFull, IoFailed."""
         await self._ports.disk.write_file(JOBS_FILE, self._queue.encode())
+        self._is_noted = True
+
+    async def _note(self) -> None:
+        """What has happened is so, whether there is room to keep it or not: then it is tried again.
+        A start in between does the job once more, which changes nothing."""
+        try:
+            await self._save()
+        except DiskFull as error:
+            if self._is_noted:
+                log.warning("what became of jobs can't be kept", why=str(error))
+            self._is_noted = False
 
     async def _publish(self, job: Kept) -> None:
         subject = subjects.backfill(self._config.cluster, self._config.node, f"event.{job.id}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
 
 import msgspec
 
@@ -21,7 +23,15 @@ from tidelog.bulk.control import (
 from tidelog.bulk.jobs import URLS, Job, encode_job, is_secret_setting, shown_job
 from tidelog.bulk.told import MOST_WORDS, Failed, Progress, Report, cut
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, Conflict, Corrupt, NotFound, Overloaded, Unavailable
+from tidelog.errors import (
+    BadInput,
+    Conflict,
+    Corrupt,
+    NotFound,
+    Overloaded,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.security.access import NatsAccess
 from tidelog.unreadable import NOT_READABLE
 
@@ -126,6 +136,21 @@ class Queue:
         kept = Kept(job_id, job, submitted=now_ms)
         self._jobs[job_id] = kept
         return kept
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Around a change and its keeping: where that fails, nobody has submitted, begun or
+        cancelled anything. What a job told meanwhile stays."""
+        before = {job.id: copy(job) for job in self._jobs.values()}
+        try:
+            yield
+        except TidelogError:
+            self._jobs = {job.id: job for job in self.all if job.id in before}
+            for job in self.all:
+                was = before[job.id]
+                job.state, job.started, job.ended = was.state, was.started, was.ended
+                job.tries, job.vain = was.tries, was.vain
+            raise
 
     @property
     def running(self) -> Kept | None:

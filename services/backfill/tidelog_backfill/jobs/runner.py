@@ -13,7 +13,7 @@ from tidelog import logs
 from tidelog.bulk.jobs import Job, ReplayJob, read_job
 from tidelog.bulk.told import Failed, Line, Progress, Report, encode_line
 from tidelog.errors import EXIT_OK, BadInput, ConfigError, TidelogError
-from tidelog_backfill.task_errors import carried
+from tidelog_backfill.task_errors import carried, of_system
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,13 +32,20 @@ def run_job(argv: Sequence[str]) -> int:
         tell(Progress("starting", note="Spark"))
         tell(carry_out(job, tell))
     except Exception as error:
-        typed = error if isinstance(error, TidelogError) else carried(error)
+        typed = _typed(error)
         failed = Failed.of(typed or error)
         tell(failed)
         if typed is None:
             raise
         return failed.exit_code
     return EXIT_OK
+
+
+def _typed(error: Exception) -> TidelogError | None:
+    """None: nobody foresaw it."""
+    if isinstance(error, TidelogError):
+        return error
+    return of_system(error) if isinstance(error, OSError) else carried(error)
 
 
 def carry_out(job: Job, told: Told) -> Report:

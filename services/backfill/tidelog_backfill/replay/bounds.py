@@ -16,9 +16,10 @@ def held(position: Position, job: ReplayJob) -> int | None:
 
 
 def check_whole(position: Position, job: ReplayJob) -> None:
-    """Raises Refused for a first copy that was ended: what it has not copied no log has."""
+    """Raises Refused for a first copy that was ended: what it has not copied no log has. A replay
+    from the very beginning has such a checkpoint within its first step, and says that it is its."""
     saved = position.saved
-    if saved is not None and not saved.commit_ts and saved.reach:
+    if saved is not None and not saved.commit_ts and saved.reach and not position.is_replays:
         where = redacted_url(job.downstream or job.parquet)
         raise Refused(
             f"{where} has a first copy at {saved.reach} that is not whole",

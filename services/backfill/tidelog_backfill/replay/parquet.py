@@ -4,16 +4,17 @@ every key, with the table's columns as they were then.
     DIR/<db>.<table>/<after commit_ts>-v<version>-<part>.parquet
     DIR/_ddl/<commit_ts>-<schema version>.json                     the DDLs between the segments
     DIR/_replay.json                                               up to where it holds everything
+    DIR/_replay.lock                                               held by the replay at work
 
 Before the table's own columns stand `_op` (u: the row is there, d: it is gone, and has its key
 only), `_commit_ts` and `_seq`, a transaction's order. A table at the end: of each key the row with
 the largest (`_commit_ts`, `_seq`), unless it is gone, of those behind the last DDL that emptied it.
-Changes of a table without a key are all there, with the `_op` that they had.
+Changes of a table without a key are all there, c and d: an update is a d of the row as it was and a
+c, of the same `_seq`.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
@@ -21,18 +22,21 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs, parquet
 
-from tidelog.changes import DdlMessage, Event
+from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, TableRule
 from tidelog.downstreams.writing import rule_of
 from tidelog.errors import Refused, Stopped
-from tidelog.schema.structure import ColumnStructure, TableStructure
+from tidelog.ports import Lock
+from tidelog.schema.structure import TableStructure
 from tidelog.subjects import escape, unescape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
-from tidelog_backfill.parquet_values import array, place_of
-from tidelog_backfill.replay.bundles import EVENT, GONE, Bundle, Change
+from tidelog_backfill.lake import Lake
+from tidelog_backfill.parquet_values import array
+from tidelog_backfill.replay.bundles import Bundle, Change
 from tidelog_backfill.replay.gather import gathered
 from tidelog_backfill.replay.outline import position_after
+from tidelog_backfill.replay.parquet_rows import Rows
 from tidelog_backfill.replay.plan import Segment
 from tidelog_backfill.replay.position import Position
 from tidelog_backfill.replay.routing import Form, Place, Routing
@@ -40,12 +44,10 @@ from tidelog_backfill.replay.target import Said
 from tidelog_backfill.replay.write import PartWriting, Wrote
 from tidelog_backfill.snapshot.values import stored
 
-STATE, DDLS = "_replay.json", "_ddl"
+STATE, LOCK, DDLS = "_replay.json", "_replay.lock", "_ddl"
 GROUP_ROWS = 20_000
 GROUP_BYTES = 16 << 20
 _OWN = [("_op", pa.string()), ("_commit_ts", pa.int64()), ("_seq", pa.int64())]
-_ROW = msgspec.json.Decoder(dict[str, Any])
-_EVENT = msgspec.json.Decoder(Event)
 
 
 @final
@@ -55,32 +57,48 @@ class ParquetTarget:
     def __init__(self, url: str, feed: str) -> None:
         self._url = url
         self._feed = feed
-        self._files, self._root = place_of(url)
+        self._lake = Lake(url)
+        self._files, self._root = self._lake.files, self._lake.root
+        self._lock: Lock | None = None
         self.position = Position(feed, None)
 
     async def open(self) -> None:
-        """Raises Refused for another feed's directory, Stopped for a state that can't be read."""
+        """Raises DirectoryLocked while another replay has it, Refused for another feed's directory,
+        Stopped for a state that can't be read."""
+        await self._lake.make(self._root)
+        self._lock = self._lake.lock(LOCK)
+        saved = self._saved()
+        if saved is not None and saved.feed != self._feed:
+            raise Refused(f"{self._url} holds a replay of feed {saved.feed}", hint="name another")
+        self.position = Position(self._feed, saved)
+
+    def _saved(self) -> Checkpoint | None:
         path = f"{self._root}/{STATE}"
         if self._files.get_file_info(path).type != fs.FileType.File:
-            return
+            return None
         with self._files.open_input_stream(path) as stream:
             data = stream.read()
         try:
-            saved = msgspec.json.decode(data, type=Checkpoint)
+            return msgspec.json.decode(data, type=Checkpoint)
         except NOT_READABLE as error:
             raise Stopped(
                 f"{path} does not say up to where the files are: {error}",
                 hint="name another directory, or empty this one",
             ) from error
-        if saved.feed != self._feed:
-            raise Refused(f"{self._url} holds a replay of feed {saved.feed}", hint="name another")
-        self.position = Position(self._feed, saved)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        if self._lock is not None:
+            self._lock.release()
 
     async def save(self, checkpoint: Checkpoint) -> None:
-        self._put(STATE, msgspec.json.encode(checkpoint))
+        """Raises Refused where somebody else has saved since: of an object store, where nobody is
+        kept out, that is noticed here, before what it has written is taken for an attempt's."""
+        if self._saved() != self.position.saved:
+            raise Refused(
+                f"another replay writes {self._url}",
+                hint="let it end, then give the command again; or name another directory",
+            )
+        await self._put(STATE, msgspec.json.encode(checkpoint))
         self.position.saved = checkpoint
 
     async def present(self, databases: Sequence[str]) -> dict[Place, TableStructure]:
@@ -101,31 +119,28 @@ class ParquetTarget:
         """It is kept with the rows behind it."""
         if ddl.schema_version not in self.position.ddls_done:
             after = max(self.position.commit_ts, position_after(ddl))
-            self._put(f"{DDLS}/{ddl.commit_ts}-{ddl.schema_version}.json", msgspec.json.encode(ddl))
+            name = f"{DDLS}/{ddl.commit_ts}-{ddl.schema_version}.json"
+            await self._put(name, msgspec.json.encode(ddl))
             await self.save(self.position.after(ddl, after))
         return []
 
     async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
         (span,) = segment.view.spans
-        self._clear(span.after_ts)
+        await self._clear(span.after_ts)
         return ParquetWriting(self._url, span.after_ts, route), frozenset()
 
     async def forget_steps(self) -> None:
         """It remembers none: an unfinished one is written anew."""
 
-    def _clear(self, after_ts: int) -> None:
+    async def _clear(self, after_ts: int) -> None:
         """What an attempt has left that ended: it may have had other parts."""
         found = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         for one in self._files.get_file_info(found):
             if one.base_name.lstrip("_").startswith(_prefix(after_ts)):
-                self._files.delete_file(one.path)
+                await self._lake.remove(one.path)
 
-    def _put(self, name: str, data: bytes) -> None:
-        path = f"{self._root}/{name}"
-        self._files.create_dir(path.rpartition("/")[0], recursive=True)
-        with self._files.open_output_stream(f"{path}.new") as stream:
-            stream.write(data)
-        self._files.move(f"{path}.new", path)
+    async def _put(self, name: str, data: bytes) -> None:
+        await self._lake.put(f"{self._root}/{name}", data)
 
 
 class ParquetWriting(msgspec.Struct, frozen=True):
@@ -141,8 +156,8 @@ class ParquetWriting(msgspec.Struct, frozen=True):
         pins: set[int] = set()
         for _, changes in gathered(found, self.routing.spread, pins):
             for change in changes:
-                files.add(change)
-        return Wrote(part, files.end(), len(files), sorted(pins))
+                await files.add(change)
+        return Wrote(part, await files.end(), len(files), sorted(pins))
 
 
 class _Files:
@@ -151,40 +166,40 @@ class _Files:
     def __init__(self, writing: ParquetWriting, part: int) -> None:
         self._writing = writing
         self._part = part
-        self._files, self._root = place_of(writing.url)
+        self._lake = Lake(writing.url)
         self._open: dict[int, _File] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, change: Change) -> None:
+    async def add(self, change: Change) -> None:
         file = self._open.get(change.form)
         if file is None:
             form = self._writing.routing.forms[change.form]
-            directory = f"{self._root}/{escape(form.db)}.{escape(form.structure.name)}"
+            directory = f"{self._lake.root}/{escape(form.db)}.{escape(form.structure.name)}"
             begin = _prefix(self._writing.after_ts)
             name = f"{begin}v{form.structure.version}-{self._part:03}.parquet"
-            self._files.create_dir(directory, recursive=True)
-            file = self._open[change.form] = _File(self._files, directory, name, form)
+            await self._lake.make(directory)
+            file = self._open[change.form] = _File(self._lake, directory, name, form)
         file.add(change)
 
-    def end(self) -> int:
+    async def end(self) -> int:
         """Returns how many rows they have."""
-        return sum(file.end() for file in self._open.values())
+        return sum([await file.end() for file in self._open.values()])
 
 
 class _File:
-    def __init__(self, files: fs.FileSystem, directory: str, name: str, form: Form) -> None:
-        self._files = files
+    def __init__(self, lake: Lake, directory: str, name: str, form: Form) -> None:
+        self._lake = lake
         self._part, self._path = f"{directory}/_{name}", f"{directory}/{name}"
         self._columns = stored(form.structure)
-        self._texts = frozenset(one.name for one in self._columns if not one.binary)
+        self._rows = Rows(form.structure)
         own = [pa.field(name, kind, nullable=False) for name, kind in _OWN]
         theirs = [pa.field(one.name, file_type(one)) for one in self._columns]
         self._schema = pa.schema([*own, *theirs])
-        self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=files)
+        self._writer = parquet.ParquetWriter(self._part, self._schema, filesystem=lake.files)
         self._held: list[Change] = []
-        self._bytes = self._rows = 0
+        self._bytes = self._count = 0
 
     def add(self, change: Change) -> None:
         self._held.append(change)
@@ -192,50 +207,21 @@ class _File:
         if len(self._held) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()
 
-    def end(self) -> int:
+    async def end(self) -> int:
         self._flush()
         self._writer.close()
-        self._files.move(self._part, self._path)
-        return self._rows
+        await self._lake.place(self._part, self._path)
+        return self._count
 
     def _flush(self) -> None:
         held, self._held, self._bytes = self._held, [], 0
-        self._rows += len(held)
-        rows = [_row(change, self._texts) for change in held]
-        values: list[list[Any]] = [
-            [op for op, _ in rows],
-            [change.commit_ts for change in held],
-            [change.seq for change in held],
-        ]
-        values += [[_value(row.get(one.name), one) for _, row in rows] for one in self._columns]
+        rows = [(op, one.commit_ts, one.seq, row) for one in held for op, row in self._rows.of(one)]
+        self._count += len(rows)
+        values: list[list[Any]] = [[row[at] for row in rows] for at in range(len(_OWN))]
+        values += [[row.get(one.name) for *_, row in rows] for one in self._columns]
         columns = zip(values, self._schema, strict=True)
         arrays = [array(column, field.type) for column, field in columns]
         self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
-
-
-def _row(change: Change, texts: frozenset[str]) -> tuple[str, dict[str, Any]]:
-    """What became of it, and at least the key's columns. `texts`: columns that are no bytes."""
-    if change.kind == EVENT:
-        event = _EVENT.decode(change.payload)
-        op, row, marked = event.op, event.after or event.before or {}, event.b64
-    else:
-        op, row = ("d" if change.kind == GONE else "u"), _ROW.decode(change.payload)
-        marked = change.b64
-    for name in texts.intersection(marked):
-        if row.get(name) is not None:
-            row[name] = _text(row[name], name)
-    return op, row
-
-
-def _text(base64: str, name: str) -> str:
-    """Of an event of which some image is not UTF-8."""
-    try:
-        return b64decode(base64).decode()
-    except UnicodeDecodeError as error:
-        raise Stopped(
-            f"a text of column {name} is not UTF-8: Parquet can't have it",
-            hint="leave the table out, or replay into a database",
-        ) from error
 
 
 def _check_names(structure: TableStructure) -> None:
@@ -252,10 +238,3 @@ def _check_names(structure: TableStructure) -> None:
 def _prefix(after_ts: int) -> str:
     """Of files with the rows of a segment."""
     return f"{after_ts:020}-"
-
-
-def _value(value: Any, column: ColumnStructure) -> Any:
-    """A JSON document as text."""
-    if column.base == "json" and value is not None:
-        return msgspec.Raw(msgspec.json.encode(value))
-    return value

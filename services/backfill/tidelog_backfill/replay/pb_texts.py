@@ -7,7 +7,7 @@ is done there; so of that nothing has to be understood.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import final
@@ -27,7 +27,7 @@ from tidelog.schema import jobs
 from tidelog.schema.model import DBInfo, DdlJob, Name, TableInfo
 from tidelog.schema.structure import TableStructure
 from tidelog.schema.tracker import DdlOutcome, SchemaTracker
-from tidelog.timestamps import physical_ms
+from tidelog.timestamps import LOGICAL_BITS, physical_ms
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.replay.errors import DdlNotTold
 from tidelog_backfill.replay.pb_ddls import TextDdl, message
@@ -41,7 +41,8 @@ _CHARSET = "utf8mb4", "utf8mb4_bin"
 class TextSchemas:
     """`present`: the downstream's tables, as they are at `after_ts`. `names`: of the tables that
     are wanted; a text that can't be understood and names none of them is passed by. `begun_ts`: the
-    commit_ts of a DDL that was begun downstream."""
+    commit_ts of a DDL that was begun downstream. `ddls_done`: versions of DDLs that are done there:
+    an early one is before its place."""
 
     def __init__(
         self,
@@ -49,11 +50,13 @@ class TextSchemas:
         after_ts: int,
         names: Names,
         begun_ts: int = 0,
+        ddls_done: Collection[int] = (),
     ) -> None:
         self._present = present
         self._after = after_ts
         self._wanted = names
         self._begun = begun_ts
+        self._ddls_done = ddls_done
         self._catalog = Catalog()
         self._tracker = SchemaTracker()
         self._joined = False
@@ -74,6 +77,8 @@ class TextSchemas:
         try:
             outcomes = self._outcomes(ddl)
         except BadInput as error:
+            if self._came_early(ddl):  # only the downstream tells its table: as it is behind it
+                return None
             if not is_done and self._is_wanted(ddl):
                 raise DdlNotTold(ddl, error.message) from error
             self._forget(ddl)
@@ -81,6 +86,11 @@ class TextSchemas:
         if ddl.commit_ts == self._begun and not self._theirs.isdisjoint(_before(outcomes)):
             raise DdlNotTold(ddl, "it was begun, and only the downstream tells what was before it")
         return _unkept(message(ddl, outcomes)) if outcomes else None
+
+    def _came_early(self, ddl: TextDdl) -> bool:
+        """Its version, too, is of its time, or a little above."""
+        above = (version - ddl.commit_ts for version in self._ddls_done)
+        return ddl.commit_ts > self._after and any(0 <= one < 1 << LOGICAL_BITS for one in above)
 
     def _outcomes(self, ddl: TextDdl) -> list[DdlOutcome]:
         """Raises DdlNotSupported, DdlRefused."""

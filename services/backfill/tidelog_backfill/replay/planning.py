@@ -63,8 +63,7 @@ def plan(
     timeline = Timeline(facts)
     steps = enumerate(_steps(outline, timeline, until, wanted.segment_bytes))
     left = ((number, _left(step, after, wanted)) for number, step in steps)
-    again = {one.chunk.path: one.again for one in facts if one.again}
-    making = _Making(timeline, wanted, config, outline.lacking, again)
+    making = _Making(timeline, wanted, config, outline.lacking)
     segments = [
         making.segment(number, step)
         for number, step in left
@@ -172,7 +171,7 @@ def _pb_outline(
     if history is not None:
         schemas = HistorySchemas(history, config.ddl_policy, begins)
     else:
-        schemas = TextSchemas(present, after, names, wanted.begun_ts)
+        schemas = TextSchemas(present, after, names, wanted.begun_ts, wanted.ddls_done)
     return plan_pb.outline(facts, schemas, names, after, wanted.until_ts)
 
 
@@ -215,7 +214,6 @@ class _Making:
         wanted: Wanted,
         config: DecodeConfig,
         lacking: frozenset[str],
-        again: dict[str, list[tuple[int, int]]],
     ) -> None:
         self._timeline = timeline
         self._view = View(
@@ -224,7 +222,6 @@ class _Making:
             channel_id=config.channel_id,
             ignored_txns=frozenset(config.ignore_txn_commit_ts),
             lacking=lacking,
-            again=again,
         )
 
     def segment(self, number: int, step: Stretch) -> Segment:

@@ -22,7 +22,7 @@ from tidelog_backfill.replay.position import Position
 from tidelog_backfill.replay.routing import Place, Routing
 from tidelog_backfill.replay.step import digest
 from tidelog_backfill.replay.write import LaneWriting, PartWriting
-from tidelog_backfill.snapshot.mysql_source import MysqlSource
+from tidelog_backfill.snapshot.mysql_source import MysqlSource, has_geometry
 
 log = structlog.get_logger()
 Said = Callable[[str], None]
@@ -93,8 +93,12 @@ class DatabaseTarget:
     async def present(self, databases: Sequence[str]) -> dict[Place, TableStructure]:
         source = MysqlSource(self._options.url, self._options.password.reveal())
         wanted = [f"{glob.escape(db)}.*" for db in databases]
-        found = source.found(wanted, 0).tables if wanted else []
-        return {(one.db, one.structure.name): one.structure for one in found}
+        found = source.described(wanted, 0).tables if wanted else []
+        return {
+            (one.db, one.structure.name): one.structure
+            for one in found
+            if not has_geometry(one.structure)  # the upstream has none: it is the downstream's own
+        }
 
     async def step(self, segment: Segment, route: Routing) -> tuple[PartWriting, frozenset[int]]:
         step = digest(segment, route)

@@ -17,7 +17,7 @@ from tidelog.downstreams.row_text import number_literal, text_literal
 from tidelog.downstreams.target import Target
 from tidelog.downstreams.writing import kind_of
 from tidelog.errors import Refused, Stopped
-from tidelog.schema.structure import ColumnStructure
+from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.snapshot import structures
@@ -97,6 +97,12 @@ class MysqlSource:
         return int(ts)
 
     def found(self, tables: Sequence[str], ts: int) -> Found:
+        found = self.described(tables, ts)
+        _refuse_geometries(found.tables)
+        return found
+
+    def described(self, tables: Sequence[str], ts: int) -> Found:
+        """Those that can't be copied, too."""
         with self._session(self._at(ts)) as ask:
             rows = ask(
                 "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION, TABLE_COMMENT,"
@@ -117,7 +123,6 @@ class MysqlSource:
             for row in plain
             if "partitioned" in str(row[5] or "")
         ]
-        _refuse_geometries(found)
         return Found(found, warnings)
 
     def _table(
@@ -252,6 +257,10 @@ class MysqlSource:
 
 def _is_wanted(db: str, table: str, names: Names) -> bool:
     return db.lower() not in SYSTEM_SCHEMAS and names.wants(db, table)
+
+
+def has_geometry(structure: TableStructure) -> bool:
+    return any(column.base in _GEOMETRIES for column in structure.columns)
 
 
 def _refuse_geometries(tables: Sequence[CopiedTable]) -> None:

@@ -19,14 +19,13 @@ from tidelog.errors import Refused, Stopped
 from tidelog.subjects import escape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
-from tidelog_backfill.parquet_values import array, place_of
+from tidelog_backfill.lake import NEW, Lake
+from tidelog_backfill.parquet_values import array
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 from tidelog_backfill.snapshot.values import stored
 
 PLAN, WHOLE = "_backfill.json", "_SUCCESS"
-NEW = ".new"
-"""Behind the name of one of them that is being written."""
 
 GROUP_BYTES = 32 << 20
 """Of values, about: a writer's memory holds one row group."""
@@ -40,13 +39,13 @@ def table_schema(table: CopiedTable) -> pa.Schema:
 class ParquetWriter:
     """One chunk's file."""
 
-    def __init__(self, files: fs.FileSystem, path: str, schema: pa.Schema) -> None:
-        self._files = files
+    def __init__(self, lake: Lake, path: str, schema: pa.Schema) -> None:
+        self._lake = lake
         self._path = path
         self._schema = schema
         directory, _, name = path.rpartition("/")
         self._part = f"{directory}/_{name}"
-        self._writer = parquet.ParquetWriter(self._part, schema, filesystem=files)
+        self._writer = parquet.ParquetWriter(self._part, schema, filesystem=lake.files)
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -68,7 +67,7 @@ class ParquetWriter:
     async def done(self) -> None:
         self._flush()
         self._writer.close()
-        self._files.move(self._part, self._path)
+        await self._lake.place(self._part, self._path)
 
     async def close(self) -> None:
         self._writer.close()
@@ -88,10 +87,10 @@ class ParquetWay(msgspec.Struct, frozen=True):
     url: str
 
     async def chunk(self, lane: int, table: CopiedTable, chunk: Chunk, ts: int) -> ParquetWriter:
-        files, root = place_of(self.url)
-        directory = f"{root}/{directory_of(table)}"
-        files.create_dir(directory)
-        return ParquetWriter(files, f"{directory}/{_file(chunk.number)}", table_schema(table))
+        lake = Lake(self.url)
+        directory = f"{lake.root}/{directory_of(table)}"
+        await lake.make(directory)
+        return ParquetWriter(lake, f"{directory}/{_file(chunk.number)}", table_schema(table))
 
 
 class ParquetTarget:
@@ -99,7 +98,8 @@ class ParquetTarget:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._files, self._root = place_of(url)
+        self._lake = Lake(url)
+        self._files, self._root = self._lake.files, self._lake.root
 
     @property
     def anew(self) -> str:
@@ -129,8 +129,7 @@ class ParquetTarget:
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
-        self._files.create_dir(self._root)
-        self._put(PLAN, msgspec.json.encode(plan))
+        await self._put(PLAN, msgspec.json.encode(plan))
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
         files = zip(plan.chunks, files_of(plan), strict=True)
@@ -144,16 +143,13 @@ class ParquetTarget:
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
         """`_SUCCESS` tells the rows' timestamp, too."""
         told = {"ts": plan.ts, "reach": reach, "guarantee": plan.guarantee}
-        self._put(WHOLE, msgspec.json.encode(told))
+        await self._put(WHOLE, msgspec.json.encode(told))
 
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _put(self, name: str, data: bytes) -> None:
-        path = f"{self._root}/{name}"
-        with self._files.open_output_stream(f"{path}{NEW}") as stream:
-            stream.write(data)
-        self._files.move(f"{path}{NEW}", path)
+    async def _put(self, name: str, data: bytes) -> None:
+        await self._lake.put(f"{self._root}/{name}", data)
 
     def _is_file(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)

@@ -66,8 +66,10 @@ def tasks(options: Options, window: Window) -> list[Task]:
     only = options.wanted or window.names()
     if read.kind == "segment":
         return _planned(chunks, options, window, only)
-    if options.on_corrupt == "skip":
-        tell(losses(_facts(chunks, options), window))
+    if options.on_corrupt == "skip" or read.kind == "pb":
+        facts = _facts(chunks, options)
+        chunks = [one.chunk for one in facts] if read.kind == "pb" else chunks
+        tell(losses(facts, window))
     view = View([Span(window.after_ts, window.until_ts)], only=only)
     return [Task(chunk, view) for chunk in chunks]
 
