@@ -62,6 +62,8 @@ RESUMES_S = 10.0
 FROZEN_S = (1.0, 6.0)
 OLDER_S = (10.0, 30.0)
 """How old the copy is that is put back."""
+LONG_S = 300.0
+"""To fill in all that a run has published."""
 LOOK_S = 0.1
 STAYS_S = 2.0
 """What is to be seen of the registry has to stay so long: it looks at its bucket each second."""
@@ -184,7 +186,8 @@ class Rig:
         began, before = time.monotonic(), self.stack.ledger.last_commit_ts
         settling = asyncio.create_task(self._until_settled(began))
         try:
-            await self.stack.until(lambda: self.stack.live.position > before, "the flow")
+            stuck_s = LONG_S if kind is Kind.FIRST else STUCK_S
+            await self.stack.until(lambda: self.stack.live.position > before, "the flow", stuck_s)
             self.resumed.setdefault(kind, []).append(time.monotonic() - began)
             await settling
         finally:

@@ -83,8 +83,9 @@ def test_so_are_a_copys_plan_its_chunks_and_its_end(tmp_path: Path, synced: list
 
     asyncio.run(written())
     assert synced == [
-        *("lake", "."),
+        ".",
         *("lake/_backfill.json.new", "lake", "plan"),
+        "lake",
         *("lake/d.t/_chunk-000000.parquet", "lake/d.t", "chunk"),
         *("lake/_SUCCESS.new", "lake"),
     ]
