@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.backfill.service_rig import started
-from tidelog.errors import DiskFull
+from tests.unit.registry.nodes import CLUSTER, nodes
+from tidelog.errors import DeadlineExceeded, DiskFull
 from tidelog.sim.world import World, run
+from tidelog_registry.config import RegistryConfig
+from tidelog_registry.service import build as build_registry
 
 
 def test_a_job_that_is_refused_does_not_run() -> None:
@@ -85,3 +88,29 @@ def test_an_end_is_kept_and_the_next_job_begins_once_there_is_room() -> None:
         assert clockwork.began == ["a", "b", "b"], "the end of a was kept"
 
     run(main, 4)
+
+
+def test_what_a_job_needs_is_held_on_though_its_cancel_was_under_way() -> None:
+    """The registry is told of it while the slow disk has not said yet that it is full."""
+
+    async def main(world: World) -> None:
+        config = RegistryConfig(cluster=CLUSTER, oracle="embedded")
+        world.node("registry").start(build_registry, config)
+        await world.sleep(8)
+        client, clockwork = await started(world)
+        clockwork.step_s = 30.0
+        await client.submit("a")
+        await client.until(world, "a", "running")
+        await world.sleep(35)
+        disk = world.node("backfill").disk
+        disk.slow_s = 6.0
+        disk.fail_nth(2, "full")
+        with pytest.raises((DiskFull, DeadlineExceeded)):
+            await client.cancel("a")
+        disk.slow_s = 0.0
+        await world.sleep(20)
+        assert (await client.one("a")).state == "running"
+        held = [one.name for one in (await nodes(world.ports().bus)).consumers]
+        assert held == ["job-a"]
+
+    run(main, 5)

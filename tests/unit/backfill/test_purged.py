@@ -34,7 +34,7 @@ def test_one_that_says_nothing_of_it_is_warned_of(tmp_path: Path) -> None:
         check(logs.gone, None)
     (warning,) = warned(logs, 49)
     assert f"{tmp_path}/b/value are gone" in warning
-    assert "begins at 51: what it had of changes after 49" in warning
+    assert "begins at 51: what they had of changes after 49" in warning
     assert warned(logs, 50) == []
     assert "it has no checkpoint" in warned(logs, None)[0]
 
@@ -66,3 +66,17 @@ def test_pb_files_without_their_first_are_warned_of(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     file.rename(tmp_path / file.name.replace("0001-", "0000-"))
     assert warned(found(tmp_path), 49) == []
+
+
+def test_one_that_is_named_alone_is_warned_of_as_its_directory_is(tmp_path: Path) -> None:
+    for number, ts in enumerate((41, 51)):
+        pb_logs.write(tmp_path, pb_logs.inserted(ts, "t", id=1), number=number)
+    first, second = sorted(tmp_path.iterdir())
+    logs = found(second)
+    (warning,) = warned(logs, 49)
+    assert warning.startswith(f"{second} is read without the files before it")
+    assert "begins at 51: what they had of changes after 49" in warning
+    assert warned(logs, 50) == []
+    with pytest.raises(Purged, match="nothing says what the downstream holds"):
+        check(logs.gone, None)
+    assert warned(found(first), 39) == []

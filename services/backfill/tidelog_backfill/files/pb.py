@@ -37,11 +37,12 @@ def parts(path: Path) -> list[Part]:
     return [Part(str(file), limits.get(number, file.stat().st_size)) for file, number in files]
 
 
-def gone(directory: Path) -> list[Gone]:
+def gone(path: Path) -> list[Gone]:
     """What was before the oldest file, if that isn't the first one. None or one."""
-    entries = directory.iterdir() if directory.is_dir() else ()
-    found = names.in_order(entry.name for entry in entries)
-    return [Gone(str(directory), 0)] if found and found[0].number else []
+    if path.is_file():
+        return [Gone(str(path), 0, alone=True)] if file_number(path) else []
+    found = names.in_order(entry.name for entry in path.iterdir())
+    return [Gone(str(path), 0)] if found[0].number else []
 
 
 def file_number(path: Path) -> int:

@@ -22,10 +22,18 @@ HINT = (
 
 class Gone(msgspec.Struct, frozen=True):
     """The oldest files of the directory `value` are purged; `upto`: with all that was committed
-    up to there, 0 where nothing says it (an original Pump's)."""
+    up to there, 0 where nothing says it (an original Pump's). `alone`: `value` is a file that was
+    named, and not those before it."""
 
     value: str
     upto: int
+    alone: bool = False
+
+    @property
+    def told(self) -> str:
+        if self.alone:
+            return f"{self.value} is read without the files before it"
+        return f"the oldest files of {self.value} are gone"
 
 
 class _Record(msgspec.Struct):
@@ -65,22 +73,23 @@ def warnings(found: Iterable[Gone], facts: Sequence[Facts], after_ts: int | None
         begins = [
             facts_of.first_ts
             for facts_of in facts
-            if facts_of.first_ts and Path(facts_of.chunk.path).parent == Path(one.value)
+            if facts_of.first_ts and one.value in _places(facts_of)
         ]
         if after_ts < one.upto:
             yield _lost(one, after_ts)
         elif not one.upto and begins and after_ts < min(begins) - 1:
             yield (
-                f"the oldest files of {one.value} are gone, and what is left of it begins at"
-                f" {min(begins)}: what it had of changes after {after_ts} before that is lost"
+                f"{one.told}, and what is left begins at {min(begins)}: what they had of changes"
+                f" after {after_ts} before that is missing"
             )
 
 
+def _places(facts: Facts) -> tuple[str, str]:
+    return facts.chunk.path, str(Path(facts.chunk.path).parent)
+
+
 def _begins_late(one: Gone) -> str:
-    return (
-        f"the oldest files of {one.value} are purged, and nothing says what the downstream holds:"
-        " it has no checkpoint"
-    )
+    return f"{one.told}, and nothing says what the downstream holds: it has no checkpoint"
 
 
 def _lost(one: Gone, after_ts: int) -> str:

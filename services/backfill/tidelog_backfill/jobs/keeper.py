@@ -119,8 +119,7 @@ class JobKeeper(Actor[Mail]):
                 case Ended():
                     await self._end(message)
                 case Released():
-                    self._queue.find(message.id).released = True
-                    await self._note()
+                    await self._release(message.id)
         await self._begin()
 
     async def _answer(self, reply: Reply[JobStatus], act: Callable[[Any], Any], asked: Any) -> None:
@@ -215,6 +214,13 @@ class JobKeeper(Actor[Mail]):
         for old in gone:
             await self._runner.forget(old.id)
         await self._publish(job)
+
+    async def _release(self, job_id: str) -> None:
+        """Not one whose cancel could not be kept after all: it is held again."""
+        job = self._queue.find(job_id)
+        if job.ended:
+            job.released = True
+            await self._note()
 
     async def on_tick(self) -> None:
         """Progress is told a few times a second at most."""
