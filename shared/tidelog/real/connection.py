@@ -296,8 +296,18 @@ class Connection:
         Forbidden."""
         work = self._subscribe(subject, queue, sink)
         # To its end whatever becomes of the caller: nats-py swallows cancellations.
-        number: int = await asyncio.shield(self.spawn(work, "bus-subscribe"))
+        subscribing = self.spawn(work, "bus-subscribe")
+        try:
+            number: int = await asyncio.shield(subscribing)
+        except asyncio.CancelledError:
+            subscribing.add_done_callback(self._unwanted)
+            raise
         return number
+
+    def _unwanted(self, subscribing: asyncio.Task[int]) -> None:
+        """Who subscribed is gone, and knows of no number to unsubscribe."""
+        if not subscribing.cancelled() and subscribing.exception() is None:
+            self.unsubscribe(subscribing.result())
 
     async def _subscribe(self, subject: str, queue: str, sink: Sink) -> int:
         number = await self._client.subscribe_sink(subject, queue, sink)

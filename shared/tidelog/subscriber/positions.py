@@ -30,8 +30,8 @@ class Position(msgspec.Struct, frozen=True, order=True):
         feed, at, commit_ts = text.strip().partition("@")
         if not (feed and at and commit_ts.isascii() and commit_ts.isdigit()):
             raise BadInput(f"{text!r} is no position", hint="feed@commit_ts, as encode() makes it")
-        if int(commit_ts) > TS_MAX:
-            raise BadInput(f"{text!r}: no commit_ts is above {TS_MAX}")
+        if len(commit_ts) > 19 or int(commit_ts) > TS_MAX:
+            raise BadInput(f"{text[:40]!r}: no commit_ts is above {TS_MAX}")
         return cls(feed, int(commit_ts))
 
     def covers(self, other: Position) -> bool:

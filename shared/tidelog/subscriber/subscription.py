@@ -114,7 +114,8 @@ class Subscription(Generic[T]):
         return item
 
     async def until(self, commit_ts: int) -> AsyncIterator[T]:
-        """What was committed up to there; then it ends, and another iteration goes on behind it."""
+        """What was committed up to there; then it ends, and another iteration goes on behind it.
+        Of messages as they come some that are above may be among it: each comes once."""
         while (item := await self.next(commit_ts)) is not None:
             yield item
 

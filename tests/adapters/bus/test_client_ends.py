@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,27 @@ def test_a_client_that_ended_itself_is_told_and_nobody_waits(server: NatsServer)
 
     asyncio.run(run())
     assert len(lost) == 1, "to close it is nothing that was lost"
+
+
+def test_a_read_that_is_cancelled_while_the_server_stands_still_leaves_no_subscription(
+    server: NatsServer,
+) -> None:
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.stream_create(S)
+        client = bus.connection._client
+        before = len(client._subs), len(client._sinks)
+        server.pause()
+        for _ in range(3):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await bus.read("S", start_seq=1)
+        assert len(client._subs) > before[0]
+        server.resume()
+        await until(lambda: (len(client._subs), len(client._sinks)) == before)
+        await bus.close()
+
+    asyncio.run(run())
 
 
 def test_a_subscription_at_a_server_that_stands_still_is_there_later(

@@ -36,6 +36,30 @@ def test_what_stands_in_front_of_a_gap_is_returned_before_it() -> None:
     run(main, 1)
 
 
+@pytest.mark.parametrize("empty", [False, True])
+def test_rows_from_behind_a_gap_are_not_handed_over(empty: bool) -> None:
+    """Not before the gap is told: they are newer than what was missed. Also where the stream is
+    still empty when it is opened, or holds no mark yet."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        feed = FeedWriter(bus, prev=100)
+        await feed.create()
+        messages = feed.messages([Txn(110, {("a", "b"): [1]})])
+        subscription = of_rows(bus, FEED, 50, Tables())
+        reading = asyncio.ensure_future(subscription.next())
+        if empty:
+            await asyncio.sleep(3)
+        await bus.append(STREAM, messages[:-1])
+        await asyncio.sleep(3)
+        assert not reading.done()
+        await bus.append(STREAM, messages[-1:])
+        with pytest.raises(Gap):
+            await reading
+
+    run(main, 1)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_who_begins_at_the_beginning_of_a_full_stream_begins_where_it_then_is(seed: int) -> None:
     """It is written to all the time: whatever its first message is, it is gone a moment later."""

@@ -20,7 +20,10 @@ def test_as_text(feed: str, commit_ts: int) -> None:
     assert Position.decode(Position(feed, commit_ts).encode()) == Position(feed, commit_ts)
 
 
-@pytest.mark.parametrize("text", ["", "main", "main@", "@5", "main@-5", "main@5x", f"m@{1 << 63}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "main", "main@", "@5", "main@-5", "main@5x", f"m@{1 << 63}", f"m@{'9' * 5000}"],
+)
 def test_what_is_no_position(text: str) -> None:
     with pytest.raises(BadInput):
         Position.decode(text)

@@ -223,28 +223,6 @@ def test_a_batch_whose_wanted_beginning_was_discarded_is_a_gap(transactional: bo
     in_world(work)
 
 
-@pytest.mark.parametrize("empty", [False, True])
-def test_rows_from_behind_a_gap_are_not_handed_over(empty: bool) -> None:
-    """Not before the gap is told: they are newer than what was missed. Also where the stream is
-    still empty when it is opened, or holds no mark yet."""
-
-    async def work(_: World, bus: Bus, feed: FeedWriter) -> None:
-        feed.prev = 100
-        messages = feed.messages([Txn(110, {A: [1]})])
-        subscription = of_rows(bus, FEED, 50, Tables())
-        reading = asyncio.ensure_future(subscription.next())
-        if empty:
-            await asyncio.sleep(3)
-        await bus.append(STREAM, messages[:-1])
-        await asyncio.sleep(3)
-        assert not reading.done()
-        await bus.append(STREAM, messages[-1:])
-        with pytest.raises(Gap):
-            await reading
-
-    in_world(work)
-
-
 def test_a_slow_reader_of_one_table_is_told_that_the_stream_went_on_without_it() -> None:
     async def main(world: World) -> None:
         bus = world.ports().bus
