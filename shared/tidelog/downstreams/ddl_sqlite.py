@@ -105,19 +105,20 @@ class SqliteDdl:
                 raise
             self._db.execute(text.create_table(called, structure, without))
         self.notes.extend(
-            f"column {called}.{column}: its expression can't be translated" for column in without
+            f"column {called}.{column}: its expression can't be translated for sure"
+            for column in without
         )
         for key in text.secondary_keys(structure):
-            self._create_index(called, structure, key)
+            self._create_index(called, structure.id, key)
         return without
 
-    def _create_index(self, called: str, table: TableStructure, key: KeyStructure) -> None:
+    def _create_index(self, called: str, table_id: int, key: KeyStructure) -> None:
         taken = {str(n) for (n,) in self._db.execute("SELECT name FROM sqlite_master")}
-        index, number = f"{table.id}.{key.name}", 0
+        index, number = f"{table_id}.{key.name}", 0
         while index in taken:
             number += 1
-            index = f"{table.id}_{number}.{key.name}"
-        sql = text.create_index(index, called, key, table)
+            index = f"{table_id}_{number}.{key.name}"
+        sql = text.create_index(index, called, key)
         try:
             if sql is not None:
                 self._db.execute(sql)
@@ -192,9 +193,9 @@ class SqliteDdl:
         for old, new in change.renamed_keys:
             self._drop_index(called, next(k for k in one.before.keys if k.name == old))
             key = next(k for k in one.after.keys if k.name == new)
-            self._create_index(called, one.after, key)
+            self._create_index(called, one.after.id, key)
         for key in change.added_keys:
-            self._create_index(called, one.after, key)
+            self._create_index(called, one.after.id, key)
         if change.added_foreign_keys:
             self.notes.append(f"table {called}: its foreign keys")
 
