@@ -12,12 +12,12 @@ from tidelog.changes import DdlMessage
 from tidelog.downstreams import operations as ops
 from tidelog.downstreams import own_sqlite
 from tidelog.downstreams import table_sqlite as text
+from tidelog.downstreams.altered_sqlite import altered, is_sure
 from tidelog.downstreams.collations import collation_of
 from tidelog.downstreams.literals import Kind
 from tidelog.downstreams.partition_rows import rows_of
 from tidelog.downstreams.sqlite_values import (
     TEXT,
-    converted,
     default_cell,
     is_number,
     storage,
@@ -218,6 +218,11 @@ class SqliteDdl:
                 values.append(literal(default_cell(column)))
             else:
                 values.append(self._value(before, column))
+                if before.type != column.type and not is_sure(before, column):
+                    told = f"from {before.type} to {column.type}"
+                    self.notes.append(
+                        f"column {called}.{column.name}: {told} its stored values may differ"
+                    )
         self.notes.extend(own_sqlite.give_columns(self._db, called, own, to=_COPY))
         kept = own_sqlite.columns(self._db, _COPY, one.after)
         into.extend(map(name, kept))
@@ -233,7 +238,7 @@ class SqliteDdl:
             return name(before.name)
         function = f"tidelog_convert_{after.id or len(self.notes)}"
         self._db.create_function(
-            function, 1, lambda cell: converted(cell, after), deterministic=True
+            function, 1, lambda cell: altered(cell, before, after), deterministic=True
         )
         return f"{function}({name(before.name)})"
 
