@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 
 from tidelog.changes import DdlMessage
+from tidelog.downstreams import dates_sqlite, own_sqlite
 from tidelog.downstreams import operations as ops
-from tidelog.downstreams import own_sqlite
 from tidelog.downstreams import table_sqlite as text
 from tidelog.downstreams.altered_sqlite import altered, is_sure
 from tidelog.downstreams.collations import collation_of
@@ -26,7 +26,12 @@ from tidelog.downstreams.structure_diff import TableDiff, diff
 from tidelog.downstreams.table_sqlite import literal, name, place
 from tidelog.downstreams.writing import kind_of
 from tidelog.errors import Stopped
-from tidelog.schema.structure import ColumnStructure, KeyStructure, TableStructure
+from tidelog.schema.structure import (
+    ColumnStructure,
+    KeyStructure,
+    PartitionStructure,
+    TableStructure,
+)
 
 DROPPED = "tidb_binlog.dropped"
 CREATE_DROPPED = (
@@ -72,7 +77,7 @@ class SqliteDdl:
                 self._alter(one)
             case ops.EmptyPartitions():
                 for partition in one.partitions:
-                    condition = rows_of(one.before, partition, _compared_names(one.before))
+                    condition = self._condition(one.db, one.before, partition)
                     self._db.execute(f"DELETE FROM {_at(one.db, one.before)} WHERE {condition}")
             case ops.Exchange():
                 self._exchange(one)
@@ -242,9 +247,28 @@ class SqliteDdl:
         )
         return f"{function}({name(before.name)})"
 
+    def _condition(self, db: str, table: TableStructure, partition: PartitionStructure) -> str:
+        """Of a partition's rows. Raises Stopped if SQLite can't tell them."""
+        condition = rows_of(table, partition, _compared_names(table))
+        all_of_it = table.partitioning.partitions if table.partitioning is not None else ()
+        bounds = str([(one.less_than, one.in_values) for one in all_of_it]).lower()
+        dates_sqlite.register(self._db)
+        try:
+            self._db.execute(f"EXPLAIN SELECT 1 FROM {_at(db, table)} WHERE {condition}")
+            error = "a bound is in a session's time zone" if "unix_timestamp" in bounds else ""
+        except sqlite3.OperationalError as refused:
+            error = str(refused)
+        if error:
+            raise Stopped(
+                f"the rows of partition {partition.name} of {place(db, table.name)} can't be told"
+                f" here: {error}",
+                hint="filter the table out of the feed, or use a downstream that holds partitions",
+            )
+        return condition
+
     def _exchange(self, one: ops.Exchange) -> None:
         table, plain = _at(one.db, one.table), _at(one.plain_db, one.plain)
-        condition = rows_of(one.table, one.partition, _compared_names(one.table))
+        condition = self._condition(one.db, one.table, one.partition)
         ours = ", ".join(name(c.name) for c in one.table.columns if not text.virtual(c))
         theirs = ", ".join(name(c.name) for c in one.plain.columns if not text.virtual(c))
         aside = name(_ASIDE)
