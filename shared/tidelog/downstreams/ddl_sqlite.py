@@ -9,15 +9,15 @@ from __future__ import annotations
 import sqlite3
 
 from tidelog.changes import DdlMessage
+from tidelog.downstreams import dates_sqlite, own_sqlite
 from tidelog.downstreams import operations as ops
-from tidelog.downstreams import own_sqlite
 from tidelog.downstreams import table_sqlite as text
+from tidelog.downstreams.altered_sqlite import altered, is_sure
 from tidelog.downstreams.collations import collation_of
 from tidelog.downstreams.literals import Kind
 from tidelog.downstreams.partition_rows import rows_of
 from tidelog.downstreams.sqlite_values import (
     TEXT,
-    converted,
     default_cell,
     is_number,
     storage,
@@ -26,7 +26,12 @@ from tidelog.downstreams.structure_diff import TableDiff, diff
 from tidelog.downstreams.table_sqlite import literal, name, place
 from tidelog.downstreams.writing import kind_of
 from tidelog.errors import Stopped
-from tidelog.schema.structure import ColumnStructure, KeyStructure, TableStructure
+from tidelog.schema.structure import (
+    ColumnStructure,
+    KeyStructure,
+    PartitionStructure,
+    TableStructure,
+)
 
 DROPPED = "tidb_binlog.dropped"
 CREATE_DROPPED = (
@@ -72,7 +77,7 @@ class SqliteDdl:
                 self._alter(one)
             case ops.EmptyPartitions():
                 for partition in one.partitions:
-                    condition = rows_of(one.before, partition, _compared_names(one.before))
+                    condition = self._condition(one.db, one.before, partition)
                     self._db.execute(f"DELETE FROM {_at(one.db, one.before)} WHERE {condition}")
             case ops.Exchange():
                 self._exchange(one)
@@ -105,19 +110,20 @@ class SqliteDdl:
                 raise
             self._db.execute(text.create_table(called, structure, without))
         self.notes.extend(
-            f"column {called}.{column}: its expression can't be translated" for column in without
+            f"column {called}.{column}: its expression can't be translated for sure"
+            for column in without
         )
         for key in text.secondary_keys(structure):
-            self._create_index(called, structure, key)
+            self._create_index(called, structure.id, key)
         return without
 
-    def _create_index(self, called: str, table: TableStructure, key: KeyStructure) -> None:
+    def _create_index(self, called: str, table_id: int, key: KeyStructure) -> None:
         taken = {str(n) for (n,) in self._db.execute("SELECT name FROM sqlite_master")}
-        index, number = f"{table.id}.{key.name}", 0
+        index, number = f"{table_id}.{key.name}", 0
         while index in taken:
             number += 1
-            index = f"{table.id}_{number}.{key.name}"
-        sql = text.create_index(index, called, key, table)
+            index = f"{table_id}_{number}.{key.name}"
+        sql = text.create_index(index, called, key)
         try:
             if sql is not None:
                 self._db.execute(sql)
@@ -192,9 +198,9 @@ class SqliteDdl:
         for old, new in change.renamed_keys:
             self._drop_index(called, next(k for k in one.before.keys if k.name == old))
             key = next(k for k in one.after.keys if k.name == new)
-            self._create_index(called, one.after, key)
+            self._create_index(called, one.after.id, key)
         for key in change.added_keys:
-            self._create_index(called, one.after, key)
+            self._create_index(called, one.after.id, key)
         if change.added_foreign_keys:
             self.notes.append(f"table {called}: its foreign keys")
 
@@ -217,6 +223,11 @@ class SqliteDdl:
                 values.append(literal(default_cell(column)))
             else:
                 values.append(self._value(before, column))
+                if before.type != column.type and not is_sure(before, column):
+                    told = f"from {before.type} to {column.type}"
+                    self.notes.append(
+                        f"column {called}.{column.name}: {told} its stored values may differ"
+                    )
         self.notes.extend(own_sqlite.give_columns(self._db, called, own, to=_COPY))
         kept = own_sqlite.columns(self._db, _COPY, one.after)
         into.extend(map(name, kept))
@@ -232,13 +243,32 @@ class SqliteDdl:
             return name(before.name)
         function = f"tidelog_convert_{after.id or len(self.notes)}"
         self._db.create_function(
-            function, 1, lambda cell: converted(cell, after), deterministic=True
+            function, 1, lambda cell: altered(cell, before, after), deterministic=True
         )
         return f"{function}({name(before.name)})"
 
+    def _condition(self, db: str, table: TableStructure, partition: PartitionStructure) -> str:
+        """Of a partition's rows. Raises Stopped if SQLite can't tell them."""
+        condition = rows_of(table, partition, _compared_names(table))
+        all_of_it = table.partitioning.partitions if table.partitioning is not None else ()
+        bounds = str([(one.less_than, one.in_values) for one in all_of_it]).lower()
+        dates_sqlite.register(self._db)
+        try:
+            self._db.execute(f"EXPLAIN SELECT 1 FROM {_at(db, table)} WHERE {condition}")
+            error = "a bound is in a session's time zone" if "unix_timestamp" in bounds else ""
+        except sqlite3.OperationalError as refused:
+            error = str(refused)
+        if error:
+            raise Stopped(
+                f"the rows of partition {partition.name} of {place(db, table.name)} can't be told"
+                f" here: {error}",
+                hint="filter the table out of the feed, or use a downstream that holds partitions",
+            )
+        return condition
+
     def _exchange(self, one: ops.Exchange) -> None:
         table, plain = _at(one.db, one.table), _at(one.plain_db, one.plain)
-        condition = rows_of(one.table, one.partition, _compared_names(one.table))
+        condition = self._condition(one.db, one.table, one.partition)
         ours = ", ".join(name(c.name) for c in one.table.columns if not text.virtual(c))
         theirs = ", ".join(name(c.name) for c in one.plain.columns if not text.virtual(c))
         aside = name(_ASIDE)

@@ -6,14 +6,18 @@ overflow; times are MySQL's text, JSON is text, binary is BLOB.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from tidelog.downstreams.literals import Kind
 from tidelog.downstreams.row_text import json_text
 from tidelog.downstreams.writing import kind_of
+from tidelog.rows.errors import Malformed
+from tidelog.rows.times import duration_text, parse_duration
 from tidelog.schema.structure import ColumnStructure
 
 Cell = str | int | float | bytes | None
@@ -22,6 +26,10 @@ ToCell = Callable[[Any], Cell]
 _MOST = Decimal(10) ** 65
 _WIDE = Context(prec=100)
 """More digits than a DECIMAL has, of which 30 may be a fraction: Python's own 28 are too few."""
+
+_NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3}(?!\d))?", re.ASCII)
+_COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?", re.ASCII)
+"""A date as digits only."""
 
 INTEGER, REAL, TEXT, BLOB = "INTEGER", "REAL", "TEXT", "BLOB"
 
@@ -106,7 +114,7 @@ def default_cell(column: ColumnStructure) -> Cell:
 
 
 def converted(cell: Cell, column: ColumnStructure) -> Cell:
-    """A stored cell as a column of another type keeps it, as MySQL's ALTER TABLE converts."""
+    """A text, number or bytes as a column keeps them."""
     if cell is None:
         return None
     kind, declared = kind_of(column), storage(column)
@@ -130,18 +138,37 @@ def _rounded(number: Decimal, scale: int) -> Decimal:
 
 
 def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text.strip() or "0")
-    except InvalidOperation:
-        return Decimal(0)
+    """The number with which a text begins; 0 for none."""
+    found = _NUMBER.match(text)
+    return Decimal(found[0]) if found is not None else Decimal(0)
 
 
 def _time(text: str, column: ColumnStructure) -> str:
+    """As TiDB does: a DATE is cut, other fractions are rounded up from the half."""
+    compact = _COMPACT.fullmatch(text)
+    if compact is not None and column.base != "time":
+        text = "{}-{}-{} {}:{}:{}".format(*(part or "00" for part in compact.groups()))
+    scale = max(column.scale, 0)
     if column.base == "date":
         return text[:10]
-    if column.base in ("datetime", "timestamp"):
-        day, _, rest = text.partition(" ")
-        clock, _, fraction = (rest or "00:00:00").partition(".")
-        scale = max(column.scale, 0)
-        return f"{day} {clock}" + (f".{fraction[:scale].ljust(scale, '0')}" if scale else "")
-    return text
+    if column.base == "time":
+        return _duration(text.rpartition(" ")[2], scale)
+    day, _, clock = text.partition(" ")
+    whole, _, fraction = (clock or "00:00:00").partition(".")
+    unit = 10 ** (6 - scale)
+    micros = int(fraction[:6].ljust(6, "0")) if fraction.isdigit() else 0
+    try:
+        at = datetime.fromisoformat(f"{day} {whole}")
+        at += timedelta(microseconds=(micros + unit // 2) // unit * unit)
+    except (ValueError, OverflowError):  # 0000-00-00
+        return f"{day} {whole}" + (f".{fraction[:scale].ljust(scale, '0')}" if scale else "")
+    shown = at.isoformat(" ", "microseconds")
+    return shown[: 20 + scale] if scale else shown[:19]
+
+
+def _duration(text: str, scale: int) -> str:
+    unit = 10 ** (9 - scale)
+    try:
+        return duration_text((parse_duration(text) + unit // 2) // unit * unit, scale)
+    except Malformed:
+        return text

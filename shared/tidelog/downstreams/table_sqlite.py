@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tidelog.downstreams.collations import collation_of
-from tidelog.downstreams.generated_sqlite import expression
+from tidelog.downstreams.generated_sqlite import expression, same_expression
 from tidelog.downstreams.sqlite_values import TEXT, Cell, default_cell, is_number, storage
 from tidelog.schema.structure import ColumnStructure, KeyPart, KeyStructure, TableStructure
 
@@ -50,13 +50,16 @@ def column(definition: ColumnStructure, structure: TableStructure) -> str:
         collation = collation_of(definition.collation)
         text += f" COLLATE {collation}" if collation else ""
     if virtual(definition):
-        return f"{text} GENERATED ALWAYS AS ({expression(definition.generated)}) VIRTUAL"
+        same = same_expression(definition, structure)
+        return f"{text} GENERATED ALWAYS AS ({same}) VIRTUAL"
     return text
 
 
 def untranslatable(structure: TableStructure) -> list[str]:
-    """Virtual columns whose expression SQLite has no words for."""
-    return [c.name for c in structure.columns if virtual(c) and expression(c.generated) is None]
+    """Virtual columns whose expression SQLite has no words for, or may mean otherwise."""
+    return [
+        c.name for c in structure.columns if virtual(c) and same_expression(c, structure) is None
+    ]
 
 
 def virtual_columns(structure: TableStructure) -> list[str]:
@@ -86,17 +89,14 @@ def secondary_keys(structure: TableStructure) -> list[KeyStructure]:
     ]
 
 
-def create_index(
-    index: str, called: str, key: KeyStructure, structure: TableStructure
-) -> str | None:
-    """None if a part is an expression that SQLite has no words for. What SQLite computes is never
-    unique: it may be equal where the upstream's own is not, and REPLACE would delete a row."""
+def create_index(index: str, called: str, key: KeyStructure) -> str | None:
+    """None if a part is an expression that SQLite has no words for. One on expressions is never
+    unique: they may be equal where the upstream's are not, and REPLACE would delete a row."""
     parts = [_part(part) for part in key.parts]
     if any(part is None for part in parts):
         return None
     listed = ", ".join(part for part in parts if part is not None)
-    computed = {"", *virtual_columns(structure)}
-    unique = "UNIQUE " if key.unique and computed.isdisjoint(p.column for p in key.parts) else ""
+    unique = "UNIQUE " if key.unique and all(part.column for part in key.parts) else ""
     return f"CREATE {unique}INDEX {name(index)} ON {name(called)} ({listed})"
 
 
