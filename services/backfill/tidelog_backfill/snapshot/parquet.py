@@ -59,7 +59,7 @@ class ParquetWriter:
             self._flush()
 
     def _flush(self) -> None:
-        """A row group of its own: one that is written batch by batch stays in memory."""
+        """A row group: one for each batch would be small, and slow to read."""
         held, self._held, self._bytes = self._held, [], 0
         if held:
             self._writer.write_table(pa.Table.from_batches(held))
