@@ -39,34 +39,29 @@ class _Backticks(SQLite):
 def expression(mysql: str) -> str | None:
     """The expression in SQLite's dialect; None if it isn't understood. SQLite itself has the last
     word when it is used. Its values may differ: enough for an index that is not unique."""
-    tree = _parsed(mysql)
-    return None if tree is None else _text(tree)
+    try:
+        return _parsed(mysql).sql(dialect=_Backticks)
+    except (SqlglotError, RecursionError):
+        return None
 
 
 def same_expression(column: ColumnStructure, structure: TableStructure) -> str | None:
     """The expression of a virtual column; None if it isn't sure that its values are the
     upstream's. (Of JSON that is a document, the text is without spaces.)"""
-    tree = _parsed(column.generated)
-    if tree is None or column.binary:
-        return None
-    if column.base not in _HOLD.get(_Kinds(structure).of(tree), ()):
-        return None
-    return _text(tree.transform(_exact))
-
-
-def _parsed(mysql: str) -> exp.Expression | None:
     try:
-        tree = sqlglot.parse_one(_INTRODUCER.sub("", mysql), read="mysql")
-        return tree.transform(_unquoted_json)
-    except (SqlglotError, RecursionError):
+        tree = _parsed(column.generated)
+        holding = _HOLD.get(_Kinds(structure).of(tree), ())
+        if column.binary or column.base not in holding:
+            return None
+        return tree.transform(_exact).sql(dialect=_Backticks)
+    except (SqlglotError, RecursionError):  # of one that is nested deeply, too
         return None
 
 
-def _text(tree: exp.Expression) -> str | None:
-    try:
-        return tree.sql(dialect=_Backticks)
-    except (SqlglotError, RecursionError):
-        return None
+def _parsed(mysql: str) -> exp.Expression:
+    """Raises SqlglotError, RecursionError."""
+    tree = sqlglot.parse_one(_INTRODUCER.sub("", mysql), read="mysql")
+    return tree.transform(_unquoted_json)
 
 
 def _unquoted_json(node: exp.Expression) -> exp.Expression:

@@ -88,6 +88,7 @@ def test_a_translated_column_has_the_upstreams_values(
         ("`gone`", "int(11)"),
         ("1.5", "double"),
         ("`a` +* ((", "int(11)"),
+        pytest.param(" + ".join(["`a`"] * 5000), "int(11)", id="5000 of them"),
     ],
 )
 def test_a_column_that_may_have_other_values_is_left_out(mysql: str, type_text: str) -> None:
