@@ -129,6 +129,8 @@ class _Kinds:
                 return "" if found - {"int", "real"} else "real" if "real" in found else "int"
             case exp.Neg() | exp.Abs() | exp.Not():
                 return "int" if self.of(node.this) == "int" else ""
+            case exp.Predicate() if _ungrouped(node):
+                return ""
             case exp.Is():
                 return "int" if isinstance(node.expression, exp.Null) and self.of(node.this) else ""
             case _ if type(node) in _OF_INTS:
@@ -173,6 +175,11 @@ def _column_kind(column: ColumnStructure) -> str:
     if column.base in (*_TEXTS, "char") and not column.binary:
         return "text"
     return {"double": "real", "json": "json"}.get(column.base, "")
+
+
+def _ungrouped(node: exp.Expression) -> bool:
+    """`a = b < c` is (a = b) < c for MySQL, a = (b < c) for SQLite."""
+    return any(isinstance(one, exp.Predicate) for one in (node.this, node.args.get("expression")))
 
 
 def _counted(node: exp.Expression | None, least: int) -> bool:
