@@ -46,7 +46,10 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def _bytes(path: Path) -> bytes:
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:  # a directory, too
+        raise BadInput(f"{path} can't be read: {error.strerror}") from error
     if path.suffix != ".xz":
         return data
     try:

@@ -70,6 +70,12 @@ async def is_there(bus: Bus, cluster: str, name: str) -> bool:
     return await _was_there(bus, await nodes_soon(bus, cluster), name)
 
 
+async def found(bus: Bus, cluster: str, name: str) -> Feed:
+    """The record of one that is there; one that is older than its record began with all that the
+    Pumps held. Raises Unavailable."""
+    return await Feeds(bus, cluster).get(name) or Feed(name, begun=True)
+
+
 async def ensure(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> None:
     """Create it unless there is one. Raises Unavailable."""
     feeds = Feeds(bus, cluster)

@@ -72,8 +72,14 @@ def settings(node: str, config: Path | None, directory: Path | None) -> Given:
     plain = {key.replace("-", "_"): value for key, value in document.items()}
     for key in ("downstream", "downstream_password", "downstream_password_file"):
         plain.setdefault(key, os.environ.get(f"TIDELOG_APPLIER_{key.upper()}", ""))
-    relay_log = {k.replace("-", "_"): v for k, v in plain.get("relay", {}).items()}
-    name = relay_log.get("log_dir", "relay")
+    relay_table = plain.get("relay", {})
+    if not isinstance(relay_table, dict):
+        raise ConfigError(f"{path}: relay is no table")
+    name = {k.replace("-", "_"): v for k, v in relay_table.items()}.get("log_dir", "relay")
+    texts = {key: plain.get(key, "") for key in ("data_dir", "downstream_password_file")}
+    for key, value in {"relay.log_dir": name, **texts}.items():
+        if not isinstance(value, str):
+            raise ConfigError(f"{path}: {key.replace('_', '-')} is no text")
     if not name:
         raise BadInput(f"{node} keeps no relay log", hint="replay the Pumps' logs instead")
     relay = Path(plain.get("data_dir") or "data/applier") / name

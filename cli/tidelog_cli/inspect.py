@@ -119,7 +119,8 @@ def _closed(folder: Path) -> dict[int, tuple[int, int]] | None:
     if not data:
         return {}
     body, crc = data[: -_CRC.size], data[-_CRC.size :]
-    if len(body) % _CLOSED.size or _CRC.unpack(crc)[0] != crc32c(body):
+    whole = len(crc) == _CRC.size and len(body) % _CLOSED.size == 0
+    if not whole or _CRC.unpack(crc)[0] != crc32c(body):
         return None
     return {fid: (max_ts, size) for fid, max_ts, size in _CLOSED.iter_unpack(body)}
 

@@ -18,6 +18,7 @@ from tidelog.real.nkey import new_seed, public_key
 from tidelog.security.access import inbox_of
 from tidelog.security.auth_conf import auth_conf, identity_of
 from tidelog.security.identities import IDENTITIES
+from tidelog.subjects import is_cluster_name
 
 SEED, AUTH = "nkey", "nats/auth.conf"
 
@@ -51,8 +52,11 @@ async def make(
     """A key for each identity, each of `more` (`subscriber-billing`) and whoever has one in
     `directory`; keys that are there stay, unless they are in `rotate` or `remove`.
 
-    Raises BadInput for a name that is no identity, Corrupt for a file that holds no seed.
+    Raises BadInput for a name that is no identity or no cluster, Corrupt for a file that holds no
+    seed.
     """
+    if not is_cluster_name(cluster):
+        raise BadInput(f"{cluster!r} is no cluster", hint="letters, digits, - and _ only")
     disk = RealDisk(directory)
     names = [*IDENTITIES, *sorted({*more, *_named(disk)}.difference(IDENTITIES))]
     for name in (*more, *rotate):

@@ -52,7 +52,7 @@ def ddl_line(ddl: DdlMessage) -> Line:
 def event_line(rows: RowMessage, event: Event) -> Line:
     name = f"{rows.db}.{rows.table}"
     line = {"commit_ts": event.commit_ts, "table": name, "op": event.op, "key": event.key}
-    return line | {"before": event.before, "after": event.after}
+    return line | {"before": event.before, "after": event.after, "b64": event.b64}
 
 
 def watermark_line(resolved_ts: int) -> Line:

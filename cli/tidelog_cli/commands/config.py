@@ -46,7 +46,12 @@ def _show(imported: Imported) -> None:
 
 def _write(imported: Imported, out: Path) -> None:
     """Raises BadInput; nothing that is there is replaced."""
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"{out} can't be made: {error.strerror}", hint="--out names a directory"
+        ) from error
     there = [name for name in (*imported.files, *imported.secrets) if (out / name).exists()]
     if there:
         raise BadInput(

@@ -46,7 +46,10 @@ def create_command(
 
     async def work(bus: NatsBus, of: str) -> None:
         if if_missing and await feeds.is_there(bus, of, name):
-            say(Text(f"feed {name} is there"))
+            if as_json:
+                emit(await feeds.found(bus, of, name))
+            else:
+                say(Text(f"feed {name} is there"))
             return
         done = await feeds.create(bus, of, name, initial_commit_ts)
         if as_json:

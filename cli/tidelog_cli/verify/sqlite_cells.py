@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from tidelog.downstream import Checkpoint
 from tidelog.downstreams.table_sqlite import name
@@ -25,7 +26,7 @@ class SqliteCells:
             raise BadInput(f"there is no file {path}")
         self.shown = shown
         self._checkpoint_table = checkpoint_table
-        self._file = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        self._file = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
         self._file.text_factory = _text
 
     def fix(self) -> str:

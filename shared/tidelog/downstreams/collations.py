@@ -15,10 +15,6 @@ Compare = Callable[[str, str], int]
 PADDED = "RTRIM"
 """SQLite's own: compares bytes, ignores trailing spaces, as TiDB's `_bin` collations do."""
 
-VERSION = 1
-"""Of the comparisons, as the file's `user_version`: an index that was ordered by older ones is made
-anew."""
-
 _APART = frozenset("\u0131\u0387")
 """A dotless i, which only some of them call an i, and a dot."""
 

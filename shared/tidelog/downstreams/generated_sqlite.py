@@ -39,34 +39,29 @@ class _Backticks(SQLite):
 def expression(mysql: str) -> str | None:
     """The expression in SQLite's dialect; None if it isn't understood. SQLite itself has the last
     word when it is used. Its values may differ: enough for an index that is not unique."""
-    tree = _parsed(mysql)
-    return None if tree is None else _text(tree)
+    try:
+        return _parsed(mysql).sql(dialect=_Backticks)
+    except (SqlglotError, RecursionError):
+        return None
 
 
 def same_expression(column: ColumnStructure, structure: TableStructure) -> str | None:
     """The expression of a virtual column; None if it isn't sure that its values are the
     upstream's. (Of JSON that is a document, the text is without spaces.)"""
-    tree = _parsed(column.generated)
-    if tree is None or column.binary:
-        return None
-    if column.base not in _HOLD.get(_Kinds(structure).of(tree), ()):
-        return None
-    return _text(tree.transform(_exact))
-
-
-def _parsed(mysql: str) -> exp.Expression | None:
     try:
-        tree = sqlglot.parse_one(_INTRODUCER.sub("", mysql), read="mysql")
-        return tree.transform(_unquoted_json)
-    except (SqlglotError, RecursionError):
+        tree = _parsed(column.generated)
+        holding = _HOLD.get(_Kinds(structure).of(tree), ())
+        if column.binary or column.base not in holding:
+            return None
+        return tree.transform(_exact).sql(dialect=_Backticks)
+    except (SqlglotError, RecursionError):  # of one that is nested deeply, too
         return None
 
 
-def _text(tree: exp.Expression) -> str | None:
-    try:
-        return tree.sql(dialect=_Backticks)
-    except (SqlglotError, RecursionError):
-        return None
+def _parsed(mysql: str) -> exp.Expression:
+    """Raises SqlglotError, RecursionError."""
+    tree = sqlglot.parse_one(_INTRODUCER.sub("", mysql), read="mysql")
+    return tree.transform(_unquoted_json)
 
 
 def _unquoted_json(node: exp.Expression) -> exp.Expression:
@@ -134,6 +129,8 @@ class _Kinds:
                 return "" if found - {"int", "real"} else "real" if "real" in found else "int"
             case exp.Neg() | exp.Abs() | exp.Not():
                 return "int" if self.of(node.this) == "int" else ""
+            case exp.Predicate() if _ungrouped(node):
+                return ""
             case exp.Is():
                 return "int" if isinstance(node.expression, exp.Null) and self.of(node.this) else ""
             case _ if type(node) in _OF_INTS:
@@ -178,6 +175,11 @@ def _column_kind(column: ColumnStructure) -> str:
     if column.base in (*_TEXTS, "char") and not column.binary:
         return "text"
     return {"double": "real", "json": "json"}.get(column.base, "")
+
+
+def _ungrouped(node: exp.Expression) -> bool:
+    """`a = b < c` is (a = b) < c for MySQL, a = (b < c) for SQLite."""
+    return any(isinstance(one, exp.Predicate) for one in (node.this, node.args.get("expression")))
 
 
 def _counted(node: exp.Expression | None, least: int) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog.downstreams.table_sqlite import name
 from tidelog.schema.structure import TableStructure
 
-_OURS = re.compile(r"-?\d+(?:_\d+)?\.(.*)", re.DOTALL)
+OURS = re.compile(r"-?\d+(?:_\d+)?\.(.*)", re.DOTALL)
 """An index of ours is named `<table id>.<key>`, with a number where that was taken."""
 
 
@@ -34,7 +34,7 @@ def take(db: sqlite3.Connection, called: str, structure: TableStructure) -> Own:
     )
     keys = {key.name for key in structure.keys}
     for kind, part, text in db.execute(sql, (called,)).fetchall():
-        found = _OURS.fullmatch(part) if kind == "index" else None
+        found = OURS.fullmatch(part) if kind == "index" else None
         if found is None or found[1] not in keys:
             parts.append((f"{kind} {part}", text))
             db.execute(f"DROP {kind.upper()} {name(part)}")

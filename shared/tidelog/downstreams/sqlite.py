@@ -12,9 +12,10 @@ from operator import itemgetter
 from tidelog.actor import off_loop
 from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, Lane, OneProcess, Opened, TableRule, Work
-from tidelog.downstreams import checkpoint_table, collations
+from tidelog.downstreams import checkpoint_table
 from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
+from tidelog.downstreams.renewed_sqlite import renew
 from tidelog.downstreams.sqlite_rows import SqliteTable
 from tidelog.downstreams.table_sqlite import name, place
 from tidelog.downstreams.target import Target
@@ -71,7 +72,7 @@ class SqliteDownstream(OneProcess):
             db.execute("PRAGMA legacy_alter_table = ON")
             for collation, compare in CASE_INSENSITIVE.items():
                 db.create_collation(collation, compare)
-            _order_anew(db)
+            renew(db)
             db.execute(
                 f"CREATE TABLE IF NOT EXISTS {CHECKPOINT}"
                 " (clusterID INTEGER PRIMARY KEY, checkPoint TEXT)"
@@ -216,15 +217,3 @@ class SqliteDownstream(OneProcess):
                 self._tables.pop(next(iter(self._tables)))
             self._tables[key] = found
         return found
-
-
-def _order_anew(db: sqlite3.Connection) -> None:
-    """Indexes of a file that older comparisons ordered: rows would not be found in them."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version >= collations.VERSION:
-        return
-    db.execute("BEGIN IMMEDIATE")
-    for collation in CASE_INSENSITIVE:
-        db.execute(f"REINDEX {collation}")
-    db.execute(f"PRAGMA user_version = {collations.VERSION}")
-    db.execute("COMMIT")

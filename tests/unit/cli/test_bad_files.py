@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tidelog import record
 from tidelog.errors import (
     EXIT_CONFIG,
+    EXIT_USAGE,
     BadInput,
     ConfigError,
     NotFound,
@@ -45,6 +46,21 @@ def test_a_packed_capture_that_is_none_or_cut(tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(BadInput, match=r"c\.bin\.xz is no xz file, or a damaged one"):
             next(capture.records(path))
+
+
+def test_a_capture_that_is_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="can't be read: Is a directory"):
+        next(capture.records(tmp_path))
+
+
+def test_an_import_into_what_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "drainer.toml").write_text("[syncer.to]\nhost = 'h'\n")
+    (tmp_path / "out").touch()
+    for out in (tmp_path / "out", tmp_path / "out" / "deeper"):
+        words = ["config", "import", str(tmp_path / "drainer.toml"), "--out", str(out)]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == EXIT_USAGE
+        assert "can't be made" in done.output
 
 
 def test_a_record_of_a_capture_that_is_no_binlog() -> None:
@@ -91,6 +107,24 @@ def test_an_applier_whose_configuration_can_not_be_used(tmp_path: Path) -> None:
     lines = [f'data-dir = "{tmp_path}"', f'downstream-password-file = "{tmp_path}/none"']
     path.write_text("\n".join(lines))
     with pytest.raises(ConfigError, match="none can't be read"):
+        hand_over.settings("applier", path, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('relay = "x"', "relay is no table"),
+        ("data-dir = 5", "data-dir is no text"),
+        ("downstream-password-file = 5", "downstream-password-file is no text"),
+        ("[relay]\nlog-dir = 5", r"relay\.log-dir is no text"),
+    ],
+)
+def test_an_applier_whose_configuration_has_other_types(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "applier.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
         hand_over.settings("applier", path, None)
 
 

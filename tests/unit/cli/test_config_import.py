@@ -276,3 +276,11 @@ def test_files_and_kafka(tmp_path: Path) -> None:
     imported = import_file(path, tmp_path)
     assert set(imported.files) == {"drainer.toml"}
     assert "subscribe" in imported.notices[0]
+
+
+def test_a_date_in_a_list_is_one_again(tmp_path: Path) -> None:
+    path = tmp_path / "drainer.toml"
+    times = "[2020-01-01, 2020-01-01T10:00:00, 10:00:00, 1.5, inf, true]"
+    path.write_text(f"[syncer]\nignore-txn-commit-ts = {times}\n")
+    imported = import_file(path, tmp_path)
+    assert any(times in text for text in imported.files.values())

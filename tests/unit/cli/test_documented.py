@@ -227,7 +227,18 @@ def test_an_order_and_the_errors_of_http() -> None:
     [
         (
             "tail",
-            {"commit_ts", "ddl", "db", "table", "op", "key", "before", "after", "resolved_ts"},
+            {
+                "commit_ts",
+                "ddl",
+                "db",
+                "table",
+                "op",
+                "key",
+                "before",
+                "after",
+                "b64",
+                "resolved_ts",
+            },
         ),
         ("wait", {"applied_ts"}),
         ("resolve", fields(resolve.Resolution, Inspected)),
@@ -250,7 +261,7 @@ def test_other_commands(command: str, found: set[str]) -> None:
 def test_the_lines_of_tail() -> None:
     rows = RowMessage("d", "t", 1, [Event("c", 5)])
     assert set(tail.ddl_line(DdlMessage(5, "q", "k", "d", 1))) == {"commit_ts", "ddl", "db"}
-    row = {"commit_ts", "table", "op", "key", "before", "after"}
+    row = {"commit_ts", "table", "op", "key", "before", "after", "b64"}
     assert set(tail.event_line(rows, rows.events[0])) == row
     assert tail.watermark_line(6) == {"resolved_ts": 6}
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tidelog import subjects
 from tidelog.ask_registry import ask, nodes
 from tidelog.errors import BadInput, Refused
-from tidelog.feeds import AHEAD_MS
+from tidelog.feeds import AHEAD_MS, Feeds
 from tidelog.messages import (
     APPLIER,
     DRAINER_CONSUMER,
@@ -29,6 +32,8 @@ from tidelog.pump_control import Forgotten
 from tidelog.sim.world import World, run
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_cli import feed, up
+from tidelog_cli.app import app
+from tidelog_cli.commands import feed as commands
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build
 
@@ -135,5 +140,34 @@ def test_a_pump_that_is_silent_is_named_when_a_feed_is_forgotten(
         with pytest.raises(BadInput, match="nobody knows a feed 'old'") as caught:
             await feed.forget(bus, CLUSTER, "old", lambda _: None)
         assert caught.value.hint == "these do not answer: away, frozen"
+
+    run(main, 1)
+
+
+def test_one_that_is_there_is_an_object_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_cluster(_dir: object, _nats: str, cluster: str, work: Any) -> None:
+        async def main(world: World) -> None:
+            bus = world.ports().bus
+            await Feeds(bus, cluster).create(feed.new("main", 7))
+            await work(bus, cluster)
+
+        run(main, 1)
+
+    monkeypatch.setattr(commands, "on_cluster", on_cluster)
+    done = CliRunner().invoke(app, ["feed", "create", "main", "--if-missing", "--json"])
+    told = json.loads(done.stdout)
+    assert (told["name"], told["initial_commit_ts"], told["begun"]) == ("main", 7, False)
+
+
+def test_one_that_is_there_is_told_as_it_was_created() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        world.node("registry").start(
+            build, RegistryConfig(node_id="registry", cluster=CLUSTER, data_dir="")
+        )
+        await world.sleep(15)
+        made = await feed.create(bus, CLUSTER, "main", 0)
+        assert await feed.found(bus, CLUSTER, "main") == made
+        assert (await feed.found(bus, CLUSTER, "older")).name == "older"
 
     run(main, 1)

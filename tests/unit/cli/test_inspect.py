@@ -149,6 +149,11 @@ def test_segments_that_are_gone_or_shorter_are_told(tmp_path: Path) -> None:
         "its checksum does not match"
     ]
     assert crc32c(bytes(closed[:-4])) != int.from_bytes(closed[-4:], "little")
+    for left in (1, 3):
+        put(tmp_path / "value" / "closed", bytes(closed[:left]))
+        assert [one.bad for one in inspect(tmp_path).files if one.bad] == [
+            "its checksum does not match"
+        ]
 
 
 @pytest.mark.parametrize("purged", [True, False])

@@ -41,6 +41,15 @@ def test_rows_and_a_file_without_a_checkpoint(file: sqlite3.Connection, tmp_path
         assert cells.checkpoints() == []
 
 
+@pytest.mark.parametrize("called", ["a#b.db", "a?mode=rwc.db", "100%25.db"])
+def test_a_file_is_named_as_it_is_called(tmp_path: Path, called: str) -> None:
+    with closing(sqlite3.connect(tmp_path / called)) as file, file:
+        file.execute('CREATE TABLE "d.t" (id INTEGER PRIMARY KEY)')
+    with reading(tmp_path / called) as cells:
+        assert [one.name for one in cells.tables()] == ["t"]
+    assert [one.name for one in tmp_path.iterdir()] == [called]
+
+
 def test_a_checkpoint_that_can_t_be_read_is_not_one_that_is_missing(
     file: sqlite3.Connection, tmp_path: Path
 ) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.unit.downstreams.shapes import column, created, ddl, table
 from tests.unit.downstreams.test_sqlite import ID, Rig, V, run
-from tidelog.downstreams import collations
 from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.schema.structure import KeyPart, KeyStructure
 
@@ -50,27 +47,3 @@ def test_gbk_has_case_in_ascii_only() -> None:
     assert compare("aB ", "Ab") == 0
     assert compare("é", "e")
     assert compare("Α", "α")
-
-
-def test_an_index_that_older_comparisons_ordered_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ci = table("t", column("k", "varchar(9)", collation="utf8mb4_general_ci"), V, key=("k",))
-    texts = ["мой", "мои", "мор", "А", "я", "Ё"]
-
-    async def older(rig: Rig) -> None:
-        await rig.ddl(ddl("create_table", (None, ci)))
-        await rig.rows(ci, *(created({"k": text, "v": text}) for text in texts))
-
-    with monkeypatch.context() as then:
-        then.setitem(CASE_INSENSITIVE, "utf8mb4_general_ci", lambda a, b: (a < b) - (a > b))
-        then.setattr(collations, "VERSION", 0)
-        path = run(tmp_path, older).path
-
-    async def newer(rig: Rig) -> None:
-        for text in texts:
-            await rig.rows(ci, created({"k": text.upper(), "v": "new"}))
-
-    assert run(tmp_path, newer).read('SELECT DISTINCT v FROM "d.t"') == [("new",)]
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (collations.VERSION,)

@@ -39,6 +39,7 @@ DOCUMENT = '{"t":"x","b":true,"n":null,"i":12345678901234567890,"d":{"k y":[1,2]
         ("if(`a` > `b`,'more',null)", "varchar(9)", "more"),
         ("case when isnull(`s`) then 1 when `a` <=> 5 then 2 end", "int(11)", 2),
         ("ifnull(`a`,0)", "int(11)", 5),
+        ("(`a` = `b`) < 3 and `a` is not null", "int(11)", 1),
         ("not (`a` = 5 or `b` < 1)", "tinyint(1)", 0),
         ("`j`->>'$.t'", "varchar(9)", "x"),
         ("json_unquote(json_extract(`j`,_utf8mb4'$.b'))", "text", "true"),
@@ -87,7 +88,9 @@ def test_a_translated_column_has_the_upstreams_values(
         ("coalesce(`a`,`s`)", "varchar(20)"),
         ("`gone`", "int(11)"),
         ("1.5", "double"),
+        ("`a` = `b` < 3", "int(11)"),
         ("`a` +* ((", "int(11)"),
+        pytest.param(" + ".join(["`a`"] * 5000), "int(11)", id="5000 of them"),
     ],
 )
 def test_a_column_that_may_have_other_values_is_left_out(mysql: str, type_text: str) -> None:

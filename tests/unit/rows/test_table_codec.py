@@ -27,6 +27,8 @@ ID_ONLY = TableCodec(int_key_table())
         (column(1, "c", 3), None, ()),
         (column(1, "c", 3, flag=NN), 0, ()),
         (column(1, "c", 3, flag=NN, origin="9"), 9, ()),
+        (column(1, "c", 3, flag=NN, origin=9), 9, ()),
+        (column(1, "c", 246, flag=NN, origin=1.5, flen=10, decimal=2), "1.50", ()),
         (column(1, "c", 5, flag=NN), 0.0, ()),
         (column(1, "c", 4, origin="0.1"), 0.1, ()),
         (column(1, "c", 246, flag=NN, flen=10, decimal=2), "0.00", ()),

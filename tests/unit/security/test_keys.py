@@ -33,6 +33,13 @@ def test_each_identity_has_a_key_that_only_its_owner_reads(tmp_path: Path) -> No
         assert inbox_prefix(NatsAccess(nats_nkey_file=key.file)) == key.inbox
 
 
+def test_a_cluster_that_subjects_can_t_name_is_refused(tmp_path: Path) -> None:
+    for cluster in ("a.b c", "a*", ""):
+        with pytest.raises(BadInput, match="is no cluster"):
+            asyncio.run(keys.make(tmp_path / "keys", cluster))
+    assert not (tmp_path / "keys").exists()
+
+
 def test_what_is_there_stays(tmp_path: Path) -> None:
     first = made(tmp_path)
     auth = keys.auth_file(tmp_path)

@@ -1,0 +1,43 @@
+"""A SQLite file that an older version wrote, mended once as it is opened."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from tidelog.downstreams.collations import CASE_INSENSITIVE
+from tidelog.downstreams.own_sqlite import OURS
+from tidelog.downstreams.table_sqlite import name
+
+VERSION = 1
+"""The file's `user_version`. 1: keys are never coarser than the upstream's."""
+
+_NAME = "`(?:[^`]|``)+`"
+_PART = rf"(?:{_NAME}|substr\({_NAME}, 1, \d+\))"
+_OF_COLUMNS = re.compile(rf"{_PART}(?:, {_PART})*")
+_UNIQUE = "CREATE UNIQUE INDEX "
+
+
+def renew(db: sqlite3.Connection) -> None:
+    """Not within a transaction. Raises SQLite's errors."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version >= VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    _not_unique(db)
+    for collation in CASE_INSENSITIVE:
+        # Other comparisons ordered it: rows would not be found in it.
+        db.execute(f"REINDEX {collation}")
+    db.execute(f"PRAGMA user_version = {VERSION}")
+    db.execute("COMMIT")
+
+
+def _not_unique(db: sqlite3.Connection) -> None:
+    """Indexes of ours on expressions: what SQLite computes may be equal where the upstream's own is
+    not."""
+    sql = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql LIKE ?"
+    for index, table, text in db.execute(sql, (f"{_UNIQUE}%",)).fetchall():
+        parts = text.partition(f" ON {name(table)} (")[2].removesuffix(")")
+        if OURS.fullmatch(index) and parts and _OF_COLUMNS.fullmatch(parts) is None:
+            db.execute(f"DROP INDEX {name(index)}")
+            db.execute(text.replace(_UNIQUE, "CREATE INDEX ", 1))
