@@ -45,12 +45,16 @@ def comes_next(position: int | None, commit_ts: int, prev_commit_ts: int) -> boo
     return True
 
 
+def marks_of(feed: str) -> tuple[str, str]:
+    """The subjects of its markers and watermarks."""
+    return subjects.changes_txn(feed), subjects.changes_watermark(feed)
+
+
 async def newest_mark(bus: Bus, feed: str) -> int | None:
     """Up to where the feed's stream goes now; None = it holds no mark yet. Raises StreamMissing,
     Unavailable, UnparsablePayload."""
     stream = subjects.changes_stream(feed)
-    marks = subjects.changes_marks(feed)
-    found = [await bus.last_message(stream, subject) for subject in marks]
+    found = [await bus.last_message(stream, subject) for subject in marks_of(feed)]
     return max((commit_ts_of(mark) for mark in found if mark is not None), default=None)
 
 
@@ -81,7 +85,7 @@ class FeedReader(Generic[T]):
         self.stream = subjects.changes_stream(feed)
         self._bus = bus
         self._only = only
-        self._marks = subjects.changes_marks(feed)
+        self._marks = marks_of(feed)
         self._assembler = assembler
         self._reader: StreamReader | None = None
         self._error: TidelogError | None = None

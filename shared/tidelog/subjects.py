@@ -151,11 +151,6 @@ def changes_watermark(feed: str) -> str:
     return f"changes.{feed}.watermark"
 
 
-def changes_marks(feed: str) -> tuple[str, str]:
-    """Markers and watermarks."""
-    return changes_txn(feed), changes_watermark(feed)
-
-
 def snap_stream(feed: str) -> str:
     """What a backfill copies for a feed's readers; only backfills publish there."""
     return f"SNAP_{feed.upper()}"

@@ -20,6 +20,9 @@ log = structlog.get_logger()
 
 START_S = 20.0
 STOP_S = 10.0
+STORE = "store"
+PANICKED = "goroutine "
+"""In the log of a Go program that ended so. 2.15.1 does where a bit is wrong in a bucket's file."""
 PORTS = range(16_384, 32_768)
 PORT_TRIES = 64
 
@@ -115,7 +118,7 @@ class EmbeddedNats:
             _CONFIG.format(
                 port=self._port,
                 http_port=self._http_port,
-                store=self._directory / "store",
+                store=self._directory / STORE,
                 more=self._more,
             )
         )
@@ -126,10 +129,7 @@ class EmbeddedNats:
             async with asyncio.timeout(START_S):
                 while not await self._healthy():
                     if self._process.returncode is not None:
-                        raise Unavailable(
-                            f"nats-server ended at once: {self._log_tail()}",
-                            hint=f"see {self.log_path}",
-                        )
+                        raise self._ended_at_once()
                     await asyncio.sleep(0.02)
         except TimeoutError:
             self.kill()
@@ -154,6 +154,16 @@ class EmbeddedNats:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    def _ended_at_once(self) -> Unavailable:
+        last = self._log_tail()
+        hint = f"see {self.log_path}"
+        if PANICKED in last:
+            hint += (
+                f"; perhaps its store is damaged: move {self._directory / STORE} away and start"
+                " again, then all that was in it is filled in again"
+            )
+        return Unavailable(f"nats-server ended at once: {last}", hint=hint)
 
     def _log_tail(self) -> str:
         try:

@@ -7,10 +7,9 @@ import contextlib
 from collections.abc import Iterator
 from datetime import datetime
 
-from tidelog import subjects
 from tidelog.change_bodies import prev_of
 from tidelog.errors import BadInput, StreamMissing, Unavailable
-from tidelog.feed_reader import FeedReader, newest_mark
+from tidelog.feed_reader import FeedReader, marks_of, newest_mark
 from tidelog.ports import Bus, Message
 from tidelog.subscriber.positions import Position
 from tidelog.timestamps import TS_MAX, compose
@@ -39,7 +38,7 @@ async def begin(bus: Bus, feed: str, start: Start, timeout_s: float | None) -> i
 async def kept_after(bus: Bus, feed: str, timeout_s: float | None) -> int:
     """All that the feed's stream keeps was committed later: who begins at its beginning needs
     nothing of what was before. Raises StreamMissing if there is none in time."""
-    reader = FeedReader(bus, feed, _Marks(), subjects.changes_marks(feed))
+    reader = FeedReader(bus, feed, _Marks(), marks_of(feed))
     try:
         with _in_time(feed):
             async with asyncio.timeout(timeout_s):

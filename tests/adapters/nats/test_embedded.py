@@ -75,6 +75,15 @@ def test_one_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path, stand
     assert server.pid == 0
 
 
+def test_one_that_panics_is_told_with_what_to_do_about_its_store(
+    tmp_path: Path, stand: Stand
+) -> None:
+    stand("print('panic: nil pointer\\ngoroutine 36 [running]:')\nraise SystemExit(2)")
+    with pytest.raises(Unavailable, match="panic") as caught:
+        asyncio.run(EmbeddedNats(tmp_path / "nats").start())
+    assert f"move {tmp_path / 'nats' / 'store'} away" in caught.value.hint
+
+
 def test_one_that_ends_at_once_without_a_log_is_told_too(tmp_path: Path, stand: Stand) -> None:
     stand("import os, sys\nos.unlink(os.path.dirname(sys.argv[2]) + '/nats.log')")
     with pytest.raises(Unavailable, match="ended at once"):
