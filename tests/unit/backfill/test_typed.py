@@ -103,7 +103,8 @@ def test_a_value_is_the_same_in_any_company(values: list[Any], kind: str) -> Non
     events = [Event("c", 7, None, None, {"c": value}) for value in values]
     body = Body(msgspec.json.encode(RowMessage("d", "t", 1, events)), 0)
     found = [row["c"] for one in batches([body], shape, schema(shape)) for row in one.to_pylist()]
-    assert found == [read(column("c", kind), value)[1] for value in values]
+    # By their text: the number that "NAN" is, is not equal to itself.
+    assert list(map(repr, found)) == [repr(read(column("c", kind), v)[1]) for v in values]
 
 
 def test_a_deletion_is_the_row_as_it_was_and_a_lacking_column_is_null() -> None:
