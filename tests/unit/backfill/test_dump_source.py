@@ -166,6 +166,22 @@ def test_damaged_and_missing_files_are_named(dump: Dump, tmp_path: Path) -> None
         dump({"d.t-schema.sql": b"CREATE TABLE `\xff`"}).found((), 0)
 
 
+def test_a_file_in_whose_place_something_else_is_may_be_read_later(
+    dump: Dump, tmp_path: Path
+) -> None:
+    """Not only a file that is gone can't be opened."""
+    source = dump({"d.t-schema.sql": TABLE, "d.t.0.csv": "1,a\n"})
+    tables = source.found((), 0).tables
+    (chunk,) = source.chunks(tables, 1000, 0)
+    (tmp_path / "d.t.0.csv").unlink()
+    (tmp_path / "d.t.0.csv").mkdir()
+    with (
+        pytest.raises(Unavailable, match=r"d\.t\.0\.csv can't be read"),
+        source.read(tables[0], chunk, 0, 10),
+    ):
+        pass
+
+
 PACKED = [("gz", "gzip"), ("zst", "zstd"), ("bz2", "bz2"), ("lz4", "lz4")]
 
 

@@ -209,6 +209,19 @@ def test_generated_columns_are_computed_or_listed(tmp_path: Path) -> None:
     assert rig.read('SELECT * FROM "d.o"') == [(4, "a")]
 
 
+def test_a_column_computed_from_one_that_is_left_out_is_left_out_too(tmp_path: Path) -> None:
+    odd = column("odd", "varchar(64)", generated="sha2(`v`, 256)")
+    of_it = column("of_it", "varchar(3)", generated="left(`odd`, 3)")
+    shape = table("t", ID, V, odd, of_it, key=("id",))
+
+    async def scenario(rig: Rig) -> None:
+        notes = await rig.ddl(ddl("create_table", (None, shape)))
+        assert [note.partition(":")[0] for note in notes] == ["column d.t.odd", "column d.t.of_it"]
+        await rig.rows(shape, created({"id": 4, "v": "a"}))
+
+    assert run(tmp_path, scenario).read('SELECT * FROM "d.t"') == [(4, "a")]
+
+
 def test_an_index_on_a_column_that_is_left_out_is_left_out_too(tmp_path: Path) -> None:
     """SQLite would take the name for a text: in a unique index each row replaced the one before."""
     odd = column("odd", "varchar(64)", generated="sha2(`v`, 256)")
