@@ -18,7 +18,10 @@ from tidelog.ports import Bus, Message, StreamReader
 
 FETCH_MESSAGES = 500
 MISSING_S = 0.2
-"""How long to wait before a missing stream is looked for again."""
+"""How long to wait before a missing stream is looked for again, and for a mark while its place is
+searched: one that comes too late on a slow way costs a longer search."""
+PATIENT_S = 2.0
+"""Where a mark is needed."""
 
 T = TypeVar("T")
 
@@ -134,12 +137,14 @@ class FeedReader(Generic[T]):
             except (StreamMissing, Unavailable):
                 await self.close()
                 self.reopened += 1
+                self._ahead = 0
                 if left <= MISSING_S:
                     await asyncio.sleep(max(0.0, left))
                     return []
                 await asyncio.sleep(MISSING_S)
                 continue
-            self._returned = self._returned or bool(found)
+            if found:
+                self._returned, self._ahead = True, 0
             if found or not messages or left <= 0:
                 return found
 
@@ -186,16 +191,18 @@ class FeedReader(Generic[T]):
                 known = True
             else:
                 high, following = middle, mark
+        if following is None and not known:
+            following = await self._first_mark(start, PATIENT_S)
         if following is not None:
             comes_next(position, commit_ts_of(following), prev_of(following))
         elif not known:
             raise StreamMissing(f"stream {self.stream} has no mark yet")
         return start
 
-    async def _first_mark(self, sequence: int) -> Message | None:
+    async def _first_mark(self, sequence: int, max_wait_s: float = MISSING_S) -> Message | None:
         reader = await self._bus.read(self.stream, start_seq=sequence, subjects=self._marks)
         try:
-            found = await reader.next_batch(1, MISSING_S)
+            found = await reader.next_batch(1, max_wait_s)
         finally:
             await reader.close()
         return found[0] if found else None

@@ -47,9 +47,8 @@ class File(Protocol):
     async def append(self, chunks: Sequence[Buffer], *, sync: bool) -> int:
         """Append all chunks with one gathered write, then fdatasync if `sync`, off the loop.
 
-        Returns the offset of the first byte. Raises IoFailed, or DiskFull for a write that found
-        no room, of which a part may be there; the file is then poisoned and every later append
-        raises IoFailed. A sync that finds none is an IoFailed: all of it may be there.
+        Returns the offset of the first byte. Raises IoFailed or DiskFull; the file is then
+        poisoned and every later append raises IoFailed.
         """
 
     async def sync(self) -> None: ...

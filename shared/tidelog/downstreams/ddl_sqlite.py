@@ -72,7 +72,7 @@ class SqliteDdl:
             case ops.Rename():
                 called = place(one.db_after, one.after)
                 if self._holds(one.kind, called):
-                    self._rename(place(one.db_before, one.before), called)
+                    self._rename_for_all(place(one.db_before, one.before), called)
             case ops.Alter():
                 self._alter(one)
             case ops.EmptyPartitions():
@@ -141,6 +141,18 @@ class SqliteDdl:
 
     def _rename(self, old: str, new: str) -> None:
         self._db.execute(f"ALTER TABLE {name(old)} RENAME TO {name(new)}")
+
+    def _rename_for_all(self, old: str, new: str) -> None:
+        """Triggers and views that a reader made go with it; elsewhere they stay with the name."""
+        try:
+            self._db.execute("PRAGMA legacy_alter_table = OFF")
+            self._rename(old, new)
+        except sqlite3.OperationalError as error:  # one of them is broken, of this table or not
+            self._db.execute("PRAGMA legacy_alter_table = ON")
+            self._rename(old, new)
+            self.notes.append(f"table {new}: triggers and views still name it {old}: {error}")
+        finally:
+            self._db.execute("PRAGMA legacy_alter_table = ON")
 
     def _drop(self, db: str, structure: TableStructure) -> None:
         called = place(db, structure.name)

@@ -50,7 +50,7 @@ def columns(db: sqlite3.Connection, called: str, structure: TableStructure) -> d
         if column.lower() in ours:
             continue
         text = f"{name(column)} {kind}" + (" NOT NULL" if not_null else "")
-        text += f" DEFAULT {default}" if default is not None else ""
+        text += f" DEFAULT ({default})" if default is not None else ""
         found[column] = "" if hidden else text
     return found
 
@@ -78,5 +78,5 @@ def give_parts(db: sqlite3.Connection, called: str, own: Own) -> list[str]:
 def _try(db: sqlite3.Connection, what: str, sql: str, left_out: list[str]) -> None:
     try:
         db.execute(sql)
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:  # also that a unique index has no room for all rows now
         left_out.append(f"{what}: {error}")

@@ -37,7 +37,14 @@ def _not_unique(db: sqlite3.Connection) -> None:
     not."""
     sql = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql LIKE ?"
     for index, table, text in db.execute(sql, (f"{_UNIQUE}%",)).fetchall():
-        parts = text.partition(f" ON {name(table)} (")[2].removesuffix(")")
+        parts = _parts(text, table)
         if OURS.fullmatch(index) and parts and _OF_COLUMNS.fullmatch(parts) is None:
             db.execute(f"DROP INDEX {name(index)}")
             db.execute(text.replace(_UNIQUE, "CREATE INDEX ", 1))
+
+
+def _parts(text: str, table: str) -> str:
+    """What is in an index. SQLite quotes a table's name in its own way where it was renamed."""
+    quoted = '"' + table.replace('"', '""') + '"'
+    as_made, as_renamed = (text.partition(f" ON {one} (")[2] for one in (name(table), quoted))
+    return (as_made or as_renamed).removesuffix(")")

@@ -14,7 +14,7 @@ import resource
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NoReturn, TypeVar
@@ -36,16 +36,6 @@ def fail(what: str, error: OSError) -> NoReturn:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         raise DiskFull(f"{what}: {error.strerror}") from error
     raise IoFailed(f"{what}: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def _perhaps_done() -> Iterator[None]:
-    """A sync, or a cut. Whatever it is short of, what was written before may be there: that is no
-    DiskFull, which says that nothing is."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(errno.EIO, error.strerror or str(error)) from error
 
 
 def allow_open_files() -> None:
@@ -128,7 +118,7 @@ class RealFile:
             offset = self._size
             self._size += self._write_all(chunks, offset)
             if sync:
-                self._sync()
+                os.fdatasync(self._fd)
             return offset
 
         return self._guarded(work)
@@ -149,13 +139,11 @@ class RealFile:
         return written
 
     def _sync(self) -> None:
-        with _perhaps_done():
-            os.fdatasync(self._fd)
+        os.fdatasync(self._fd)
 
     def _truncate(self, size: int) -> None:
-        with _perhaps_done():
-            os.ftruncate(self._fd, size)
-            os.fsync(self._fd)
+        os.ftruncate(self._fd, size)
+        os.fsync(self._fd)
         self._size = os.fstat(self._fd).st_size
 
     def _rewrite(self, start: int) -> None:
@@ -165,8 +153,7 @@ class RealFile:
             if not data:
                 raise OSError(errno.EIO, f"the file ends at {at}")
             at += self._write_all([data], at)
-        with _perhaps_done():
-            os.fsync(self._fd)
+        os.fsync(self._fd)
 
 
 def _sign(fd: int) -> None:

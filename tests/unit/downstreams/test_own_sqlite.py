@@ -84,3 +84,74 @@ def test_a_view_does_not_hold_up_a_table_that_is_copied(tmp_path: Path) -> None:
         await rig.ddl(ddl("modify_column", (T, after)))
 
     assert run(tmp_path, scenario).read("SELECT * FROM texts") == [(5,)]
+
+
+def test_triggers_and_views_go_with_a_table_that_is_renamed_upstream(tmp_path: Path) -> None:
+    renamed = msgspec.structs.replace(T, name="t2")
+    other = table("o", ID, V, key=("id",), number=20)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        await rig.ddl(ddl("create_table", (None, other)))
+        own = """
+            ALTER TABLE "d.t" ADD COLUMN seen TEXT;
+            CREATE TRIGGER tr AFTER INSERT ON "d.t"
+                BEGIN UPDATE "d.t" SET seen = 'x' WHERE id = new.id; END;
+            CREATE TRIGGER of_o AFTER INSERT ON "d.o"
+                BEGIN UPDATE "d.t" SET seen = 'o' WHERE id = new.id; END;
+            CREATE VIEW seen AS SELECT id, seen FROM "d.t";
+        """
+        added(rig, own)
+        await rig.rows(T, created({"id": 1, "v": "a"}))
+        assert await rig.ddl(ddl("rename_table", (T, renamed))) == []
+        await rig.rows(renamed, created({"id": 2, "v": "a"}))
+        await rig.rows(other, created({"id": 2, "v": "a"}))
+
+    assert run(tmp_path, scenario).read("SELECT * FROM seen") == [(1, "x"), (2, "o")]
+
+
+def test_a_view_that_is_broken_holds_up_no_rename(tmp_path: Path) -> None:
+    renamed = msgspec.structs.replace(T, name="t2")
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        added(rig, "CREATE VIEW broken AS SELECT * FROM gone")
+        (note,) = await rig.ddl(ddl("rename_table", (T, renamed)))
+        assert "still name it d.t: error in view broken" in note
+        await rig.rows(renamed, created({"id": 2, "v": "a"}))
+
+    assert run(tmp_path, scenario).read('SELECT id FROM "d.t2"') == [(2,)]
+
+
+def test_an_own_unique_index_for_which_rows_are_equal_now_is_left_out(tmp_path: Path) -> None:
+    price = column("n", "decimal(10,2)", id=3)
+    before = table("t", ID, price, key=("id",), number=10)
+    after = table("t", ID, N, key=("id",), number=10)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, before)))
+        added(rig, 'CREATE UNIQUE INDEX mine ON "d.t"(n)')
+        await rig.rows(before, created({"id": 1, "n": "1.10"}), created({"id": 2, "n": "1.20"}))
+        (note,) = await rig.ddl(ddl("modify_column", (before, after)))
+        assert note.startswith("index mine of d.t: UNIQUE constraint failed")
+
+    assert run(tmp_path, scenario).read('SELECT n FROM "d.t"') == [(1,), (1,)]
+
+
+def test_a_column_of_its_own_keeps_its_default(tmp_path: Path) -> None:
+    emptied = msgspec.structs.replace(T, id=11)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        added(
+            rig,
+            """
+            CREATE TABLE other AS SELECT * FROM "d.t";
+            DROP TABLE "d.t";
+            CREATE TABLE "d.t" (id INTEGER PRIMARY KEY, v TEXT, two DEFAULT (1 + 1), t DEFAULT 'x');
+            """,
+        )
+        assert await rig.ddl(ddl("truncate_table", (T, emptied))) == []
+        await rig.rows(emptied, created({"id": 1, "v": "a"}))
+
+    assert run(tmp_path, scenario).read('SELECT two, t FROM "d.t"') == [(2, "x")]

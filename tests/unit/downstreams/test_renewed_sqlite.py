@@ -38,8 +38,11 @@ def test_an_index_that_older_comparisons_ordered_is_made_anew(
         assert db.execute("PRAGMA user_version").fetchone() == (renewed_sqlite.VERSION,)
 
 
-def test_older_indexes_on_expressions_are_unique_no_more(tmp_path: Path) -> None:
-    """But those of columns and their beginnings are, and the reader's own stay as they are."""
+@pytest.mark.parametrize("renamed", [False, True])
+def test_older_indexes_on_expressions_are_unique_no_more(tmp_path: Path, renamed: bool) -> None:
+    """Also of a table that was renamed, as each is that was copied: SQLite quotes its name
+    otherwise then. But those of columns and their beginnings are, and the reader's own stay as
+    they are."""
     shape = table("t", ID, V, key=("id",), number=10)
 
     async def newer(rig: Rig) -> None:
@@ -55,6 +58,9 @@ def test_older_indexes_on_expressions_are_unique_no_more(tmp_path: Path) -> None
             ("mine", "hex(`v`)"),
         ):
             db.execute(f"CREATE UNIQUE INDEX `{index}` ON `d.t` ({parts})")
+        if renamed:
+            db.execute("ALTER TABLE `d.t` RENAME TO `copy`")
+            db.execute("ALTER TABLE `copy` RENAME TO `d.t`")
     rig = run(tmp_path, newer)
     assert rig.read('SELECT id FROM "d.t" ORDER BY id') == [(0,), (1,)]
     sql = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE UNIQUE%' ORDER BY name"

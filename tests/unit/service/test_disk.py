@@ -115,7 +115,7 @@ def failing(number: int) -> Callable[..., int]:
         ("pwritev", errno.EIO, IoFailed),
         ("pwritev", errno.ENOSPC, DiskFull),
         ("fdatasync", errno.EIO, IoFailed),
-        ("fdatasync", errno.ENOSPC, IoFailed),  # all of it may be there
+        ("fdatasync", errno.ENOSPC, DiskFull),
     ],
 )
 def test_after_a_failed_write_a_file_takes_no_more(

@@ -10,6 +10,8 @@ from tests.unit.subscriber.feed import FEED, STREAM, FeedWriter, Txn
 from tidelog.change_reader import ChangeReader, Gap
 from tidelog.changes import RowMessage
 from tidelog.errors import Purged
+from tidelog.feed_reader import MISSING_S
+from tidelog.ports import Message
 from tidelog.sim.world import World, run
 from tidelog.subscriber.subscription import of_rows
 from tidelog.subscriber.tables import Tables
@@ -56,6 +58,34 @@ def test_rows_from_behind_a_gap_are_not_handed_over(empty: bool) -> None:
         await bus.append(STREAM, messages[-1:])
         with pytest.raises(Gap):
             await reading
+
+    run(main, 1)
+
+
+def test_a_slow_way_to_the_server_keeps_nobody_from_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mark that does not come in time is not one that is not there."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        feed = FeedWriter(bus)
+        await feed.create()
+        for commit_ts in (10, 20, 30):
+            await feed.batch([Txn(commit_ts, {("a", "b"): [commit_ts]})])
+        first_mark = ChangeReader._first_mark
+
+        async def slow(
+            reader: ChangeReader, sequence: int, max_wait_s: float = MISSING_S
+        ) -> Message | None:
+            found = await first_mark(reader, sequence, max_wait_s)
+            return found if max_wait_s > MISSING_S else None
+
+        monkeypatch.setattr(ChangeReader, "_first_mark", slow)
+        for after, left in ((0, [10, 20, 30]), (20, [30])):
+            reader = ChangeReader(bus, FEED, after)
+            assert [change.commit_ts for change in await reader.next(5.0)] == left
+            await reader.close()
 
     run(main, 1)
 
