@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.backfill.service_rig import started
+from tests.unit.backfill.service_rig import Client, Clockwork, started
 from tests.unit.registry.nodes import CLUSTER, nodes
 from tidelog.errors import DeadlineExceeded, DiskFull
+from tidelog.sim import Node
 from tidelog.sim.world import World, run
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
 
 
+async def running_on_a_full_disk(world: World) -> tuple[Client, Clockwork, Node]:
+    """The job a."""
+    client, clockwork = await started(world)
+    node = world.node("backfill")
+    await client.submit("a")
+    await client.until(world, "a", "running")
+    node.disk.full = True
+    return client, clockwork, node
+
+
 def test_a_job_that_is_refused_does_not_run() -> None:
     async def main(world: World) -> None:
-        client, clockwork = await started(world)
-        node = world.node("backfill")
-        await client.submit("a")
-        await client.until(world, "a", "running")
-        node.disk.full = True
+        client, clockwork, node = await running_on_a_full_disk(world)
         with pytest.raises(DiskFull):
             await client.submit("b")
         assert [job.id for job in await client.all()] == ["a"]
@@ -49,11 +56,7 @@ def test_the_service_outlives_all_that_it_refuses() -> None:
 
 def test_a_job_whose_cancel_fails_is_shown_as_it_is() -> None:
     async def main(world: World) -> None:
-        client, clockwork = await started(world)
-        node = world.node("backfill")
-        await client.submit("a")
-        await client.until(world, "a", "running")
-        node.disk.full = True
+        client, clockwork, node = await running_on_a_full_disk(world)
         with pytest.raises(DiskFull):
             await client.cancel("a")
         status = await client.one("a")
