@@ -45,8 +45,9 @@ def warm(samples: Sequence[Sample], warm_up_s: float, settled_s: float = 0.0) ->
 
 
 def slope(samples: Sequence[Sample]) -> Slope:
-    """Least squares over time, of one process name: across all its lives. Each life is one point
-    at its middle where there are many: samples of one life are not independent."""
+    """Least squares over time, of one process name: across all its lives. Samples near each other
+    are not independent: each life is one point at its middle or, where there are few, each three
+    minutes of one."""
     points = _points(samples)
     mean = sum(value for _, value in points) / len(points)
     middle = sum(at for at, _ in points) / len(points)
@@ -60,17 +61,18 @@ def slope(samples: Sequence[Sample]) -> Slope:
 
 
 FEW_LIVES = 8
+STRETCH_S = 180.0
 
 
 def _points(samples: Sequence[Sample]) -> list[tuple[float, float]]:
-    lives: dict[int, list[Sample]] = {}
+    few = len({sample.life for sample in samples}) < FEW_LIVES
+    stretches: dict[tuple[int, int], list[Sample]] = {}
     for sample in samples:
-        lives.setdefault(sample.life, []).append(sample)
-    if len(lives) < FEW_LIVES:
-        return [(sample.at_s, sample.value) for sample in samples]
+        stretch = int(sample.age_s // STRETCH_S) if few else 0
+        stretches.setdefault((sample.life, stretch), []).append(sample)
     return [
         (sum(s.at_s for s in some) / len(some), sum(s.value for s in some) / len(some))
-        for some in lives.values()
+        for some in stretches.values()
     ]
 
 

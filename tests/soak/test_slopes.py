@@ -7,8 +7,9 @@ import os
 import random
 from pathlib import Path
 
-from tests.soak.run import LIMIT, SLACK, Soak, judged
+from tests.soak.judge import LIMIT, SLACK, judged
 from tests.soak.slopes import Sample, is_flat, slope, warm
+from tests.soak.so_far import SoFar
 from tests.soak.watch import BLOCK, Watch
 
 HOURS_3 = 3 * 3600
@@ -52,6 +53,17 @@ def test_what_is_too_noisy_to_tell_is_no_proof_of_none() -> None:
     assert not slope(short[:1]).tells(LIMIT)
 
 
+def test_one_long_life_that_wanders_does_not_grow() -> None:
+    """Memory of a process stays for a while where it is: its samples tell less than they are."""
+    rng = random.Random(3)
+    for _ in range(20):
+        value, wandering = 30.0, []
+        for one in samples(0.0, life_s=HOURS_3):
+            value += 0.05 * (30.0 - value) + rng.gauss(0, 0.8)
+            wandering.append(one._replace(value=value))
+        assert not slope(warm(wandering, 20)).above(LIMIT)
+
+
 def test_one_life_and_two_samples() -> None:
     line = slope(warm(samples(0.05, life_s=HOURS_3), 20))
     assert line.above(LIMIT)
@@ -67,34 +79,35 @@ def test_descriptors_that_pile_up_are_seen() -> None:
     assert is_flat(held[:1], SLACK)
 
 
+def topology(directory: Path, so_far: SoFar) -> Watch:
+    pids = {"nats": os.getpid(), "pump-1": os.getpid()}
+    (directory / "tidelog.json").write_text(json.dumps({"pids": pids}))
+    return Watch(directory, so_far, os.getpid())
+
+
 def test_what_nats_holds_of_a_bucket_until_it_is_full_is_no_growth(tmp_path: Path) -> None:
     for bucket in range(4):
         blocks = tmp_path / f"nats/store/jetstream/$G/streams/KV_{bucket}/msgs"
         blocks.mkdir(parents=True)
         for name in ("9.blk", "10.blk"):
             (blocks / name).write_bytes(bytes(BLOCK))
-    pids = {"nats": os.getpid(), "pump-1": os.getpid()}
-    (tmp_path / "tidelog.json").write_text(json.dumps({"pids": pids}))
-    watch = Watch(tmp_path)
-    watch.look()
-    ((nats,), (pump,)) = watch.rss["nats"], watch.rss["pump-1"]
+    so_far = SoFar(seed=1)
+    topology(tmp_path, so_far).look()
+    ((nats,), (pump,)) = so_far.rss["nats"], so_far.rss["pump-1"]
     assert 14 < pump.value - nats.value < 18
 
 
-class Seen(Watch):
-    def __init__(self, rss: list[Sample], descriptors: list[Sample]) -> None:
-        self.rss, self.descriptors = {"pump-1": rss}, {"pump-1": descriptors}
-        self.blocks = BLOCK
+def soaked(seconds: float, rss: list[Sample], descriptors: list[Sample]) -> SoFar:
+    return SoFar(seed=1, seconds=seconds, rss={"pump-1": rss}, descriptors={"pump-1": descriptors})
 
 
 def test_what_a_long_run_and_a_short_one_are_judged_by() -> None:
     fine, grows = samples(0.0), samples(0.1)
     few = [one._replace(value=20.0) for one in fine]
-    long, short = Soak(HOURS_3, 500, 30, 1), Soak(60, 500, 30, 1)
-    assert judged(long, Seen(fine, few), 20) == []
-    assert any("grows by" in line for line in judged(long, Seen(grows, few), 20))
-    assert judged(short, Seen(grows, few), 20) == []
+    assert judged(soaked(HOURS_3, fine, few), 20, BLOCK) == []
+    assert any("grows by" in line for line in judged(soaked(HOURS_3, grows, few), 20, BLOCK))
+    assert judged(soaked(60, grows, few), 20, BLOCK) == []
     huge = [one._replace(value=one.value * 9) for one in fine]
-    assert any("MiB" in line for line in judged(short, Seen(huge, few), 20))
+    assert any("MiB" in line for line in judged(soaked(60, huge, few), 20, BLOCK))
     more = [one._replace(value=one.at_s / 100) for one in few]
-    assert any("descriptors" in line for line in judged(long, Seen(fine, more), 20))
+    assert any("descriptors" in line for line in judged(soaked(HOURS_3, fine, more), 20, BLOCK))

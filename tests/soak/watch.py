@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.slopes import Sample
+from tests.soak.so_far import SoFar
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 NATS = "nats"
+UP = "up"
+"""The process that starts the others: the only one that nobody kills."""
 BLOCKS = "nats/store/jetstream/*/streams/KV_*/msgs/*.blk"
 """nats-server rids a bucket of old values when the newest file of its stream is full: BLOCK bytes
 (defaultKVBlockSize of its filestore.go), an hour or two of ours. Until then it holds that file, and
@@ -22,25 +25,24 @@ BLOCK = 4 << 20
 
 
 class Watch:
-    """`look` takes one sample of each process that lives."""
+    """`look` takes one sample of each process that lives, into `so_far`. `up`: pid of UP."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, so_far: SoFar, up: int) -> None:
         self._directory = directory
-        self._began = time.monotonic()
+        self._so_far = so_far
+        self._up = up
+        self._began = time.monotonic() - so_far.seconds
         self._lives: dict[str, tuple[int, int, float]] = {}
         """By name: pid, number, since when."""
         self.blocks = 0
-        """Bytes of BLOCKS at the last look."""
-        self.rss: dict[str, list[Sample]] = {}
-        """MiB; of nats-server without the BLOCKS."""
-        self.descriptors: dict[str, list[Sample]] = {}
+        """Bytes of BLOCKS at the last look: nats-server's memory is taken without them."""
 
     def look(self) -> None:
         now = time.monotonic()
         for name, pid in self._pids().items():
             life = self._lives.get(name)
             if life is None or life[0] != pid:
-                life = self._lives[name] = pid, life[1] + 1 if life else 0, now
+                life = self._lives[name] = pid, self._so_far.lives(name), now
             at, (_, number, since) = now - self._began, life
             try:
                 pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -53,7 +55,8 @@ class Watch:
             if name == NATS:
                 held = self.blocks = self._blocks()
             memory = (pages * PAGE - held) / MIB
-            for into, value in ((self.rss, memory), (self.descriptors, float(count))):
+            so_far = self._so_far
+            for into, value in ((so_far.rss, memory), (so_far.descriptors, float(count))):
                 into.setdefault(name, []).append(Sample(at, number, now - since, value))
 
     def _blocks(self) -> int:
@@ -67,4 +70,4 @@ class Watch:
 
     def _pids(self) -> dict[str, int]:
         state: dict[str, Any] = json.loads((self._directory / "tidelog.json").read_text())
-        return {name: int(pid) for name, pid in state["pids"].items()}
+        return {UP: self._up} | {name: int(pid) for name, pid in state["pids"].items()}

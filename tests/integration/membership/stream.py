@@ -33,15 +33,17 @@ class Stall:
 
 
 class Stream:
-    """Reads until cancelled. What was read and compared is forgotten: memory doesn't grow."""
+    """Reads from behind `position` until cancelled. What was read and compared is forgotten: memory
+    doesn't grow."""
 
-    def __init__(self, bus: Bus, feed: str, doing: Callable[[], str]) -> None:
+    def __init__(self, bus: Bus, feed: str, doing: Callable[[], str], position: int = 0) -> None:
         self.ledger = Ledger()
         self.checked = 0
         self.stall = Stall(doing)
         self._findings = Findings()
         self._checker = StreamChecker(self._findings)
-        self._reader = ChangeReader(bus, feed, 0)
+        self._checker.position = position
+        self._reader = ChangeReader(bus, feed, position)
 
     @property
     def position(self) -> int:
