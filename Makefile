@@ -138,7 +138,7 @@ fuzz: $(VENV)/.dev ## bad input to all that takes any, 50,000; in processes and 
 	@$(PYTEST) tests/fuzz
 
 # A minute in CI; for long: make soak HOURS=3
-SOAK := $(if $(HOURS),--minutes $(shell expr $(HOURS) '*' 60) --rate 500 --least 450,--minutes 1 --rate 200 --least 100)
+SOAK := $(if $(HOURS),--minutes $(shell expr $(HOURS) '*' 60) --rate 580 --least 500,--minutes 1 --rate 200 --least 100)
 .PHONY: soak
 soak: $(VENV)/.dev ## load and kills, for a minute or HOURS=3: does anything grow?
 	@$(PY) -m tests.soak.run $(SOAK)

@@ -76,5 +76,5 @@ SUITES = (
     Suite("simulation", "tests.simulation.full --jobs 2 --seconds 1800"),
     Suite("coverage", "tests.coverage.run"),
     Suite("memory", "bench memory apply-memory replay", alone=True),
-    Suite("soak", "tests.soak.run --minutes 180 --rate 500 --least 450", alone=True),
+    Suite("soak", "tests.soak.run --minutes 180 --rate 580 --least 500", alone=True),
 )

@@ -43,6 +43,16 @@ def test_one_that_fails_now_counts_no_more(tmp_path: Path) -> None:
     assert load(path).suites == {"passes": RAN}
 
 
+def test_one_that_goes_on_another_day_is_left_and_has_not_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "parted.py").write_text("print('90 of 180 minutes'); raise SystemExit(75)")
+    parted = Suite("parted", "parted", environ={"PYTHONPATH": str(tmp_path)})
+    assert run([parted], 1, tmp_path / "logs", tmp_path / "ran.json", EVER) == 0
+    assert "in part parted, 0.0 min: 90 of 180 minutes" in capsys.readouterr().out
+    assert load(tmp_path / "ran.json").left([parted]) == [parted]
+
+
 def test_one_of_another_command_counts_for_none() -> None:
     kept = record.Record(version=version(), suites={"passes": RAN})
     assert kept.left([PASSES]) == []
