@@ -30,7 +30,7 @@ from tests.full.suites import SUITES, Suite
 LOGS = ROOT / "build/full"
 TAIL = 15
 WORDS = {os.EX_OK: "passed", os.EX_TEMPFAIL: "in part"}
-"""By exit code; of a suite that goes on another day (the soak, with TIDELOG_SOAK_PART) nothing is
+"""By exit code; of a suite that goes on another day (the soak, with SOAK_PART) nothing is
 recorded yet."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

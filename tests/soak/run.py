@@ -5,8 +5,8 @@ one of its processes is killed. Everything committed is read once and in order, 
 equal to the source at the end; memory and descriptors of each process do not grow; after each kill
 the downstream is soon as near as it was before.
 
-Nobody has to sit beside it for hours: with `--dir` (or TIDELOG_SOAK_DIR) the stores stay there, and
-`--part 90` (TIDELOG_SOAK_PART) ends after so many minutes, with everything compared, and exit code
+Nobody has to sit beside it for hours: with `--dir` (or SOAK_DIR) the stores stay there, and
+`--part 90` (SOAK_PART) ends after so many minutes, with everything compared, and exit code
 75 while some are left. The same command goes on, on the same stores, and judges the whole.
 """
 
@@ -44,7 +44,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--kill-each", type=float, default=30.0, help="seconds")
     parser.add_argument("--least", type=float, default=0.0, help="committed a second, in the mean")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 1 << 31))
-    kept, part = os.environ.get("TIDELOG_SOAK_DIR"), os.environ.get("TIDELOG_SOAK_PART", "inf")
+    kept, part = os.environ.get("SOAK_DIR"), os.environ.get("SOAK_PART", "inf")
     parser.add_argument("--dir", type=Path, default=kept, help="stores stay here between parts")
     parser.add_argument("--part", type=float, default=part, help="minutes; then go on another day")
     options = parser.parse_args(argv)
