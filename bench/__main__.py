@@ -81,7 +81,8 @@ def shares(args: Namespace) -> dict[str, float]:
     return found
 
 
-async def main(args: Namespace, console: Console) -> None:
+async def main(args: Namespace, console: Console) -> int:
+    """1 if more memory was used than may be; rates are no reason to fail."""
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=args.dir) as place:
         found = about(Path(place))
         if found.busy:
@@ -108,10 +109,11 @@ async def main(args: Namespace, console: Console) -> None:
             figures = merged([course.figures for course in courses])
             result.write(args.json, Result(found, args.runs, outlook.sections(), limits, figures))
             report.show(console, limits, figures)
+    return 1 if any(figure.exceeded for figure in figures) else 0
 
 
 if __name__ == "__main__":
     configure("auto", "warning")
     terminal = Console()
     wide = terminal if terminal.is_terminal else Console(width=WIDTH)
-    uvloop.run(main(arguments(sys.argv[1:]), wide))
+    sys.exit(uvloop.run(main(arguments(sys.argv[1:]), wide)))

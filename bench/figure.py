@@ -76,6 +76,8 @@ class Figure(msgspec.Struct, frozen=True):
     aim: float | None = None
     aim_of_limit: float | None = None
     lower_is_better: bool = False
+    bound: bool = False
+    """Its aim holds on any machine: memory does not depend on speed."""
     original: str = ""
     spread: Spread | None = None
     usage: Usage | None = None
@@ -100,6 +102,10 @@ class Figure(msgspec.Struct, frozen=True):
         if self.aim is None:
             return None
         return self.value <= self.aim if self.lower_is_better else self.value >= self.aim
+
+    @property
+    def exceeded(self) -> bool:
+        return self.bound and self.reached is False
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -55,6 +55,7 @@ async def measure(
 
 
 def _over(what: str, size: int, peak: float, before: float) -> Figure:
+    """An aim: grpc.aio holds what it receives three times, as slices, a bytearray and bytes."""
     over = peak - before - size / (1 << 20)
     name = f"a Prewrite of {size >> 20} MiB {what}, over the message itself"
     note = f"peak {peak:.0f} MiB, before {before:.0f} MiB"

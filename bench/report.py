@@ -107,8 +107,19 @@ def costs_table(figures: Sequence[Figure]) -> Table:
     return table
 
 
+def verdict(figures: Sequence[Figure]) -> str:
+    """The last line: of how many aims which were missed, and which bounds of memory."""
+    aimed = [figure for figure in figures if figure.reached is not None]
+    missed = [figure for figure in aimed if not figure.reached]
+    told = [f"{'EXCEEDED' if one.exceeded else 'missed'}: {one.name}" for one in missed]
+    head = f"bench: {len(figures)} figures, {len(aimed) - len(missed)} of {len(aimed)} aims reached"
+    return "; ".join([head, *told])
+
+
 def show(console: Console, limits: Sequence[Limit], figures: Sequence[Figure]) -> None:
     console.print(limits_table(limits))
     if figures:
         console.print(figures_table(figures))
-        console.print(costs_table(figures))
+        if (used := costs_table(figures)).row_count:
+            console.print(used)
+        console.print(verdict(figures), markup=False, highlight=False, soft_wrap=True)

@@ -38,5 +38,6 @@ def grown(name: str, peak: float, before: float) -> Figure:
         itself(before),
         aim=AIM,
         lower_is_better=True,
+        bound=True,
         note=f"peak {peak:.0f} MiB, before {before:.0f} MiB",
     )

@@ -1,6 +1,7 @@
 """The bench's pure parts: what is printed must follow from what was measured."""
 
 import asyncio
+import io
 import math
 
 import msgspec
@@ -49,6 +50,23 @@ def test_a_latency_reaches_its_aim_from_above() -> None:
     latency = figure(25.0, aim=20.0, lower_is_better=True)
     assert latency.reached is False
     assert msgspec.structs.replace(latency, value=19.0).reached is True
+
+
+def test_the_last_line_says_which_aims_were_missed_and_which_bounds() -> None:
+    slow = figure(2000, aim=2500.0, name="slow")
+    small = figure(57.9, aim=200.0, lower_is_better=True, bound=True)
+    huge = figure(201.0, aim=200.0, lower_is_better=True, bound=True, name="huge")
+    exceeded = [one.exceeded for one in (slow, small, huge, figure(9, bound=True))]
+    assert exceeded == [False, False, True, False]
+    assert report.verdict([slow, small, figure(9)]) == (
+        "bench: 3 figures, 1 of 2 aims reached; missed: slow"
+    )
+    assert report.verdict([huge]) == "bench: 1 figures, 0 of 1 aims reached; EXCEEDED: huge"
+    out = io.StringIO()
+    report.show(Console(width=60, file=out), [], [slow, small, huge])
+    text = out.getvalue()
+    assert text.splitlines()[-1].endswith("missed: slow; EXCEEDED: huge")
+    assert "busy cores" not in text
 
 
 def test_the_table_names_everything_beside_the_figure() -> None:
