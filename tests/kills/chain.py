@@ -17,10 +17,14 @@ OPEN_S = 0.1
 """Between two looks for a stream that is not there yet."""
 
 
-class Chain:
-    """From the stream's first message on."""
+class Again(Wrong):
+    """A transaction that is in the stream already, or should have come before one that is."""
 
-    def __init__(self, feed: str) -> None:
+
+class Chain:
+    """From the stream's first message on, or from `anywhere`: from what the first one links to."""
+
+    def __init__(self, feed: str, *, anywhere: bool = False) -> None:
         self.marked = 0
         """The last commit_ts of the last marker."""
         self.abandoned = 0
@@ -30,14 +34,21 @@ class Chain:
         self._watermark = subjects.changes_watermark(feed)
         self._attempt = ""
         self._sequence = 0
+        self._begun = not anywhere
 
     def take(self, message: Message) -> None:
         """The next one. Raises Wrong."""
-        if message.sequence != self._sequence + 1:
+        if message.sequence != self._sequence + 1 and (self._begun or self._sequence):
             raise Wrong(f"message {message.sequence} follows {self._sequence}")
         self._sequence = message.sequence
+        self.link(message)
+
+    def link(self, message: Message) -> None:
+        """The next one of a stream in which later messages take earlier ones' place. Raises
+        Wrong."""
         if message.subject == self._watermark:
             mark = msgspec.json.decode(message.data, type=Watermark)
+            self._begin(mark.prev_commit_ts)
             if mark.resolved_ts < self.marked:
                 raise Wrong(f"watermark {mark.resolved_ts} below the marker of {self.marked}")
             self._follows(mark.prev_commit_ts, self.marked)
@@ -51,11 +62,16 @@ class Chain:
 
     def mark(self, marker: Marker) -> list[int]:
         """The next one; its transactions' commit_ts. Raises Wrong."""
+        self._begin(marker.prev_commit_ts)
         times = [txn.commit_ts for txn in marker.txns]
         if [self.marked, *times] != sorted({self.marked, *times}):
-            raise Wrong(f"{times} is out of order, or published twice: {self.marked} was")
+            raise Again(f"{times} is out of order, or published twice: {self.marked} was")
         self._follows(marker.prev_commit_ts, times[-1])
         return times
+
+    def _begin(self, prev: int) -> None:
+        if not self._begun:
+            self._begun, self.marked = True, prev
 
     def _follows(self, prev: int, last: int) -> None:
         if prev != self.marked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.kills.chain import Chain
+from tests.kills.chain import Again, Chain
 from tests.wrong import Wrong
 from tidelog import subjects
 from tidelog.changes import MarkedTxn, Marker, Watermark
@@ -80,3 +80,19 @@ def test_attempts_whose_marker_never_came_are_counted(stream: Stream) -> None:
     assert stream.take(marker(9, 11)).abandoned == 1
     stream.row("c")
     assert stream.take(marker(11, 12)).abandoned == 1
+
+
+def test_what_is_left_of_a_stream_is_followed_from_what_it_links_to() -> None:
+    chain = Chain(FEED, anywhere=True)
+    times = ((7, 9), (9, 10), (10, 12))
+    messages = [
+        Message(subjects.changes_txn(FEED), msgspec.json.encode(marker(*two)), sequence=n)
+        for n, two in enumerate(times, 40)
+    ]
+    for message in messages:
+        chain.take(message)
+    assert chain.marked == 12
+    with pytest.raises(Again, match="published twice"):
+        chain.link(messages[-1])
+    with pytest.raises(Wrong, match="message 44 follows 42"):
+        chain.take(msgspec.structs.replace(messages[-1], sequence=44))

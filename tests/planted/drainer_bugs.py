@@ -300,4 +300,38 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "each-batch-twice",
+        "I5: each transaction is in the stream once",
+        (
+            Edit(
+                f"{DRAINER}/publish/batcher.py",
+                "        return [*chunks, last] if last else chunks\n",
+                "        return [*chunks, last] if last else [chunk * 2 for chunk in chunks]\n",
+            ),
+        ),
+    ),
+    Bug(
+        "drop-that-touches-nothing",
+        "section 5: a DDL names every table that it touches, as it was before",
+        (
+            Edit(
+                f"{LIBRARY}/decode/ddls.py",
+                "            tables=tables,\n            early=early,\n",
+                "            tables=[one for one in tables if one.after],\n"
+                "            early=early,\n",
+            ),
+        ),
+    ),
+    Bug(
+        "ddl-with-another-text",
+        "section 5: a DDL has the query of its job",
+        (
+            Edit(
+                f"{LIBRARY}/decode/ddls.py",
+                "            query=query,\n            kind=outcome.kind,\n",
+                "            query=query[:24],\n            kind=outcome.kind,\n",
+            ),
+        ),
+    ),
 )

@@ -42,6 +42,10 @@ def _with_standby(seed: int) -> Plan:
     return replace(calm(seed, transactions=60, rate=4.0), standby=True)
 
 
+def _with_ddls(seed: int) -> Plan:
+    return replace(calm(seed, transactions=120), ddl_share=0.2)
+
+
 def _filled_slowly(seed: int) -> Plan:
     """Each message takes its time, and a pull holds a few transactions only."""
     slow = NetFaults(delay_s=0.01, tail_chance=0.0)
@@ -192,7 +196,7 @@ SCHEDULES = (
         "newest-structure-for-all-rows",
         "the Drainer is cut off while tables are altered",
         "other",
-        lambda seed: replace(calm(seed, transactions=120), ddl_share=0.2),
+        _with_ddls,
         (
             Step(acked("pump-1"), (Cut("drainer"),), nth=5),
             Step(acked("pump-1"), (Reconnect("drainer"),), nth=60),
@@ -224,5 +228,24 @@ SCHEDULES = (
             ),
         ),
         says="no liveness",
+    ),
+    Schedule(
+        "each-batch-twice", "nothing has to go wrong", "duplicate", calm, (), says="stream of"
+    ),
+    Schedule(
+        "drop-that-touches-nothing",
+        "tables are dropped",
+        "other",
+        _with_ddls,
+        (),
+        says="upstream has no such table",
+    ),
+    Schedule(
+        "ddl-with-another-text",
+        "tables are altered",
+        "other",
+        _with_ddls,
+        (),
+        says="has the DDLs",
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tidelog.sim.checker import Findings
 from tidelog.workload.compare import row_text
@@ -13,10 +13,16 @@ Row = dict[str, object]
 
 
 def name_differences(
-    findings: Findings, source: Contents, held: Callable[[str, str], list[Row] | None]
+    findings: Findings,
+    source: Contents,
+    tables: Iterable[tuple[str, str]],
+    held: Callable[[str, str], list[Row] | None],
 ) -> None:
-    """By table. Rows that only the source has are a loss, one held more often than the source has
-    it is a duplicate; everything else (other values, a row that should be gone) is neither."""
+    """By table; `tables` are all that the downstream has. Rows that only the source has are a loss,
+    one held more often than the source has it is a duplicate; everything else (other values, a row
+    or a table that should be gone) is neither."""
+    for db, name in sorted({*tables} - {(table.db, table.table) for table in source.tables}):
+        findings.other.append(f"{db}.{name}: upstream has no such table")
     for table in source.tables:
         name = f"{table.db}.{table.table}"
         found = held(table.db, table.table)

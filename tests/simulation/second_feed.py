@@ -73,7 +73,7 @@ class Second:
         for commit_ts, wanted in first.seen.items():
             found = self.checker.seen.get(commit_ts)
             if found is None:
-                if (wanted.kept.rows or wanted.ddl) and (
+                if (wanted.kept.rows or wanted.ddls) and (
                     whole or commit_ts <= self.checker.position
                 ):
                     self.findings.loss.append(f"{commit_ts} is not in the stream")
@@ -83,7 +83,7 @@ class Second:
             if whole:
                 self.findings.other.append(f"{commit_ts} is not in the first feed")
         if whole and self.applier is not None:
-            name_differences(self.findings, source, self._held)
+            name_differences(self.findings, source, self.database.tables, self._held)
 
     def report(self, findings: Findings) -> None:
         """Add what was found here."""

@@ -18,11 +18,9 @@ from tests.simulation.reach import ENOUGH, ENOUGH_OF_TIDB, EXCUSED, wanted
 from tests.simulation.run import differing, quiet, totals
 from tidelog.downstream import TableShare
 from tidelog.sim import World, run
-from tidelog.sim.checker import Findings, Ledger, StreamChecker, compare_contents
 from tidelog.sim.faults import Injected
 from tidelog.sim.file import SimFile
 from tidelog.sim.tables import SimTable
-from tidelog.workload import Committed
 from tidelog_drainer.merge.merger import Merger, Txn
 from tidelog_pump.log.purge import PURGED_FILE
 from tidelog_pump.sort.sorter import Sorter
@@ -139,26 +137,6 @@ def test_pumps_purge_what_was_read_in_a_part_of_the_histories() -> None:
         assert play(seed, prepare=clusters.append).findings.clean
         purged += any(pump.ports().disk.exists(PURGED_FILE) for pump in clusters[0].pumps)
     assert purged >= 2
-
-
-def test_the_checker_finds_a_loss_a_double_and_a_stranger() -> None:
-    ledger = Ledger()
-    entries = [Committed(ts, ts - 1, "rows", 0, "") for ts in (10, 20, 30)]
-    for entry in entries:
-        ledger.add(entry)
-    checker = StreamChecker(Findings())
-    checker.finish(ledger)
-    assert len(checker.findings.loss) == 3
-    with pytest.raises(AssertionError, match="twice"):
-        ledger.add(Committed(10, 5, "rows"))
-
-    findings = Findings()
-    compare_contents(findings, {"t": [b"a", b"b", b"b"]}, {"t": [b"b", b"c"], "u": [b"x"]})
-    assert findings.loss == ["t: 2 rows missing, first b'a'"]
-    assert findings.duplicates == [
-        "t: 1 rows too many, first b'c'",
-        "u: 1 rows too many, first b'x'",
-    ]
 
 
 def _caught(seeds: range) -> bool:

@@ -62,7 +62,7 @@ class Rig:
         finally:
             stop.set()
         await asyncio.wait([running])
-        await cluster._verdict()
+        cluster._verdict()
         assert cluster.findings.clean, cluster.findings.text(1)
 
     async def until_state(self, node: str, state: str, within_s: float = 30.0) -> None:

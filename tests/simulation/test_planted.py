@@ -121,11 +121,12 @@ def test_an_event_fits_by_what_its_message_carries() -> None:
     assert not When("other", "request").fits(event)
 
 
-def _kinds(wanted: list[Row], found: list[Row] | None) -> list[str]:
+def _kinds(wanted: list[Row], found: list[Row] | None, *others: str) -> list[str]:
     column = ColumnInfo(1, Name("v", "v"), 0, FieldType(Tp=T_VARCHAR))
     findings = Findings()
     source = Contents(1, [TableContents("db", "t", [column], wanted)])
-    name_differences(findings, source, lambda db, table: found)
+    tables = [("db", name) for name in ("t", *others)]
+    name_differences(findings, source, tables, lambda db, table: found)
     return [kind for kind, lines in findings.kinds().items() for _ in lines]
 
 
@@ -142,3 +143,4 @@ def test_the_contents_tell_a_loss_from_a_duplicate_and_from_the_rest() -> None:
     assert _kinds([a], [a, c]) == ["other"]
     assert _kinds([a], None) == ["other"]
     assert _kinds([a], [{"w": "a"}]) == ["other"]
+    assert _kinds([a], [a], "dropped upstream") == ["other"]
