@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.acceptance.tidb.cluster import Binaries, Cluster
 from tests.acceptance.tidb.load import Load
+from tests.markers import marked
 from tests.servers import mariadb_server
 from tests.topology import Running, tidelog, up
 from tidelog.change_reader import ChangeReader
@@ -90,6 +91,7 @@ async def stream(running: Running, upto: int) -> StreamChecker:
             while checker.position < upto:
                 for change in await reader.next(1.0):
                     checker.take(change)
+        await marked(bus, FEED)
     finally:
         await reader.close()
         await bus.close()

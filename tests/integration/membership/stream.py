@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
+from tests.kills.chain import Chain
 from tests.wrong import Wrong
+from tidelog.actor import first_error
 from tidelog.change_reader import ChangeReader, Gap
 from tidelog.ports import Bus
 from tidelog.sim.checker import Findings, Ledger, StreamChecker
@@ -33,8 +36,8 @@ class Stall:
 
 
 class Stream:
-    """Reads from behind `position` until cancelled. What was read and compared is forgotten: memory
-    doesn't grow."""
+    """Reads from behind `position` until cancelled, beside it message by message: what a reader
+    forgives. What was read and compared is forgotten: memory doesn't grow."""
 
     def __init__(self, bus: Bus, feed: str, doing: Callable[[], str], position: int = 0) -> None:
         self.ledger = Ledger()
@@ -44,6 +47,7 @@ class Stream:
         self._checker = StreamChecker(self._findings)
         self._checker.position = position
         self._reader = ChangeReader(bus, feed, position)
+        self._chain, self._bus = Chain(feed, anywhere=position > 0), bus
 
     @property
     def position(self) -> int:
@@ -51,6 +55,16 @@ class Stream:
 
     async def run(self) -> None:
         """Raises Wrong."""
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._chain.follow(self._bus))
+                await self._read()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from errors
+        finally:
+            await self._reader.close()
+
+    async def _read(self) -> None:
         try:
             while True:
                 changes = await self._reader.next(NEXT_S)
@@ -61,8 +75,6 @@ class Stream:
                     self._settle()
         except Gap as error:
             raise Wrong(f"gap: {error}") from error
-        finally:
-            await self._reader.close()
 
     def _settle(self) -> None:
         """What is committed up to the position was read by now, and nothing else was: a commit_ts
