@@ -28,6 +28,10 @@ H_SCHEMA_VERSION = "Tidelog-Schema-Version"
 H_EARLY = "Tidelog-Early"
 """On DDLs: schema versions published before their own binlogs came, `4,5`. A Drainer that starts
 behind this DDL drops those binlogs."""
+H_PASSED = "Tidelog-Passed"
+"""On DDLs whose binlogs come in another order than their versions: the highest version that was
+passed, and those below it that were not, `7,5,4`. A Drainer that starts behind this DDL brings them
+with the first row that needs them."""
 H_ENVELOPE = "Tidelog-Envelope"
 """On rows and DDLs that are written in another form than DdlMessage and RowMessage."""
 H_KEY = "Tidelog-Key"

@@ -68,6 +68,7 @@ HEADERS = (
     changes.H_EPOCH,
     changes.H_SCHEMA_VERSION,
     changes.H_EARLY,
+    changes.H_PASSED,
 )
 
 

@@ -7,7 +7,7 @@ binlog dropped. Pure but for the tracker it asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -26,7 +26,8 @@ from tidelog.drainer_control import REWRITE, SKIP, STOP, Ddl
 from tidelog.filter.filters import MARK, Filters
 from tidelog.filter.lists import FILTER, SYSTEM
 from tidelog.schema.errors import UnknownJob
-from tidelog.schema.jobs import STATE_DELETE_ONLY, STATE_PUBLIC
+from tidelog.schema.jobs import STATE_DELETE_ONLY, STATE_PUBLIC, kind_name
+from tidelog.schema.steps import Step
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import DdlOutcome, SchemaTracker, is_setval
 from tidelog_proto.binlog_pb2 import Binlog
@@ -88,7 +89,8 @@ class Ddls:
             self._passed.drop("early")
             return None
         left = self._left(commit_ts, outcome, query, binlog.ddl_schema_state)
-        self._passed.note(outcome)
+        if not outcome.changes_nothing:
+            self._pass(outcome)
         self._note(commit_ts, outcome, query, left)
         if left.dropped:
             self._passed.drop(left.why)
@@ -111,7 +113,7 @@ class Ddls:
                 left = _Left(outcome, query, dropped=True)
             met.append((outcome, query, left))
         for outcome, query, left in met:
-            self._passed.note(outcome)
+            self._pass(outcome)
             if left.dropped:
                 continue  # counted and noted by its own binlog, if it has one
             self._note(commit_ts, outcome, query, left)
@@ -119,12 +121,37 @@ class Ddls:
             ahead.append(self._forwarded(commit_ts, start_ts, left.query, left.outcome, early=True))
         return ahead, bool(job_ids)
 
+    def begin(
+        self, commit_ts: int, version: int, early: Collection[int], behind: Collection[int]
+    ) -> None:
+        """What is decoded lies above `commit_ts`, where the stream has passed the schema `version`
+        (0: it doesn't say), but for the lower ones in `behind`; and brought those in `early` before
+        their binlogs."""
+        told = bool(version) or not commit_ts
+        self.doubts.begin(commit_ts, told=told)
+        base = max(version, self._tracker.version_at(commit_ts, sure=told))
+        left: dict[int, set[int]] = {}
+        for step in self._pending(0, base + 1):
+            sure = step.finished_ts <= commit_ts and not (told and step.told_before)
+            if not sure and (step.version > version or step.version in behind):
+                left[step.version] = self._tracker.touched(step.id)
+        self._passed.begin(base, early, left)
+
+    def _pass(self, outcome: DdlOutcome) -> None:
+        between = self._pending(self._passed.highest, outcome.schema_version)
+        self._passed.note(outcome, [step.version for step in between])
+
+    def _pending(self, after: int, below: int) -> list[Step]:
+        """Jobs of versions in (after, below) that have binlogs, not folded yet."""
+        found = self._tracker.between(after, below)
+        return [step for step in found if kind_name(step.type) not in _WITHOUT_BINLOG]
+
     def _readers_know(self, commit_ts: int, outcome: DdlOutcome) -> bool:
         """Raises InDoubt."""
-        finished_ts = self._tracker.finished_ts(outcome.job_id)
-        return outcome.kind not in _WITHOUT_BINLOG and self.doubts.readers_know(
-            outcome.job_id, commit_ts, finished_ts
-        )
+        step = self._tracker.step(outcome.job_id)
+        if step is None or step.told_before or outcome.kind in _WITHOUT_BINLOG:
+            return False
+        return self.doubts.readers_know(outcome.job_id, commit_ts, step.finished_ts)
 
     def _left(self, commit_ts: int, outcome: DdlOutcome, query: str, schema_state: int) -> _Left:
         """Changes nothing. Raises UndecidedDdl, Undecodable."""
@@ -192,8 +219,17 @@ class Ddls:
             first.db_after or first.db_before or outcome.db,
             shown.name if shown is not None else "",
         )
-        outstanding = tuple(sorted(self._passed.early))
-        return DdlTxn(commit_ts, start_ts, subject, message, structures, outstanding=outstanding)
+        passed = self._passed
+        return DdlTxn(
+            commit_ts,
+            start_ts,
+            subject,
+            message,
+            structures,
+            outstanding=tuple(sorted(passed.early)),
+            highest=passed.highest,
+            behind=tuple(sorted(passed.behind)),
+        )
 
 
 def _ddl(commit_ts: int, outcome: DdlOutcome, query: str, left: _Left) -> Ddl:

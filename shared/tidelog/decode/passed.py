@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+
 from tidelog.schema.tracker import DdlOutcome
 
 
@@ -15,7 +17,22 @@ class Passed:
         """What readers know of every table that no DDL above it has touched."""
         self.early: set[int] = set()
         """Schema versions published early whose own binlogs are still to come."""
+        self.highest = 0
+        """Of the DDLs that were passed."""
+        self.behind: set[int] = set()
+        """Schema versions below it whose DDLs were not: binlogs come in another order."""
         self._known: dict[int, int] = {}
+
+    def begin(
+        self, version: int, early: Iterable[int], behind: Mapping[int, Collection[int]]
+    ) -> None:
+        """Readers know the schema `version`, and the DDLs of the versions in `early`, but not those
+        of the lower versions in `behind`, by which tables were touched."""
+        self.base_version = self.highest = version
+        self.early, self.behind = set(early), set(behind)
+        self._known = {
+            table_id: one - 1 for one in sorted(behind, reverse=True) for table_id in behind[one]
+        }
 
     @property
     def remembered(self) -> int:
@@ -26,8 +43,13 @@ class Passed:
         """The newest schema version by which readers know this table."""
         return self._known.get(table_id, self.base_version)
 
-    def note(self, outcome: DdlOutcome) -> None:
-        """Readers know these tables by this version now, if not by a newer one."""
+    def note(self, outcome: DdlOutcome, between: Iterable[int]) -> None:
+        """Readers know these tables by this version now, if not by a newer one. `between`: versions
+        of other DDLs above the highest that was passed, and below this one."""
+        self.behind.discard(outcome.schema_version)
+        if outcome.schema_version > self.highest:
+            self.behind.update(between)
+            self.highest = outcome.schema_version
         for one in outcome.affected:
             for state in (one.before, one.after):
                 if state is not None:
@@ -38,6 +60,7 @@ class Passed:
         """Every DDL up to this schema version was passed, and none of them is asked for again. One
         whose own binlog never came (CACHE) isn't waited for any longer."""
         self.early = {one for one in self.early if one > version}
+        self.behind = {one for one in self.behind if one > version}
         self.base_version = max(self.base_version, version)
         self._known = {one: known for one, known in self._known.items() if known > version}
 

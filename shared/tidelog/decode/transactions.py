@@ -27,7 +27,8 @@ class TableRows(msgspec.Struct, gc=False):
 class DdlTxn(msgspec.Struct):
     """A DDL to publish, and the structures it names: key in SCHEMAS_<FEED> -> structure.
 
-    `outstanding`: schema versions published early whose own binlogs are still to come.
+    `outstanding`: schema versions published early whose own binlogs are still to come. `highest`:
+    the newest that was passed, this one included; `behind`: those below it that were not.
     """
 
     commit_ts: int
@@ -36,6 +37,8 @@ class DdlTxn(msgspec.Struct):
     message: DdlMessage
     structures: dict[str, TableStructure]
     outstanding: tuple[int, ...] = ()
+    highest: int = 0
+    behind: tuple[int, ...] = ()
 
 
 class RowTxn(msgspec.Struct):

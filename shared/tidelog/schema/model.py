@@ -206,15 +206,19 @@ class HistoryInfo(
         "table_info": "TableInfo",
         "finished_ts": "FinishedTS",
         "table_infos": "MultipleTableInfos",
+        "told_before": "ToldBefore",
     },
 ):
-    """`BinlogInfo` of a job: what the schema is after it."""
+    """`BinlogInfo` of a job: what the schema is after it. `told_before`: the job is in the history
+    before its binlog is written, and FinishedTS is of then (our Writer's); a TiDB's binlog is never
+    above FinishedTS."""
 
     schema_version: int = 0
     db_info: DBInfo | None = None
     table_info: TableInfo | None = None
     finished_ts: int = 0
     table_infos: tuple[TableInfo, ...] | None = None
+    told_before: bool = False
 
 
 class DdlJob(msgspec.Struct, frozen=True, gc=False):

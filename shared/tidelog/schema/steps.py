@@ -10,8 +10,8 @@ from tidelog.schema.packed import Packed, pack
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """`finished_ts`: the DDL's binlog is not above it (fixtures README). `db_name` is that of a
-    created or altered schema."""
+    """`finished_ts`: the DDL's binlog is not above it (fixtures README), or not below it where it
+    was `told_before`. `db_name` is that of a created or altered schema."""
 
     id: int
     type: int
@@ -25,6 +25,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
     db_name: str = ""
     info: Packed | None = None
     infos: tuple[Packed, ...] = ()
+    told_before: bool = False
 
     @property
     def tables(self) -> tuple[Packed, ...]:
@@ -53,6 +54,7 @@ def step_of(job: DdlJob, finished_ts: int) -> Step:
         db_name=db.db_name.text if db is not None else "",
         info=pack(info) if info is not None else None,
         infos=tuple(pack(one) for one in infos),
+        told_before=binlog is not None and binlog.told_before,
     )
 
 

@@ -203,18 +203,35 @@ class SchemaTracker:
         step = self._steps.get(job_id)
         return step.query if step is not None else ""
 
-    def finished_ts(self, job_id: int) -> int:
-        """When a job was done, 0 if it is unknown or folded."""
-        step = self._steps.get(job_id)
-        return step.finished_ts if step is not None else 0
+    def step(self, job_id: int) -> Step | None:
+        """A job; None if it is unknown or folded."""
+        return self._steps.get(job_id)
 
-    def version_at(self, commit_ts: int) -> int:
+    def between(self, after: int, below: int) -> list[Step]:
+        """Jobs of schema versions in (after, below), not folded yet, in any order."""
+        if below - after <= 1:
+            return []
+        return [
+            step
+            for step in self._steps.values()
+            if after < step.version < below and changes_schema(step)
+        ]
+
+    def touched(self, job_id: int) -> set[int]:
+        """Ids of the tables that a job changed, none if it is unknown or folded."""
+        self._above()
+        return _touched(self._outcomes.get(job_id, ()))
+
+    def version_at(self, commit_ts: int, *, sure: bool = False) -> int:
         """The schema version that the stream had passed at `commit_ts`, as near as the history
-        tells: a job's FinishedTS is never below its binlog's commit_ts (fixtures README)."""
+        tells: a job's FinishedTS is never below its binlog's commit_ts (fixtures README). `sure`:
+        without jobs that were told before their binlogs, which may still come."""
         passed = [
             step.version
             for step in self._steps.values()
-            if step.finished_ts <= commit_ts and changes_schema(step)
+            if step.finished_ts <= commit_ts
+            and changes_schema(step)
+            and not (sure and step.told_before)
         ]
         return max([self.folded.version if self.folded.ts <= commit_ts else 0, *passed])
 

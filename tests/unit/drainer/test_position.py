@@ -112,6 +112,7 @@ def test_a_mark_that_no_drainer_wrote_stops_the_feed_and_says_what_to_do(
         (f"changes.{FEED}.ddl.d.t", b"{}", {}),
         (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "new"}),
         (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "5", changes.H_EARLY: "4,x"}),
+        (f"changes.{FEED}.ddl.d.t", b"", {changes.H_SCHEMA_VERSION: "5", changes.H_PASSED: "x"}),
     ],
 )
 def test_numbers_that_no_drainer_wrote_stop_it_too(

@@ -60,7 +60,7 @@ class Bed:
         await self.bus.append(STREAM, [message(1, EARLIER)])
         state = await self.bus.stream_state(STREAM)
         assert state is not None
-        return StreamTail(self.ports, FEED, Start(1, 0, state, 0, (), False, LIFE))
+        return StreamTail(self.ports, FEED, Start(1, 0, state, 0, (), (), False, LIFE))
 
     async def last(self) -> int:
         state = await self.bus.stream_state(STREAM)

@@ -126,9 +126,8 @@ class _Walk:
         self._binlogs = ddls
         self._tracker = tracker
         self._passed = Passed()
-        self._passed.base_version = tracker.version_at(begins)
         self._ddls = Ddls(config, tracker, self._passed, tracker.query_of, Filters(config))
-        self._ddls.doubts.begin(begins, told=False)
+        self._ddls.begin(begins, 0, (), ())
         self._views = TableViews(config, tracker, self._passed, names)
         self._stretches: list[Stretch] = []
         self._waiting: list[DdlMessage] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from tidelog.decode.ddls import Ddls
 from tidelog.decode.decoder import Decoder
@@ -56,14 +56,11 @@ class Decoding:
         """What the Pumps need not send any more."""
         return self._decoder.unwanted
 
-    def begin(self, commit_ts: int, version: int, early: Iterable[int]) -> None:
-        """Once the history was read: what is decoded lies above `commit_ts`, where readers know
-        the schema `version` (0: the stream doesn't say), and the DDLs of the versions in
-        `early`."""
-        self._decoder.ddls.doubts.begin(commit_ts, told=bool(version) or not commit_ts)
-        passed = self._decoder.passed
-        passed.base_version = max(version, self._store.tracker.version_at(commit_ts))
-        passed.early = set(early)
+    def begin(
+        self, commit_ts: int, version: int, early: Collection[int], behind: Collection[int]
+    ) -> None:
+        """Once the history was read. See `Ddls.begin`."""
+        self._decoder.ddls.begin(commit_ts, version, early, behind)
         self._decoder.allowed_version = self._store.newest_version
 
     async def keep(self, passed_ts: int) -> None:

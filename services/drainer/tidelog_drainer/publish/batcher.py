@@ -261,6 +261,8 @@ class Batcher:
         }
         if ddl.outstanding:
             headers[changes.H_EARLY] = ",".join(map(str, ddl.outstanding))
+        if ddl.behind or ddl.highest > ddl.message.schema_version:
+            headers[changes.H_PASSED] = ",".join(map(str, (ddl.highest, *ddl.behind)))
         self._emit(ddl.subject, self._envelope.ddl(ddl.message), headers)
         self._structures.update(ddl.structures)
 

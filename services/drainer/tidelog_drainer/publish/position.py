@@ -65,9 +65,11 @@ class Tail(msgspec.Struct, frozen=True):
     watermark: Watermark | None
     epoch: Epoch
     schema_version: int
-    """Of the newest DDL in the stream; 0 = none."""
+    """The highest of all DDLs up to the newest one in the stream; 0 = none."""
     early: tuple[int, ...]
     """Schema versions published before their own binlogs, as that DDL says."""
+    behind: tuple[int, ...]
+    """Lower ones whose DDLs had not come by, as that DDL says."""
 
     @property
     def commit_ts(self) -> int | None:
@@ -93,6 +95,7 @@ class Start(msgspec.Struct, frozen=True):
     state: StreamState
     schema_version: int
     early: tuple[int, ...]
+    behind: tuple[int, ...]
     fresh: bool
     life: Risen
 
@@ -115,13 +118,15 @@ async def read_tail(ports: Ports, feed: str) -> Tail:
         seen = [m.sequence for m in (marker, watermark, ddl, newest) if m is not None]
         if max(seen, default=0) <= state.last_seq:
             break  # else somebody appended in between: read a state that covers it
+    highest, *behind = _versions(ddl, changes.H_PASSED) or (_schema_version(ddl),)
     return Tail(
         state,
         _mark(marker, Marker, stream),
         _mark(watermark, Watermark, stream),
         max(parse_epoch(m) for m in (marker, watermark, newest)),
-        _schema_version(ddl),
-        _early(ddl),
+        highest,
+        _versions(ddl, changes.H_EARLY),
+        tuple(behind),
     )
 
 
@@ -156,10 +161,10 @@ def _schema_version(ddl: Message | None) -> int:
         raise NotOurs(ddl, stream) from error
 
 
-def _early(ddl: Message | None) -> tuple[int, ...]:
+def _versions(ddl: Message | None, header: str) -> tuple[int, ...]:
     if ddl is None:
         return ()
-    versions = ddl.headers.get(changes.H_EARLY, "").split(",")
+    versions = ddl.headers.get(header, "").split(",")
     return tuple(_number(ddl, version) for version in versions if version)
 
 
@@ -187,7 +192,7 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
     if tail.commit_ts is not None:
         begin, prev = tail.commit_ts, tail.prev_commit_ts
     life = await chained(config, ports, epoch, tail.epoch.node if tail.epoch.number else "")
-    return Start(begin, prev, tail.state, tail.schema_version, tail.early, fresh, life)
+    return Start(begin, prev, tail.state, tail.schema_version, tail.early, tail.behind, fresh, life)
 
 
 async def _create_stream(config: DrainerConfig, ports: Ports) -> None:

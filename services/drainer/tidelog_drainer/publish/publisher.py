@@ -236,7 +236,7 @@ class Publisher(Actor[PublisherMail]):
         await until_done(self._store, record.begun)
         await self._store.open(start.commit_ts, start.schema_version)
         await until_done(self._store, self._desk.load)
-        self._decoding.begin(start.commit_ts, start.schema_version, start.early)
+        self._decoding.begin(start.commit_ts, start.schema_version, start.early, start.behind)
         self._marked_at = self._now()
         self._begun = True
         self.spawn(self._keep_schema(), "schema")

@@ -46,6 +46,7 @@ class Change(msgspec.Struct, frozen=True):
                 db_info=self.db if is_database else None,
                 table_info=self.info,
                 finished_ts=now_ts,
+                told_before=True,
             ),
         )
 

@@ -1,0 +1,148 @@
+"""Rows of a new schema version stand behind their DDL, though its binlog comes late, or in another
+order than its version, and the Drainer began anew in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+import pytest
+
+from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistry
+from tests.unit.drainer.test_doubts import WIDER, alter, ddls, read, wide
+from tests.unit.drainer.test_simulated import CODEC, DDLS, TABLE, OneTable, txn
+from tests.unit.drainer.test_stops import CONFIG, begin, said
+from tidelog.feeds import Feed, Feeds
+from tidelog.schema.model import DdlJob, HistoryInfo, Name, TableInfo
+from tidelog.sim import Node
+from tidelog.sim.world import World, run
+from tidelog_drainer.merge.merger import Txn
+from tidelog_drainer.service import build
+from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutation
+
+TOLD_AT = 41
+"""When a client of ours had told the registry of its job."""
+OTHER = msgspec.structs.replace(TABLE, id=200, name=Name("o", "o"))
+OTHER_WIDER = msgspec.structs.replace(WIDER, id=200, name=Name("o", "o"))
+EMPTIED = msgspec.structs.replace(TABLE, id=101)
+
+
+class Jobs(OneTable):
+    def __init__(self, *jobs: DdlJob) -> None:
+        super().__init__()
+        self._jobs = jobs
+
+    async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
+        async for page in super().jobs(after_job_id):
+            yield page
+        yield [job for job in self._jobs if job.id > after_job_id]
+
+
+def job(number: int, kind: int, info: TableInfo, finished_ts: int, *, ours: bool) -> DdlJob:
+    """Of the schema version `number`."""
+    binlog = HistoryInfo(number, table_info=info, finished_ts=finished_ts, told_before=ours)
+    table_id = 200 if info.id == 200 else 100
+    return DdlJob(number, kind, 9, table_id, "app", info.name.text, query="ALTER", binlog=binlog)
+
+
+def ddl(commit_ts: int, number: int) -> Txn:
+    made = Binlog(
+        start_ts=commit_ts - 1,
+        commit_ts=commit_ts,
+        ddl_query=b"ALTER",
+        ddl_job_id=number,
+        ddl_schema_state=5,
+    )
+    return commit_ts, commit_ts - 1, made.SerializeToString()
+
+
+def of_version(row: Txn, version: int) -> Txn:
+    binlog = Binlog.FromString(bytes(row[2]))  # type: ignore[arg-type]
+    value = PrewriteValue.FromString(binlog.prewrite_value)
+    value.schema_version = version
+    binlog.prewrite_value = value.SerializeToString()
+    return row[0], row[1], binlog.SerializeToString()
+
+
+def emptied(commit_ts: int) -> Txn:
+    """A row of the table that TRUNCATE made."""
+    row = CODEC.encode_insert({"id": commit_ts}, commit_ts)
+    mutation = TableMutation(table_id=EMPTIED.id, inserted_rows=[row], sequence=[Insert])
+    value = PrewriteValue(schema_version=3, mutations=[mutation]).SerializeToString()
+    binlog = Binlog(start_ts=commit_ts - 1, commit_ts=commit_ts, prewrite_value=value)
+    return commit_ts, commit_ts - 1, binlog.SerializeToString()
+
+
+async def published(world: World, pump: FakePump, txns: Sequence[Txn], upto: int) -> Node:
+    pump.commit(list(txns), upto)
+    node = world.node("drainer")
+    await world.until(lambda: said(node).get("published_ts", 0) >= upto, 30, "the feed")
+    return node
+
+
+async def restarted(world: World, node: Node) -> None:
+    node.kill()
+    node.start(build, CONFIG)
+    await world.until(lambda: said(node).get("not_ready") == "", 30, "the next life")
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+@pytest.mark.parametrize(("info", "kind", "row"), [(WIDER, 5, wide), (EMPTIED, 11, emptied)])
+def test_of_a_writer_of_ours_whose_binlog_is_not_there_yet(
+    lives: int, info: TableInfo, kind: int, row: Callable[[int], Txn]
+) -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Jobs(job(3, kind, info, TOLD_AT, ours=True))
+        _, pump = await begin(world)
+        node = await published(world, pump, [*DDLS, txn(20)], 60)
+        for _ in range(lives - 1):
+            await restarted(world, node)
+        await published(world, pump, [row(65), alter(70), row(80)], 80)
+        changes = await read(world, 20, 80)
+        assert ddls(changes) == [(65, 3, True)]
+        assert [one.commit_ts for one in changes if one.rows] == [65, 80]
+
+    run(main, 1)
+
+
+def test_in_a_feed_that_begins_below_it() -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Jobs(job(3, 5, WIDER, TOLD_AT, ours=True))
+        registry = FakeRegistry(world.ports().bus)
+        feed = Feed(FEED, initial_commit_ts=30, created_ms=1)
+        await Feeds(world.ports().bus, CLUSTER).ensure(feed)
+        await registry.start()
+        pump = await registry.pump("p1")
+        world.node("drainer").start(build, CONFIG)
+        await published(world, pump, [txn(35)], 36)
+        await published(world, pump, [wide(65), alter(70), wide(80)], 80)
+        assert ddls(await read(world, 30, 80)) == [(65, 3, True)]
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("lives", [1, 2, 3])
+def test_whose_binlog_comes_behind_that_of_a_newer_one(lives: int) -> None:
+    """Version 5 is of another table, and its binlog was there before that of version 4."""
+    jobs = (
+        job(3, 3, OTHER, 6, ours=False),
+        job(4, 5, WIDER, 60, ours=False),
+        job(5, 5, OTHER_WIDER, TOLD_AT, ours=False),
+    )
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Jobs(*jobs)
+        _, pump = await begin(world)
+        first = [*DDLS, ddl(6, 3), txn(20), ddl(40, 5)]
+        node = await published(world, pump, first, 40)
+        for _ in range(lives - 1):
+            await restarted(world, node)
+        row = of_version(wide(42), 5)
+        await published(world, pump, [row, ddl(45, 4), of_version(wide(70), 5)], 70)
+        await restarted(world, node)
+        await published(world, pump, [of_version(wide(75), 5)], 75)
+        changes = await read(world, 40, 75)
+        assert ddls(changes) == [(42, 4, True)], "each once, and ahead of the rows"
+        assert [one.commit_ts for one in changes if one.rows] == [42, 70, 75]
+
+    run(main, 1)
