@@ -39,7 +39,7 @@ HEADERS = {
     changes.H_EPOCH: "which life of the Drainer, on markers and watermarks",
     changes.H_SCHEMA_VERSION: "of DDLs: the body's schema_version",
     changes.H_EARLY: "of DDLs: schema versions that came before their own binlogs; for the Drainer",
-    changes.H_PASSED: "of DDLs: the highest version passed, lower ones that were not; the Drainer's",
+    changes.H_PASSED: "of DDLs: the highest version passed, then those that were not",
     changes.H_ENVELOPE: "another form of the body, debezium",
     changes.H_KEY: "of rows in Debezium's form: the key as JSON",
 }

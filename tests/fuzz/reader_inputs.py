@@ -169,7 +169,10 @@ def tail(data: bytes) -> object:
     for message in _read(data):
         told.append(position.parse_epoch(message))
         if message.subject.startswith(f"changes.{FEED}.ddl."):
-            told += [position._schema_version(message), position._early(message)]
+            told.append(position._schema_version(message))
+            told += [
+                position._versions(message, one) for one in (changes.H_EARLY, changes.H_PASSED)
+            ]
         elif message.subject == f"changes.{FEED}.txn":
             told.append(position._mark(message, Marker, "s"))
         elif message.subject == f"changes.{FEED}.watermark":
