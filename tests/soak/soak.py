@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.commit import commit
 from tests.integration.membership.stream import Stream
 from tests.soak.so_far import SoFar
 from tests.soak.watch import Watch
@@ -37,6 +38,10 @@ LAG_S = 2.0
 BACK_S = 60.0
 """How long that may take after a kill, on a machine with other work."""
 FLUSH_S = 120.0
+SPARED_S = 3600.0
+"""At the end of a soak of twice as long and more, all but these live: what a process collects while
+it runs does not show in three minutes of life."""
+KILLED_TO_THE_END = ("pump-1", "nats")
 
 
 @dataclass
@@ -44,15 +49,13 @@ class Soak:
     """`seconds` of this part; `home`: what the parts have in common."""
 
     seconds: float
-    rate: float
-    kill_each_s: float
     home: Path
     so_far: SoFar
 
     async def run(self, running: Running, database: Path) -> int:
         """Bytes of nats-server's newest files at the end. Raises Wrong."""
         so_far = self.so_far
-        seed = so_far.seed + so_far.parts
+        seed = so_far.seed + len(so_far.commits)
         watch = Watch(running.directory, so_far, running.process.pid)
         bus = await NatsBus.connect(running.nats, timeout_s=10)
         ports = real_ports(ServiceConfig(), RealDisk(self.home / "load"), bus)
@@ -60,7 +63,7 @@ class Soak:
             cluster=CLUSTER,
             seed=seed,
             seconds=0,
-            rate=self.rate,
+            rate=so_far.asked.rate,
             clients=32,
             ddl_share=0.0005,
             dead_share=0.002,
@@ -90,7 +93,7 @@ class Soak:
             lock.release()
         so_far.read, so_far.position = self._read, self._stream.position
         so_far.seconds += self.seconds
-        so_far.parts += 1
+        so_far.commits.append(commit())
         if so_far.read != so_far.committed:
             so_far.wrong.append(f"{so_far.committed} committed, and {so_far.read} were read")
         so_far.wrong += (await compare(contents, sqlite_reader(database, contents))).differences
@@ -111,22 +114,25 @@ class Soak:
 
     async def _suffer(self, running: Running, rng: random.Random) -> None:
         """The load alone first, then a kill each so often, one after the other in another order."""
-        ends = time.monotonic() + self.seconds
+        began, asked = time.monotonic(), self.so_far.asked
+        ends, pause_s = began + self.seconds, asked.kill_each_s / 2
         await self._within(self._flows(running), "the load to arrive")
         victims: list[str] = []
         kills = self.so_far.kills
-        while (left := ends - time.monotonic()) > self.kill_each_s / 2:
-            await asyncio.sleep(min(self.kill_each_s / 2, left))
-            victims = victims or rng.sample(VICTIMS, len(VICTIMS))
+        while (left := ends - time.monotonic()) > pause_s:
+            await asyncio.sleep(min(pause_s, left))
+            at_s = self.so_far.seconds + time.monotonic() - began
+            some = victims_at(at_s, asked.seconds)
+            victims = [one for one in victims if one in some] or rng.sample(some, len(some))
             victim, at = victims.pop(), time.monotonic()
             os.kill(running.pid(victim), signal.SIGKILL)
             since = compose(int(time.time() * 1000))
             await self._within(self._flows(running, since), f"the flow after a kill of {victim}")
             took = time.monotonic() - at
             kills.append((victim, took))
-            so_far = f"{self._read} of {self.so_far.committed} read"
-            print(f"kill {len(kills)}: {victim}, {took:.1f} s, {so_far}", flush=True)
-            await asyncio.sleep(max(0.0, self.kill_each_s / 2 - took))
+            read = f"{self._read} of {self.so_far.committed} read"
+            print(f"kill {len(kills)}: {victim}, {took:.1f} s, {read}", flush=True)
+            await asyncio.sleep(max(0.0, pause_s - took))
         await asyncio.sleep(max(0.0, ends - time.monotonic()))
 
     def _flows(self, running: Running, beyond: int = 0) -> Callable[[], Awaitable[bool]]:
@@ -159,6 +165,12 @@ class Soak:
             return min(there, self._stream.position) >= last
 
         await self._within(applied, "everything to be applied and read")
+
+
+def victims_at(at_s: float, whole_s: float) -> tuple[str, ...]:
+    """Who may be killed then, in a soak of so long."""
+    spared = whole_s >= 2 * SPARED_S and at_s >= whole_s - SPARED_S
+    return KILLED_TO_THE_END if spared else VICTIMS
 
 
 def _applied_ts(running: Running) -> int:

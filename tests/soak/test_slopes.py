@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.soak.judge import LIMIT, SLACK, judged
 from tests.soak.slopes import Sample, is_flat, slope, warm
-from tests.soak.so_far import SoFar
+from tests.soak.so_far import Asked, SoFar
+from tests.soak.soak import KILLED_TO_THE_END, VICTIMS, victims_at
 from tests.soak.watch import BLOCK, Watch
 
 HOURS_3 = 3 * 3600
@@ -91,23 +92,75 @@ def test_what_nats_holds_of_a_bucket_until_it_is_full_is_no_growth(tmp_path: Pat
         blocks.mkdir(parents=True)
         for name in ("9.blk", "10.blk"):
             (blocks / name).write_bytes(bytes(BLOCK))
-    so_far = SoFar(seed=1)
+    so_far = SoFar(seed=1, asked=Asked(60, 500, 30))
     topology(tmp_path, so_far).look()
     ((nats,), (pump,)) = so_far.rss["nats"], so_far.rss["pump-1"]
     assert 14 < pump.value - nats.value < 18
 
 
-def soaked(seconds: float, rss: list[Sample], descriptors: list[Sample]) -> SoFar:
-    return SoFar(seed=1, seconds=seconds, rss={"pump-1": rss}, descriptors={"pump-1": descriptors})
+def soaked(
+    seconds: float, rss: list[Sample], descriptors: list[Sample], name: str = "pump-1"
+) -> SoFar:
+    asked = Asked(seconds, 500, 30)
+    return SoFar(
+        seed=1, asked=asked, seconds=seconds, rss={name: rss}, descriptors={name: descriptors}
+    )
 
 
 def test_what_a_long_run_and_a_short_one_are_judged_by() -> None:
     fine, grows = samples(0.0), samples(0.1)
     few = [one._replace(value=20.0) for one in fine]
-    assert judged(soaked(HOURS_3, fine, few), 20, BLOCK) == []
-    assert any("grows by" in line for line in judged(soaked(HOURS_3, grows, few), 20, BLOCK))
-    assert judged(soaked(60, grows, few), 20, BLOCK) == []
+    assert judged(soaked(HOURS_3, fine, few), 20, BLOCK) == ([], [])
+    assert any("grows by" in line for line in judged(soaked(HOURS_3, grows, few), 20, BLOCK)[0])
+    assert judged(soaked(60, grows, few), 20, BLOCK)[0] == []
     huge = [one._replace(value=one.value * 9) for one in fine]
-    assert any("MiB" in line for line in judged(soaked(60, huge, few), 20, BLOCK))
+    assert any("MiB" in line for line in judged(soaked(60, huge, few), 20, BLOCK)[0])
     more = [one._replace(value=one.at_s / 100) for one in few]
-    assert any("descriptors" in line for line in judged(soaked(HOURS_3, fine, more), 20, BLOCK))
+    assert any("descriptors" in line for line in judged(soaked(HOURS_3, fine, more), 20, BLOCK)[0])
+
+
+def test_what_is_too_noisy_is_named() -> None:
+    noisy = [one._replace(value=20.0) for one in samples(0.0)]
+    assert judged(soaked(HOURS_3, samples(0.0, noise=300.0), noisy), 20, BLOCK) == ([], ["pump-1"])
+
+
+def in_lives(lives: list[tuple[float, float]], per_hour: float) -> list[Sample]:
+    """Of a process that began at these times and ended at those, and grows while it lives."""
+    rng = random.Random(1)
+    return [
+        Sample(at, life, at - begins, 100 * (1 + per_hour * (at - begins) / 3600) + rng.gauss(0, 1))
+        for life, (begins, ends) in enumerate(lives)
+        for at in (begins + 10 * n for n in range(int(ends - begins) // 10))
+    ]
+
+
+def test_what_a_process_collects_while_it_lives_shows_in_a_life_that_is_spared() -> None:
+    """Killed each three minutes it shows nowhere, however much it is."""
+    killed = [(float(at), at + 180.0) for at in range(0, HOURS_3, 180)]
+    leaks = in_lives(killed, per_hour=2.0)
+    few = [one._replace(value=20.0) for one in leaks]
+    assert judged(soaked(HOURS_3, leaks, few), 20, BLOCK)[0] == []
+    spared = [*killed[:40], (7200.0, float(HOURS_3))]
+    leaks = in_lives(spared, per_hour=2.0)
+    few = [one._replace(value=20.0) for one in leaks]
+    found = judged(soaked(HOURS_3, leaks, few), 20, BLOCK)[0]
+    assert any("pump-1, life 40, grows by" in line for line in found)
+    more = [one._replace(value=20 + one.age_s / 30) for one in leaks]
+    flat = in_lives(spared, per_hour=0.0)
+    found = judged(soaked(HOURS_3, flat, more), 20, BLOCK)[0]
+    assert any("pump-1, life 40, holds more and more descriptors" in line for line in found)
+
+
+def test_parts_hide_nothing_of_who_begins_anew_with_each() -> None:
+    for parts in (1, 2, 3):
+        each = HOURS_3 / parts
+        leaks = in_lives([(n * each, (n + 1) * each) for n in range(parts)], per_hour=0.1)
+        few = [one._replace(value=20.0) for one in leaks]
+        found = judged(soaked(HOURS_3, leaks, few, "up"), 20, BLOCK)[0]
+        assert any(f"up, life {parts - 1}, grows by" in line for line in found), parts
+
+
+def test_who_is_spared_and_when() -> None:
+    assert victims_at(HOURS_3 - 3601, HOURS_3) == victims_at(0, HOURS_3) == VICTIMS
+    assert victims_at(HOURS_3 - 3600, HOURS_3) == KILLED_TO_THE_END
+    assert victims_at(59, 60) == victims_at(3599, 3600) == VICTIMS
