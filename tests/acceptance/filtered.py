@@ -4,7 +4,8 @@
 
 First transactions of 1000 DELETEs that an event filter drops and one INSERT that it keeps: the
 Drainer's memory must not grow with them. Then only such as are dropped whole, for some time: the
-largest lag of the watermark is printed.
+largest lag of the watermark is printed, as it is real time; that it comes to the last of them, and
+that there was traffic, is demanded.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from tests.acceptance.status_api import status_api
 from tests.acceptance.writing import CLUSTER_ID, T1, T1_VERSION, Pump, commit, now_ts, pump_of
 from tests.fixtures.capture import ddl_history, ddl_history_json
 from tests.topology import Running, up
+from tests.wrong import STUCK_S, Wrong
 from tidelog import subjects
 from tidelog.changes import Marker, Watermark
+from tidelog.ports import Bus
 from tidelog.real.bus import NatsBus
 from tidelog.rows.table_codec import DELETE, INSERT, TableCodec
 from tidelog.rows.values import Value
@@ -40,12 +43,23 @@ from tidelog_proto.binlog_pb2 import Binlog, BinlogType, PrewriteValue, TableMut
 DELETES = 1000
 FLAT_MIB = 16
 """What the Drainer's memory may differ by, between a quarter of the transactions and all."""
+LEAST_TPS = 1
+"""Fewer a second are none to lag behind; one writer writes more than a hundred."""
+AIM_S = 2
+"""T7's; printed, not asserted: it is real time on a machine that does other things."""
 ENVIRONMENT = {
     "TIDELOG_DRAINER_BINLOG_FILTER_RULE": json.dumps({"no-deletes": {"ignore-event": ["delete"]}}),
     "TIDELOG_DRAINER_TABLE_MIGRATE_RULE": json.dumps(
         [{"source": {"schema": "app", "table": "t1"}, "binlog-filter-rule": ["no-deletes"]}]
     ),
 }
+
+
+class Lag(NamedTuple):
+    """How many transactions the watermark had to follow, and how far it was behind at most."""
+
+    transactions: int
+    worst_s: float
 
 
 class Memory(NamedTuple):
@@ -136,30 +150,41 @@ def mostly_filtered(running: Running, count: int) -> tuple[Memory, Memory]:
     return first, then
 
 
-def all_filtered(running: Running, seconds: float) -> float:
+async def position(bus: Bus) -> int:
+    """The commit_ts up to which the stream says that nothing comes any more; 0: it says nothing."""
+    stream, found = subjects.changes_stream("main"), 0
+    mark = await bus.last_message(stream, subjects.changes_watermark("main"))
+    if mark is not None:
+        found = msgspec.json.decode(mark.data, type=Watermark).resolved_ts
+    mark = await bus.last_message(stream, subjects.changes_txn("main"))
+    if mark is not None:
+        found = max(found, msgspec.json.decode(mark.data, type=Marker).txns[-1].commit_ts)
+    return found
+
+
+def all_filtered(running: Running, seconds: float) -> Lag:
     """T7: transactions without a row to publish, as fast as one writer writes them. How far the
-    stream's newest mark was behind the newest commit_ts, at most, in seconds."""
+    stream's newest mark was behind the newest commit_ts, at most. Raises Wrong if next to nothing
+    was written, or the mark doesn't come to the last one."""
     traffic = Traffic()
-    written = 0
+    written = count = 0
 
     async def watch(done: asyncio.Event) -> float:
-        bus = await NatsBus.connect(running.nats, name="test")
-        stream, worst = subjects.changes_stream("main"), 0.0
+        bus, worst, moved, since = await NatsBus.connect(running.nats, name="test"), 0.0, 0, 0.0
         try:
-            while not done.is_set():
-                position = 0
-                mark = await bus.last_message(stream, subjects.changes_watermark("main"))
-                if mark is not None:
-                    position = msgspec.json.decode(mark.data, type=Watermark).resolved_ts
-                mark = await bus.last_message(stream, subjects.changes_txn("main"))
-                if mark is not None:
-                    txns = msgspec.json.decode(mark.data, type=Marker).txns
-                    position = max(position, txns[-1].commit_ts)
-                worst = max(worst, (physical_ms(written) - physical_ms(position)) / 1000)
+            while True:
+                at = await position(bus)
+                last = written
+                if done.is_set() and at >= last:
+                    return worst
+                if at > moved or not since:
+                    moved, since = at, time.monotonic()
+                if done.is_set() and time.monotonic() - since > STUCK_S:
+                    raise Wrong(f"the watermark stands at {at} of {last} for {STUCK_S:.0f} s")
+                worst = max(worst, (physical_ms(last) - physical_ms(at)) / 1000)
                 await asyncio.sleep(0.1)
         finally:
             await bus.close()
-        return worst
 
     async def main() -> float:
         done = asyncio.Event()
@@ -169,13 +194,17 @@ def all_filtered(running: Running, seconds: float) -> float:
         return await watching
 
     def write() -> None:
-        nonlocal written
+        nonlocal written, count
         end = time.monotonic() + seconds
         with pump_of(running) as pump:
             while time.monotonic() < end:
                 written = traffic.write(pump, None)
+                count += 1
 
-    return asyncio.run(main())
+    worst = asyncio.run(main())
+    if count < max(1.0, LEAST_TPS * seconds):
+        raise Wrong(f"{count} transactions in {seconds:.0f} s are no traffic to lag behind")
+    return Lag(count, worst)
 
 
 def main() -> None:
@@ -190,8 +219,11 @@ def main() -> None:
         print(f"    Drainer {first.now:.1f} MiB after a quarter, {then.now:.1f} at the end, peak")
         print(f"    {then.peak:.1f}; left out: {dropped(running)}")
         assert then.now - first.now < FLAT_MIB, "the memory grows with what is filtered"
-        lag_s = all_filtered(running, wanted.seconds)
-        print(f"T7: all filtered for {wanted.seconds:.0f} s: the watermark lagged {lag_s:.2f} s")
+        lag = all_filtered(running, wanted.seconds)
+        print(
+            f"T7: all filtered for {wanted.seconds:.0f} s, {lag.transactions} transactions: the"
+            f" watermark lagged {lag.worst_s:.2f} s at most, the aim is {AIM_S} s"
+        )
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.commit import ROOT
 from tests.simulation import full, reach
 from tests.simulation.cluster import History
 from tests.simulation.full import Block, Played
@@ -65,14 +67,21 @@ def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
     monkeypatch.setattr(full, "differing", lambda first, jobs: [])
     monkeypatch.setattr(reach, "ENOUGH", 351)  # they reach one thing
     line = "simulation: {0} histories, {1} transactions, {2} faults, {3} lost"
-    arguments = ["--to", "350", "--record", str(path)]
+    arguments = ["--to", "350", "--least", "150", "--record", str(path)]
     assert full.main(arguments) == 1
-    assert line.format(200, 400, 600, 2) in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == line.format(200, 400, 600, 2)
     assert full.read(path).blocks[0].found == {42: {"loss": 2}}
 
     fake.ends_at, fake.seed_42_is_mended = 1000, True
     assert full.main(arguments) == 0
-    assert line.format(350, 700, 1050, 0) in capsys.readouterr().out
+    *_, unexplained, total, last = capsys.readouterr().out.splitlines()
+    zeros = "0 lost, 0 duplicated, 0 out of order"
+    assert last.endswith(zeros)
+    assert last.startswith(line.format(150, 300, 450, 0))
+    assert total == f"so far, {last}".replace(
+        line.format(150, 300, 450, 0), line.format(350, 700, 1050, 0)
+    )
+    assert unexplained.endswith("nobody wrote down why: [42]")
     kept = full.read(path)
     assert [(block.first, block.to) for block in kept.blocks] == [
         (0, 100),
@@ -84,16 +93,82 @@ def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
     assert kept.reached == {"kill pump": 350}
 
 
+def test_an_older_seed_that_still_finds_something_is_told_in_the_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake, path = Histories(1000), tmp_path / "played.json"
+    monkeypatch.setattr(full, "histories", fake.many)
+    monkeypatch.setattr(full, "play", fake.play)
+    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    monkeypatch.setattr(reach, "ENOUGH", 351)
+    full.write(Played([_block(0, 100, {42: {"loss": 2}})]), path)
+    assert full.main(["--to", "200", "--least", "100", "--record", str(path)]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "simulation: 100 histories, 200 transactions, 300 faults, 2 lost"
+
+
+@pytest.mark.parametrize(
+    ("to", "seconds", "told"),
+    [
+        ("100", "9", "simulation: 0 histories, 0 transactions, 0 faults, NOTHING WAS TRIED"),
+        ("350", "-1", "simulation: 0 histories, 0 transactions, 0 faults, NOTHING WAS TRIED"),
+        (
+            "200",
+            "9",
+            "simulation: 100 histories, 200 transactions, 300 faults, 900 FEWER THAN ASKED FOR",
+        ),
+    ],
+)
+def test_a_run_that_plays_fewer_than_asked_for_fails_whatever_was_played_before(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    to: str,
+    seconds: str,
+    told: str,
+) -> None:
+    path = tmp_path / "played.json"
+    monkeypatch.setattr(full, "histories", Histories(1000).many)
+    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    monkeypatch.setattr(reach, "ENOUGH", 351)
+    full.write(Played([_block(0, 100)]), path)
+    assert full.main(["--to", to, "--seconds", seconds, "--record", str(path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == told
+
+
+def test_what_this_run_did_not_reach_is_told_and_fails_only_where_all_together_did_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "played.json"
+    monkeypatch.setattr(full, "histories", Histories(1000).many)
+    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    monkeypatch.setattr(reach, "ENOUGH", 100)
+    monkeypatch.setattr(reach, "EXCUSED", {})
+    monkeypatch.setattr(reach, "wanted", lambda: ("kill pump", "gap"))
+    full.write(Played([_block(0, 100)], {"gap": 1}), path)
+    arguments = ["--least", "100", "--record", str(path)]
+    assert full.main(["--to", "200", *arguments]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "not reached now: gap" in told
+
+    full.write(Played([_block(0, 100)]), path)
+    assert full.main(["--to", "200", *arguments]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert "NOT REACHED BY ALL: gap" in told
+    assert told[-1].endswith("1 never reached")
+
+
 def test_what_another_machine_played_is_added_and_nothing_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
     full.write(Played([_block(0, 100)], {"kill pump": 3}), ours)
-    full.write(Played([_block(500, 600)], {"kill pump": 2, "gap": 1}), theirs)
+    full.write(Played([_block(500, 600)], {"kill pump": 2, "gap": 1}, {7: "test_it"}), theirs)
     arguments = ["--to", "200", "--record", str(ours), "--add", str(theirs)]
     full.main(arguments)
     assert "200 histories, 1400 transactions" in capsys.readouterr().out
     assert full.read(ours).reached == {"kill pump": 5, "gap": 1}
+    assert full.read(ours).by == {7: "test_it"}
     with pytest.raises(ValueError, match=r"500\.\.600 are in both"):
         full.main(arguments)
 
@@ -102,3 +177,11 @@ def test_the_record_can_be_read_and_no_seed_is_in_it_twice() -> None:
     played = full.read(full.RECORD)
     seeds = [seed for block in played.blocks for seed in range(block.first, block.to)]
     assert len(seeds) == len(set(seeds)) == played.histories
+
+
+def test_what_mended_a_seed_is_a_commit_or_a_test_that_is_there() -> None:
+    played = full.read(full.RECORD)
+    assert played.by.keys() <= {seed for block in played.blocks for seed in block.mended}
+    sources = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    for by in played.by.values():
+        assert re.fullmatch(r"[0-9a-f]{7}", by) or any(f"def {by}(" in text for text in sources)

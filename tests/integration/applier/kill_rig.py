@@ -74,7 +74,7 @@ class Rig:
         self.checked: Counter[str] = Counter()
         """Snapshots held against the history: exactly, or loosely."""
         self.outages_s: list[float] = []
-        """From the database's death until the Applier had caught up."""
+        """From the database's death, one of `kills`, until the Applier had caught up."""
         self.load: Load
         self._rng = random.Random(seed)
         self._seed, self._directory, self._url = seed, directory, nats.url
@@ -285,11 +285,7 @@ class Rig:
             f" tables held against the history {self.checked['exactly']} times exactly and"
             f" {self.checked['loosely']} times by their rows' states; {self._outages_said()}"
             f"{self.seconds:.0f} s\n"
-            + last_line(
-                "kills of the Applier",
-                self.kills.total() + len(self.outages_s),
-                f"seed {self._seed}",
-            )
+            + last_line("kills of the Applier", self.kills.total(), f"seed {self._seed}")
         )
 
     def _outages_said(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +31,15 @@ def test_equal_and_nothing_twice_over_kills(tmp_path: Path) -> None:
     assert rig.checked["exactly"]
     assert rig.checked["loosely"]
     assert rig.load.ddls
+
+
+def test_an_outage_is_one_case(tmp_path: Path) -> None:
+    rig = Rig(SimpleNamespace(url="nats://none"), tmp_path, kills=0, seed=1)  # type: ignore[arg-type]
+    rig.load = SimpleNamespace(transactions=9, large=0, ddls=0, histories=[])  # type: ignore[assignment]
+    rig.kills[DATABASE] += 2
+    rig.outages_s += [1.0, 2.0]
+    last = rig.summary().splitlines()[-1]
+    assert last.startswith("kills of the Applier: 2 cases, ")
 
 
 def keyed() -> History:

@@ -7,13 +7,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from tests.integration.drainer import large_rig
 from tests.integration.drainer.fakes import FEED, FakePump
-from tests.integration.drainer.large_rig import play
+from tests.integration.drainer.large_rig import Outcome, play
 from tests.integration.drainer.rig import Rig, commit_times, run, until
+from tests.last_line import ZEROS
 from tests.servers import nats_server
 from tests.unit.drainer.test_large import large
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
@@ -36,8 +39,36 @@ class History(OneTable):
 def test_one_of_64_mib_and_a_drainer_killed_between_its_parts(tmp_path: Path) -> None:
     outcome = asyncio.run(play(tmp_path / "stage", mib=64, rows=60_000, kills=2))
     print(outcome)
-    assert outcome.bounded
+    assert not outcome.wrong(kills=2)
     assert outcome.abandoned == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ""),
+        ({"peak": 140.0}, "it took 80 MiB more than before, of 77"),
+        ({"after": 95.0}, "it still has 35 MiB more than before"),
+        ({"abandoned": 2}, "2 attempts of 3"),
+    ],
+)
+def test_memory_that_does_not_come_back_and_kills_that_met_nothing_are_wrong(
+    changes: dict[str, Any],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fine = Outcome(1536, 5_000_000, 60.0, 76.0, 70.0, 30.0, 6000, 3, 900, 1.0, 0.8)
+
+    async def played(*directory: Path, **options: object) -> Outcome:
+        return fine._replace(**changes)
+
+    monkeypatch.setattr(large_rig, "play", played)
+    monkeypatch.setattr("sys.argv", ["large_rig", "--kills", "3"])
+    assert large_rig.main() == (1 if told else 0)
+    *others, last = capsys.readouterr().out.splitlines()
+    assert last == f"large transactions: 901 cases, {'1 WRONG' if told else ZEROS} (seed 1)"
+    assert not told or others[-1].startswith(told)
 
 
 async def limited(rig: Rig, **config: object) -> None:
