@@ -217,20 +217,23 @@ class Operator:
     async def _until(
         self, node: Node, action: str, state: str, *, accept_loss: bool = False
     ) -> None:
-        """Give the order, again where it had no effect, until the registry shows that state."""
+        """Give the order, again where it had no effect, until the registry shows that state. Where
+        it was refused (for a full disk, say) what is shown may not last (seed 874)."""
         what = f"{action} {node.name}"
-        again = 0.0
+        again, taken = 0.0, False
         while True:
             try:
                 if self._world.loop.time() >= again:
-                    again = self._world.loop.time() + AGAIN_S
+                    again, taken = self._world.loop.time() + AGAIN_S, False
                     await self._orders.operate(node.name, action, accept_loss=accept_loss)
+                    taken = True
                 found = await self._orders.of(node.name)
             except TidelogError as error:
                 self._doing[what] = str(error)
             else:
                 self._doing[what] = f"is {found.state}: {found.detail}" if found else "not known"
-                if found is not None and found.state == state and _ordered(found, action):
+                there = found is not None and found.state == state and _ordered(found, action)
+                if there and taken:
                     del self._doing[what]
                     return
             await self._world.sleep(LOOK_S)
