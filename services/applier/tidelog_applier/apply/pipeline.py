@@ -98,10 +98,16 @@ class Pipeline:
         self._planner.resize(count)
         self.flight.applied = max(self.flight.applied, self.control.saved_ts)
         self._position.applied = self.flight.applied
-        self._trouble.over()
 
     async def ensure_open(self) -> None:
         """Until it works. Raises what asking again doesn't change."""
+        if not self.control.is_open:
+            await self._reopen()
+            self._trouble.over()
+
+    async def _reopen(self) -> None:
+        """Where it isn't open. That it can be opened says nothing of what failed on it: whoever
+        tries that again says when the trouble is over."""
         while not self.control.is_open:
             await self.drain()
             try:
@@ -313,10 +319,11 @@ class Pipeline:
                 break
             except PASSING as error:
                 await self._trouble.met(error)
-                await self.ensure_open()
+                await self._reopen()
                 if self.control.has_run(ddl) or self.control.saved_ts != saved_ts:
                     log.info("it was done after all", ddl=ddl.kind, commit_ts=ddl.commit_ts)
                     break
+        self._trouble.over()
         self.flight.begin(Window(commit_ts))
         self._show()
         return notes
@@ -346,10 +353,13 @@ class Pipeline:
         """Something that the control connection may be asked twice."""
         while True:
             try:
-                return await ask()
+                found = await ask()
             except PASSING as error:
                 await self._trouble.met(error)
-                await self.ensure_open()
+                await self._reopen()
+                continue
+            self._trouble.over()
+            return found
 
     async def settle(self) -> bool:
         """Nothing more is handed over: save a consistent position once all is applied, if that
