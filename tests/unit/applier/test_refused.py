@@ -35,6 +35,9 @@ class Table:
         self.transactions = 0
         self.counted = 0
         """Works whose matches count."""
+        self.passing = 0
+        """The how manieth transaction meets a refusal that passes; 0 = none does."""
+        self.commits = True
 
     async def connect(self) -> TableLane:
         return TableLane(self)
@@ -49,6 +52,9 @@ class TableLane:
     async def apply(self, work: Work) -> None:
         assert not self._broken, "a lane is of no use after it refused"
         self._table.transactions += 1
+        if self._table.transactions == self._table.passing:
+            self._broken = True
+            raise RowRefused("not now", 1105)
         for number in numbers(work):
             taken = {one // 10 for one in (*self._table.rows, *self._open)}
             if number in self._table.bad or number // 10 in taken:
@@ -56,6 +62,9 @@ class TableLane:
                 raise RowRefused(f"not {number}", 1062)
             self._open.append(number)
         self._table.counted += not work.safe
+        if work.ends and not self._table.commits:
+            self._broken = True
+            raise RowRefused("all of it is too much", 3100)
         if work.ends:
             self._table.rows += self._open
             self._table.checkpoint, self._open = work.checkpoint, []
@@ -124,7 +133,39 @@ def test_all_rows_but_the_refused_ones_get_there(shares: list[TableShare], bad: 
     assert [(row.before or row.after or {})["id"] for row in kept.rows] == left_out
     assert all(row.reason.startswith("not ") and row.up_to == 7 for row in kept.rows)
     rows = len(numbers(work))
-    assert table.transactions <= 2 + (len(left_out) + 1) * (2 + log2(max(rows, 1)))
+    assert table.transactions <= 2 + (len(left_out) + 1) * (3 + log2(max(rows, 1)))
+
+
+@given(st.sets(st.integers(0, 40), max_size=3), st.integers(1, 24))
+def test_a_refusal_that_passes_costs_no_row(bad: set[int], passing: int) -> None:
+    """Whichever transaction it meets: the window is there, or it stops before its end."""
+    ids = [10 * n for n in range(12)]
+    table, kept = Table({10 * n for n in bad}), Kept()
+    table.passing = passing
+    taken = [number for number in ids if number not in table.bad]
+
+    async def scenario() -> None:
+        await (await lane(table, kept)).apply(Work([share([], ids, [])], up_to=7))
+
+    try:
+        asyncio.run(scenario())
+    except RowRefused:
+        assert table.transactions == passing  # the last one, without the rows that are refused
+        assert table.rows == []
+    else:
+        assert table.rows == taken
+    assert {(row.after or {})["id"] for row in kept.rows} == table.bad & set(ids)
+
+
+def test_what_only_its_end_meets_is_no_rows_fault() -> None:
+    async def scenario() -> None:
+        table, kept = Table(set()), Kept()
+        table.commits = False
+        with pytest.raises(RowRefused, match=r"too much \(no row of it is refused by itself"):
+            await (await lane(table, kept)).apply(Work([share([], [1, 11, 21], [])]))
+        assert (table.rows, kept.rows) == ([], [])
+
+    asyncio.run(scenario())
 
 
 def test_what_is_written_one_by_one_or_in_pieces_stops() -> None:

@@ -26,6 +26,10 @@ _NOT_SKIPPED = (
     "mend the downstream table, then start the Applier again: on-refused skips no row of a table"
     " without a key, nor of a large transaction"
 )
+_TOGETHER = (
+    "no row of it is refused by itself, only all of them together: see the downstream's error log,"
+    " then start the Applier again"
+)
 Connect = Callable[[], Awaitable[Lane]]
 
 
@@ -91,26 +95,32 @@ class SkippingLane:
         try:
             await self._lane.apply(work)
         except RowRefused as error:
-            try:
-                if not whole:
-                    raise
-                await self._without_refused(work, error)
-            except RowRefused as kept:
-                raise RowRefused(kept.message, kept.code, hint=_NOT_SKIPPED) from error
+            if not whole:
+                raise _stop(error, _NOT_SKIPPED) from error
+            await self._without_refused(work)
 
-    async def _without_refused(self, work: Work, error: RowRefused) -> None:
-        search = Search(work, error)
+    async def _without_refused(self, work: Work) -> None:
+        search = Search(work)
         while (trial := search.next()) is not None:
-            await self._renew()
+            refused = await self._tried(trial)
             try:
-                await self._lane.apply(trial)
-            except RowRefused as found:
-                search.told(found)
-            else:
-                search.told(None)
+                search.told(refused)
+            except RowRefused as error:
+                raise _stop(error, _NOT_SKIPPED) from error
         await self._renew()
         await self._refused.record(search.refused)
-        await self._lane.apply(search.rest)
+        try:
+            await self._lane.apply(search.rest)
+        except RowRefused as error:
+            raise _stop(error, _TOGETHER) from error
+
+    async def _tried(self, trial: Work) -> RowRefused | None:
+        await self._renew()
+        try:
+            await self._lane.apply(trial)
+        except RowRefused as error:
+            return error
+        return None
 
     async def _renew(self) -> None:
         await self._lane.close()
@@ -118,3 +128,7 @@ class SkippingLane:
 
     async def close(self) -> None:
         await self._lane.close()
+
+
+def _stop(error: RowRefused, hint: str) -> RowRefused:
+    return RowRefused(error.message, error.code, hint=hint)
