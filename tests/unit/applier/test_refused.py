@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from math import log2
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.downstreams.shapes import column, created, table
 from tests.unit.pump.driven import Machine
 from tidelog.downstream import Checkpoint, Image, RowRefused, TableShare, Work
-from tidelog.errors import Unavailable
+from tidelog.errors import DiskFull, Unavailable
 from tidelog.real.disk import RealDisk
 from tidelog_applier.apply.refused import RefusedRow
 from tidelog_applier.apply.skipping import REFUSED_FILE, RefusedRows, SkippingLane
@@ -212,3 +214,82 @@ def test_refused_rows_are_in_a_file_and_counted(tmp_path: Path) -> None:
     asyncio.run(scenario())
     lines = (tmp_path / REFUSED_FILE).read_bytes().splitlines()
     assert [msgspec.json.decode(line, type=RefusedRow) for line in lines] == [row, row]
+
+
+class Room:
+    """Stands for `os.pwritev` of a device that has room for so many bytes."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._write = os.pwritev
+
+    def __call__(self, fd: int, chunks: list[bytes], offset: int) -> int:
+        whole = b"".join(chunks)
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(fd, [whole[: self.room]], offset)
+        self.room -= written
+        return written
+
+
+def test_a_full_disk_under_the_file_is_waited_for_and_leaves_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [RefusedRow("d", "t", 7, 1406, "too long", after={"id": n}) for n in range(5)]
+    room = Room(10**6)
+    monkeypatch.setattr(os, "pwritev", room)
+
+    async def scenario() -> None:
+        position = Position()
+        refused = RefusedRows(RealDisk(tmp_path), position)
+        await refused.record(rows[:1])
+        room.room = (tmp_path / REFUSED_FILE).stat().st_size + 20
+        for _ in range(3):
+            with pytest.raises(DiskFull):
+                await refused.record(rows[1:3])
+        assert position.skipped == 1
+        room.room = 10**6
+        await refused.record(rows[1:3])
+        assert position.skipped == 3
+        with (tmp_path / REFUSED_FILE).open("ab") as file:
+            file.write(b'{"db":"d","tab')  # a power loss
+        later = RefusedRows(RealDisk(tmp_path), position)
+        await later.open()
+        assert position.skipped == 3
+        await asyncio.gather(later.record(rows[3:4]), later.record(rows[4:]))
+        assert position.skipped == 5
+        later.close()
+
+    asyncio.run(scenario())
+    lines = (tmp_path / REFUSED_FILE).read_bytes().splitlines()
+    assert [msgspec.json.decode(line, type=RefusedRow) for line in lines] == rows
+
+
+def test_lanes_that_are_refused_rows_at_once_open_one_file(tmp_path: Path) -> None:
+    rows = [RefusedRow("d", "t", n, 1406, "too long", after={"id": n}) for n in range(9)]
+
+    async def scenario() -> None:
+        refused = RefusedRows(RealDisk(tmp_path), Position())
+        await asyncio.gather(*(refused.record([row]) for row in rows))
+        refused.close()
+
+    asyncio.run(scenario())
+    lines = (tmp_path / REFUSED_FILE).read_bytes().splitlines()
+    assert [msgspec.json.decode(line, type=RefusedRow) for line in lines] == rows
+
+
+def test_its_lines_are_counted_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog_applier.apply.skipping.CHUNK_BYTES", 3)
+
+    async def scenario() -> None:
+        disk = Machine().mount()
+        for data, whole in ((b"", 0), (b"a", 0), (b"a\n", 1), (b"abc\nde\nfghijk", 2)):
+            await disk.write_file(REFUSED_FILE, data)
+            position = Position()
+            refused = RefusedRows(disk, position)
+            await refused.open()
+            refused.close()
+            assert position.skipped == whole
+            assert disk.read_file(REFUSED_FILE) == data[: data.rfind(b"\n") + 1]
+
+    asyncio.run(scenario())
