@@ -87,8 +87,11 @@ class Pipeline:
     # Opening --------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Nothing is on its way. Raises what `Control.open` does."""
+        """Nothing is on its way, but for what a lane that stopped never writes. Raises what
+        `Control.open` does."""
         await self._end_lanes()
+        if len(self.flight):
+            self._give_up()
         opened = await self.control.open()
         self._atomic = opened.atomic or self._config.mode == "atomic"
         count = 1 if self._atomic else opened.lanes
@@ -132,6 +135,12 @@ class Pipeline:
         if self._config.on_refused == "skip":
             return SkippingLane(lane, lane_of, self.refused)
         return lane
+
+    def _give_up(self) -> None:
+        """Some of it may be applied: nothing consistent is saved any more."""
+        self.flight.give_up()
+        self._planner = Planner(1)
+        self._in_part = True
 
     async def _end_lanes(self) -> None:
         lanes, self._lanes = self._lanes, None
