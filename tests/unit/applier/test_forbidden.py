@@ -65,6 +65,30 @@ def test_what_is_denied_is_tried_again_with_pauses_and_said_until_it_works(what:
     run(main, 1)
 
 
+def test_a_position_that_is_denied_beside_the_rows_is_said_too() -> None:
+    """Nothing more comes: only the saving meets it."""
+
+    async def main(world: World) -> None:
+        database = world_with(world, Forbidding)
+        publisher, node = await started(world)
+        await publisher.rows(t=[create(1, 1)])
+        await world.until(lambda: len(database.rows("d", "t")) == 1, 10, "the row")
+        database.forbids = lambda work: work.checkpoint is not None and not work.works
+        await publisher.watermark(500)
+        await world.until(lambda: "command denied" in error(node), 20, "the first try")
+        database.tries = 0
+        for _ in range(LONG_S):
+            await world.sleep(1)
+            assert "command denied" in error(node)
+        assert database.tries < LONG_S / 2.5
+        database.forbids = lambda work: False
+        await world.until(lambda: saved(database) == 500, 20, "the position")
+        assert error(node) == ""
+        assert node.service.restarts_total == 0
+
+    run(main, 1)
+
+
 def test_a_full_disk_of_our_own_is_said_until_there_is_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

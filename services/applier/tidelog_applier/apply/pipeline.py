@@ -83,6 +83,8 @@ class Pipeline:
         self._landed = asyncio.Event()
         self._failure: TidelogError | None = None
         self._trouble = Trouble(ports, position, "the downstream")
+        self._unsaved = False
+        """A position could not be saved beside the rows: it is what has to work again."""
 
     # Opening --------------------------------------------------------------------------------
 
@@ -106,6 +108,9 @@ class Pipeline:
         """Until it works. Raises what asking again doesn't change."""
         if not self.control.is_open:
             await self._reopen()
+            if self._unsaved:
+                await self.certainly(self._save_beside)
+                self._unsaved = False
             self._trouble.over()
 
     async def _reopen(self) -> None:
@@ -327,6 +332,7 @@ class Pipeline:
                 notes = await self.control.run_ddl(ddl, commit_ts)
                 break
             except PASSING as error:
+                self.progress()
                 await self._trouble.met(error)
                 await self._reopen()
                 if self.control.has_run(ddl) or self.control.saved_ts != saved_ts:
@@ -364,6 +370,7 @@ class Pipeline:
             try:
                 found = await ask()
             except PASSING as error:
+                self.progress()
                 await self._trouble.met(error)
                 await self._reopen()
                 continue
@@ -379,7 +386,7 @@ class Pipeline:
         try:
             await self.control.save(self.flight.applied, consistent=True)
         except PASSING as error:
-            log.info("the checkpoint was not saved", reason=str(error))
+            self._not_saved(error)
         return self._is_settled()
 
     def _is_settled(self) -> bool:
@@ -395,10 +402,17 @@ class Pipeline:
         if not (behind and due and self.control.is_open) or (self._atomic and len(self.flight)):
             return
         try:
-            applied = self.flight.applied
-            await self.control.save(applied, consistent=self._atomic, if_ahead=True)
+            await self._save_beside()
         except PASSING as error:
-            log.info("the checkpoint was not saved", reason=str(error))
+            self._not_saved(error)
+
+    async def _save_beside(self) -> None:
+        applied = self.flight.applied
+        await self.control.save(applied, consistent=self._atomic, if_ahead=True)
+
+    def _not_saved(self, error: TidelogError) -> None:
+        self._unsaved = True
+        log.info("the checkpoint was not saved", reason=str(error))
 
     @property
     def is_atomic(self) -> bool:
