@@ -40,13 +40,17 @@ def loops(told: Sequence[Told]) -> list[Loop]:
 
 
 def directions(found: Sequence[Loop]) -> list[Finding]:
-    """Drainer and Applier of one direction have the same channel."""
+    """Drainer and Applier of one direction have the same channel, and the same place of marks."""
     channels = {one.channel for one in found}
     about = About(CHECK)
     if len(channels) > 1:
         said = named(f"{one.service} has {one.channel}" for one in found)
         hint = "give `channel-id` of Drainer and Applier one value, the same in both directions"
         return [about.wrong(f"the channels differ: {said}", hint)]
+    if len({one.mark_schema.lower() for one in found}) > 1:
+        said = named(f"{one.service} has {one.mark_schema}" for one in found)
+        hint = "give `mark-schema` of Drainer and Applier one value, the same in both directions"
+        return [about.wrong(f"the schemas of marks differ: {said}", hint)]
     return [about.ok(f"channel {channel}") for channel in channels]
 
 

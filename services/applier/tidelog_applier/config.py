@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from tidelog.config import Secret, ServiceConfig
+from tidelog.filter.loopback import check_place
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
 
 
@@ -58,7 +59,8 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     checkpoint_s: Period = 3.0
     """How often the position is saved."""
     checkpoint_table: str = "tidb_binlog.checkpoint"
-    """One serves one feed."""
+    """One serves one feed. With `loopback-control` it is in `tidb_binlog`, which the Drainer of the
+    other direction never publishes."""
     ddl_timeout_s: Annotated[float, Range(0, 7 * DAY_S, "seconds")] = 0.0
     """How long one statement of a DDL may take; 0 = as long as it takes."""
     recover_after_s: Period = 60.0
@@ -72,8 +74,15 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     channel_id: Annotated[int, Range(0, (1 << 63) - 1)] = 0
     """The same in both directions."""
     mark_schema: str = "retl"
-    """Where the mark table is."""
+    """Where the mark table is: a schema of its own. The Drainer that replicates the downstream back
+    has the same."""
     relay: RelayConfig = RelayConfig()
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        super().__post_init__()
+        if self.loopback_control:
+            check_place(self.checkpoint_table)
 
     @property
     def node(self) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from tidelog.config import redacted_url
 from tidelog.errors import ConfigError
+from tidelog.filter.loopback import check_place
 from tidelog.ranges import DAY_S, Bytes, Range, Timestamp, check
 from tidelog.security.access import NatsAccess
 from tidelog.unreadable import NOT_READABLE
@@ -87,6 +88,8 @@ class BulkJob(
         if len(self.targets) != 1:
             found = "none is" if not self.targets else "several are"
             raise ConfigError(f"one target is needed, {found} named", hint=self._targets_hint())
+        if self.loopback_control:
+            check_place(self.checkpoint_table)
 
     def _targets_hint(self) -> str:
         return "either downstream or parquet"

@@ -1,7 +1,9 @@
 """The checkpoint's row in `tidb_binlog.checkpoint` (design section 6). Pure.
 
 A row belongs to one feed. The original keys it by the cluster id; two feeds of one cluster would
-share a row, so a foreign feed's row is an error that asks for another place.
+share a row, so a foreign feed's row is an error that asks for another place. Who doesn't know the
+cluster's id finds the feed's row under whatever key it has; who does may find one at key 0 as well.
+The newest counts, and goes on alone.
 """
 
 from __future__ import annotations
@@ -31,6 +33,14 @@ CLUSTER_ID = 0
 _FOREIGN_HINT = (
     "one row serves one feed: set checkpoint-table to another name for this feed, or remove the row"
 )
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The feed's newest checkpoint. `keys`: of all rows of the feed that may be ours, that one's
+    first."""
+
+    checkpoint: Checkpoint
+    keys: tuple[int, ...]
 
 
 class CheckpointTable(msgspec.Struct, frozen=True):
@@ -71,10 +81,24 @@ class CheckpointTable(msgspec.Struct, frozen=True):
     def select(self) -> str:
         return f"SELECT clusterID, checkPoint FROM {table_name(*self._names)} ORDER BY clusterID"
 
-    def adopt(self) -> str:
-        """The feed's row of a time when the cluster's id was not known. None of it = no effect."""
+    def with_key(self, found: Found | None) -> CheckpointTable:
+        """Whoever doesn't know the cluster's id goes on writing the row that it found."""
+        if self.cluster_id != CLUSTER_ID or found is None:
+            return self
+        return msgspec.structs.replace(self, cluster_id=found.keys[0])
+
+    def adopt(self, found: Found) -> tuple[str, ...]:
+        """The feed's newest row goes under our key, and the one it leaves behind goes: it would be
+        taken for the newest by none, but read by people. Others' rows are not ours to touch."""
         table = table_name(*self._names)
-        return f"UPDATE {table} SET clusterID = {self.cluster_id} WHERE clusterID = {CLUSTER_ID}"
+        newest, *older = found.keys
+        stale = [key for key in older if key in (CLUSTER_ID, self.cluster_id)]
+        steps = [f"DELETE FROM {table} WHERE clusterID = {key}" for key in stale]
+        if newest != self.cluster_id:
+            steps.append(
+                f"UPDATE {table} SET clusterID = {self.cluster_id} WHERE clusterID = {newest}"
+            )
+        return tuple(steps)
 
     def replace(self, checkpoint: Checkpoint) -> str:
         owned = msgspec.structs.replace(checkpoint, epoch=self.epoch)
@@ -82,11 +106,11 @@ class CheckpointTable(msgspec.Struct, frozen=True):
         return f"REPLACE INTO {table_name(*self._names)} VALUES ({self.cluster_id}, {text})"
 
 
-def load(
-    rows: Sequence[tuple[int, str]], feed: str, cluster_id: int = CLUSTER_ID
-) -> Checkpoint | None:
-    """The feed's checkpoint among all rows. Those of other clusters are not ours to read. Raises
-    Stopped for another feed's."""
+def load(rows: Sequence[tuple[int, str]], feed: str, cluster_id: int = CLUSTER_ID) -> Found | None:
+    """The feed's checkpoint among all rows: the one of the newest writer. Those of other clusters
+    are not ours to read. Raises Stopped where another feed's row is in the way."""
+    ours: list[tuple[int, Checkpoint]] = []
+    foreign: list[tuple[int, Checkpoint]] = []
     for key, text in rows:
         if CLUSTER_ID not in (key, cluster_id) and key != cluster_id:
             continue
@@ -94,11 +118,15 @@ def load(
             found = msgspec.json.decode(text, type=Checkpoint)
         except NOT_READABLE as error:
             raise Stopped("the downstream's checkpoint can't be read", hint=str(error)) from error
-        if found.feed == feed:
-            return found
-        owner = f"feed {found.feed}" if found.feed else "the original drainer"
-        raise Stopped(f"the downstream's checkpoint belongs to {owner}", hint=_FOREIGN_HINT)
-    return None
+        (ours if found.feed == feed else foreign).append((key, found))
+    for key, found in foreign:
+        if not ours or key == cluster_id != CLUSTER_ID:  # we would write over it
+            owner = f"feed {found.feed}" if found.feed else "the original drainer"
+            raise Stopped(f"the downstream's checkpoint belongs to {owner}", hint=_FOREIGN_HINT)
+    if not ours:
+        return None
+    ours.sort(key=lambda row: (row[1].epoch, row[1].commit_ts, row[0] == cluster_id), reverse=True)
+    return Found(ours[0][1], tuple(key for key, _ in ours))
 
 
 def dump(feed: str, checkpoint: Checkpoint) -> str:

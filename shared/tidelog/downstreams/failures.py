@@ -46,6 +46,8 @@ _R, _S, _P = Course.RETRY, Course.STOP, Course.POLICY
 OURS_FROM: Final = 1000
 """Below are the operating system's errors and the server's own of reading and writing files."""
 PACKET_TOO_LARGE: Final = 1153
+TOO_MUCH_AT_ONCE: Final = (1197, 8001, 8004, 8175)
+"""The transaction is refused for its size, at whatever row it got there: no row is to blame."""
 CLIENT: Final = range(2000, 2100)
 """The driver's numbers, for what it met on the way to the server."""
 
@@ -87,7 +89,11 @@ TABLE: Final[_Table] = {
     **_of(_R, "end its read_only, or name a writable server", (1223, 1290, 1792, 1836, 3032)),
     **_of(_R, "raise max_connections of the downstream, or of its account", (1040, 1203, 1226)),
     **_of(_R, "FLUSH HOSTS on the downstream, which counted failed connections", (1129,)),
-    **_of(_R, "it goes on by itself: another session changed the same rows", (1020, 1213, 9007)),
+    **_of(
+        _R,
+        "it goes on by itself: another session changed the same rows",
+        (1020, 1213, 8005, 9007),
+    ),
     **_of(
         _R,
         "it goes on by itself when the locks are gone: see SHOW PROCESSLIST of the downstream",
@@ -106,13 +112,37 @@ TABLE: Final[_Table] = {
         "somebody ended the statement: see who kills, and the server's time limits",
         (1317, 1969, 3024, 3169, 4031),
     ),
-    **_of(_R, "see the downstream's error log", (1023, 1026, 1030, 1180)),
+    **_of(
+        _R,
+        "it goes on by itself when the downstream has memory and threads again: see its error log",
+        (1037, 1038, 1041, 1135, 8176),
+    ),
+    **_of(_R, "see the downstream's error log", (1015, 1016, 1023, 1026, 1030, 1180, 3168)),
     **_of(_R, UNREACHABLE.hint, (1152, 1158, 1159, 1160, 1161, 1184)),
     **_of(_R, "it goes on by itself when its cluster takes writes", (1047, 3101)),
     **_of(
         _R,
+        "it goes on by itself when its group takes writes: see its error log, and"
+        " group_replication_transaction_size_limit",
+        (3100,),
+    ),
+    **_of(
+        _R,
+        "it goes on by itself when the downstream's resource group has units again: see RU_PER_SEC",
+        (8251, 8252),
+    ),
+    **_of(
+        _R,
         "it goes on by itself when the downstream's TiDB cluster is well again",
-        (1412, 8002, 8022, 8027, 8028, 9001, 9002, 9003, 9004, 9005, 9006, 9008, 9010),
+        (1412, 8002, 8022, 8027, 8028, 8120, 9001, 9002, 9003, 9004, 9005, 9006, 9008, 9010),
+    ),
+    # This transaction.
+    **_of(
+        _P,
+        "raise what the downstream lets one transaction have (max_binlog_cache_size; TiDB:"
+        " txn-total-size-limit, tidb_mem_quota_query), or lower txn-batch, then start the Applier"
+        " again",
+        TOO_MUCH_AT_ONCE,
     ),
     # This statement.
     **_of(

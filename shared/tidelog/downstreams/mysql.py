@@ -22,7 +22,7 @@ from tidelog.downstream import (
     TakenOver,
 )
 from tidelog.downstreams import state_tables
-from tidelog.downstreams.checkpoint_table import CheckpointTable, load
+from tidelog.downstreams.checkpoint_table import CheckpointTable, Found, load
 from tidelog.downstreams.ddl_steps import DdlSteps
 from tidelog.downstreams.ddl_watch import DdlWatch
 from tidelog.downstreams.divergence import Divergences
@@ -98,26 +98,31 @@ class MysqlDownstream:
         await take_lock(session, feed, tells_holder=tells)
         for lane in await lanes_known(session, feed) if tells else ():
             await take_lock(session, feed, lane, tells_holder=tells)
-        self._saved = await self._load(session, table)
+        found = await _load(session, table)
+        self._saved = found.checkpoint if found is not None else None
         epoch = await raise_epoch(session, feed, self._lanes, self._saved, self._life)
         for lane in await lanes_known(session, feed):
             await session.rows(state_tables.release_lock(feed, lane))
-        self._table = CheckpointTable(feed, table.place, table.cluster_id, epoch)
-        self._saved = await self._load(session, table)
-        if self._saved is None:
+        self._table = msgspec.structs.replace(table, epoch=epoch)
+        found = await _load(session, table)  # nobody else writes it any more
+        self._table = self._table.with_key(found)
+        self._saved = found.checkpoint if found is not None else None
+        if found is None:
             await session.run(state_tables.forget_progress(self._table.owner))
             await session.run(state_tables.forget_parts(feed, ""))
+        elif steps := self._table.adopt(found):
+            await self._fenced(session, *steps)
         if self._mark is not None:
             for statement in self._mark.prepare(self._lanes):
                 await _guarded(session, statement)
         return Opened(self._saved, epoch, self._lanes)
 
-    async def _load(self, session: MysqlSession, table: CheckpointTable) -> Checkpoint | None:
-        rows = [(int(i), str(text)) for i, text in await session.rows(table.select())]
-        found = load(rows, table.feed, table.cluster_id)
-        if found is not None and table.cluster_id not in [i for i, _ in rows]:
-            await session.run(table.adopt())
-        return found
+    async def _fenced(self, session: MysqlSession, *writes: str) -> None:
+        """On the control connection, as long as nobody has taken over. Raises TakenOver."""
+        fence = state_tables.fence(self._table.feed, CONTROL, self._table.epoch)
+        if (await session.run_all([b"BEGIN", fence.encode()]))[1] != 1:
+            raise TakenOver(f"another Applier has taken over {self._target.shown}")
+        await session.run_all([*(write.encode() for write in writes), b"COMMIT"])
 
     async def join(
         self, feed: str, epoch: int, newest: Sequence[tuple[str, TableStructure]] = ()
@@ -209,14 +214,10 @@ class MysqlDownstream:
         return await self._watch.look() if self._watch is not None else ""
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        fence = state_tables.fence(self._table.feed, CONTROL, self._table.epoch)
         async with self._turn:
             session = self._living()
             try:
-                if (await session.run_all([b"BEGIN", fence.encode()]))[1] != 1:
-                    raise TakenOver(f"another Applier has taken over {self._target.shown}")
-                write = self._table.replace(checkpoint).encode()
-                await session.run_all([write, b"COMMIT"])
+                await self._fenced(session, self._table.replace(checkpoint))
             except BaseException:
                 session.discard()
                 raise
@@ -264,6 +265,11 @@ async def _applicable(session: MysqlSession) -> frozenset[str]:
     except StatementRefused:
         return frozenset()
     return frozenset(str(name) for (name,) in rows if name)
+
+
+async def _load(session: MysqlSession, table: CheckpointTable) -> Found | None:
+    rows = [(int(i), str(text)) for i, text in await session.rows(table.select())]
+    return load(rows, table.feed, table.cluster_id)
 
 
 async def _guarded(session: MysqlSession, sql: str) -> None:

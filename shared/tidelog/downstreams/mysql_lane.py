@@ -12,12 +12,13 @@ from tidelog.downstream import Checkpoint, Image, RowRefused, TableShare, Work
 from tidelog.downstreams import state_tables
 from tidelog.downstreams.checkpoint_table import CheckpointTable
 from tidelog.downstreams.divergence import Divergences
+from tidelog.downstreams.failures import TOO_MUCH_AT_ONCE
 from tidelog.downstreams.mysql_session import MysqlSession, StatementRefused, WorkRolledBack
 from tidelog.downstreams.mysql_tables import MysqlTables
 from tidelog.downstreams.packets import Packets
 from tidelog.downstreams.state_tables import MarkTable
 from tidelog.downstreams.statements import TableStatements, folded, in_order
-from tidelog.errors import InvariantBroken
+from tidelog.errors import InvariantBroken, Stopped
 
 ATTEMPTS = 5
 """Of a transaction that the server gives up for another's sake."""
@@ -72,6 +73,8 @@ class MysqlLane:
         except StatementRefused as error:
             self._session.discard()
             what = f"{self._session.where} can't hold a change: {error.message}"
+            if error.code in TOO_MUCH_AT_ONCE:
+                raise Stopped(what, hint=error.hint) from error
             raise RowRefused(what, error.code, hint=error.hint) from error
         except BaseException:
             self._session.discard()

@@ -57,7 +57,8 @@ class SqliteDownstream(OneProcess):
         await self.close()
         self._feed = feed
         rows = await off_loop(self._connect)
-        return Opened(checkpoint_table.load(rows, feed), atomic=True)
+        found = checkpoint_table.load(rows, feed)
+        return Opened(found.checkpoint if found is not None else None, atomic=True)
 
     def _connect(self) -> list[tuple[int, str]]:
         try:

@@ -118,9 +118,9 @@ def forget_parts(feed: str, step: str) -> str:
 
 
 class MarkTable:
-    """Seed 004's mark: a transaction that changes the row of its channel came from us, and the
+    """Seed 004's mark: a transaction that changes a row of its channel came from us, and the
     opposite direction's Drainer drops it. One row for each lane, so that they don't wait for each
-    other."""
+    other. Whoever takes the rows away takes no mark: the next transaction puts its own back."""
 
     def __init__(self, schema: str, channel_id: int) -> None:
         self._schema = name(schema)
@@ -141,6 +141,6 @@ class MarkTable:
 
     def mark(self, lane: int) -> str:
         return (
-            f"UPDATE {self._table} SET val = val + 1"
-            f" WHERE id = {lane} && channel_id = {self._channel_id}"
+            f"INSERT INTO {self._table} (id, channel_id, val, channel_info)"
+            f" VALUES ({lane},{self._channel_id},1,'') ON DUPLICATE KEY UPDATE val = val + 1"
         )

@@ -33,6 +33,7 @@ class Filters:
         self.has_routes = self._rules.has_routes
         self._ignored_txns = frozenset(config.ignore_txn_commit_ts)
         self._loopback = config.loopback_control
+        self._mark_schema = config.mark_schema.lower()
         self.channel_id = config.channel_id
 
     def ignores_txn(self, commit_ts: int) -> bool:
@@ -51,7 +52,8 @@ class Filters:
 
     def _marks(self, db: str, table: str) -> tuple[str, str] | None:
         """The mark table, its schema as such, and the checkpoints beside it."""
-        if loopback.is_mark(db, table) or (not table and db.lower() == loopback.MARK_SCHEMA):
+        is_mark = not table or table.lower() == loopback.MARK_TABLE
+        if is_mark and db.lower() == self._mark_schema:
             return MARK, "loopback-control: it marks transactions"
         if db.lower() == loopback.CHECKPOINT_SCHEMA:
             return lists.SYSTEM, "loopback-control: checkpoints of the other direction"

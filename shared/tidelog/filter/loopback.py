@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidelog.errors import ConfigError
 from tidelog.rows.table_codec import RowChange
 
 MARK_SCHEMA, MARK_TABLE = "retl", "_drainer_repl_mark"
@@ -18,8 +19,15 @@ LOOPBACK = "loopback"
 _CHANNEL = "channel_id"
 
 
-def is_mark(db: str, table: str) -> bool:
-    return db.lower() == MARK_SCHEMA and table.lower() == MARK_TABLE
+def check_place(checkpoint_table: str) -> None:
+    """Of an Applier, or a bulk job, with loopback. Raises ConfigError."""
+    schema, _, _ = checkpoint_table.rpartition(".")
+    if schema and schema.lower() != CHECKPOINT_SCHEMA:
+        raise ConfigError(
+            f"with loopback-control checkpoint-table {checkpoint_table} would be replicated: the"
+            " Drainer there publishes it, and the other direction's is written over",
+            hint=f"name one in {CHECKPOINT_SCHEMA}, as {CHECKPOINT_SCHEMA}.mine",
+        )
 
 
 def has_channel(changes: Iterable[RowChange], channel_id: int) -> bool:

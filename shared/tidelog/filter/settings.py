@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from tidelog.config import ServiceConfig
+from tidelog.filter.loopback import MARK_SCHEMA
 from tidelog.ranges import Range
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog.timestamps import TS_MAX
@@ -70,6 +71,8 @@ class FilterConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     """Drop what the other direction of a bidirectional replication wrote (seed 004)."""
     channel_id: Annotated[int, Range(0, CHANNEL_MAX)] = 0
     """The channel of both directions; what carries its mark is dropped."""
+    mark_schema: str = MARK_SCHEMA
+    """Where the mark table is: as the Applier of the other direction has it."""
     origin: str = ""
     """Who wrote this first, as each message's header says; empty = the cluster's name."""
 

@@ -213,6 +213,21 @@ def test_checkpoint_tables(server: MariaDb) -> None:
         opened = await known.open()
         assert opened.checkpoint is not None
         assert rig.sql("SELECT clusterID FROM tidb_binlog.checkpoint") == [(7,)]
+        await known.save(20)
+        await known.downstream.close()
+        unknown = LanesRig(server)
+        opened = await unknown.open()
+        assert opened.checkpoint is not None
+        assert opened.checkpoint.commit_ts == 20
+        await unknown.save(30)
+        await unknown.downstream.close()
+        # One that an earlier release left at key 0 is older than that, and goes.
+        left = """'{"commitTS":10,"feed":"feed","epoch":1}'"""
+        rig.sql(f"INSERT INTO tidb_binlog.checkpoint VALUES (0, {left})")
+        opened = await known.open()
+        assert opened.checkpoint is not None
+        assert opened.checkpoint.commit_ts == 30
+        assert rig.sql("SELECT clusterID FROM tidb_binlog.checkpoint") == [(7,)]
         await known.downstream.close()
         # Another cluster's row is not ours to mind.
         foreign = LanesRig(server, cluster_id=8)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.applier.publisher import FEED, Publisher
+from tests.unit.applier.publisher import FEED, Publisher, create
 from tests.unit.applier.sim_rig import NODE, saved, started, world_with
 from tests.unit.downstreams.shapes import column, ddl, table
 from tests.unit.registry.nodes import CLUSTER
@@ -104,6 +104,39 @@ def test_a_word_on_another_ddl_or_on_none_is_refused() -> None:
         await world.until(lambda: saved(database) == publisher.commit_ts, 10, "what follows")
         with pytest.raises(Refused, match="stands at no DDL"):
             await ask(world, "ddl-again", publisher.commit_ts)
+
+    run(main, 1)
+
+
+class RefusingRows(Undecided):
+    """Takes no row."""
+
+    async def transact(self, life: Life, work: Any) -> None:
+        if work.works:
+            raise Stopped("the downstream refuses the row", hint="widen the column")
+        await super().transact(life, work)
+
+
+def test_a_word_at_one_that_stopped_for_a_row_is_refused() -> None:
+    """Again and again, and it stays as it is: what is on its way never lands."""
+
+    async def main(world: World) -> None:
+        database = world_with(world, RefusingRows)
+        publisher, node = await started(world)
+        await world.until(lambda: len(database.tables) == 2, 10, "the tables")
+        await publisher.rows(t=[create(1, 1)])
+        await stands(world)
+        for _ in range(5):
+            with pytest.raises(Refused, match=r"the DDL at 3 is not under way .*: none is"):
+                await ask(world, "ddl-done", 3)
+            await world.sleep(2)
+        status = node.service.status()["applier"]
+        assert status["stopped"]
+        assert "refuses the row" in status["error"]
+        assert (node.starts, node.service.restarts_total) == (1, 0)
+        await node.stop()
+        assert database.checkpoint is not None
+        assert (saved(database), database.checkpoint.consistent) == (2, False)
 
     run(main, 1)
 

@@ -229,6 +229,18 @@ def test_a_mark_is_seen_though_its_schema_is_filtered() -> None:
     assert up.dropped == {"loopback": 1}
 
 
+def test_marks_are_where_the_other_directions_applier_has_them() -> None:
+    up = Upstream(loopback_control=True, channel_id=7, mark_schema="Mine")
+    up.create("app", "t")
+    assert up.schema("mine") is None
+    assert up.create("mine", "_drainer_repl_mark", MARK) is None
+    up.dropped.clear()
+    change = "mine._drainer_repl_mark", "insert", {"id": 1, "channel_id": 7, "val": 1}
+    assert up.commit(change, ("app.t", "insert", ONE)) is None
+    assert up.dropped == {"loopback": 1}
+    assert ops(up.commit(("app.t", "insert", TWO))) == {"app.t": "c"}
+
+
 def test_without_loopback_control_the_mark_table_is_a_table() -> None:
     up = Upstream(channel_id=7)
     up.create("retl", "_drainer_repl_mark", MARK)

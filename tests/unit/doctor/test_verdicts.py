@@ -323,6 +323,10 @@ def test_both_sides_of_a_loop_have_one_channel() -> None:
     assert worst(ring.directions(ring.loops(two))) == OK
     other = service("applier", **loop | {"channel-id": 2})
     assert worst(ring.directions(ring.loops([two[0], other]))) == WRONG
+    there = service("applier", **loop | {"mark-schema": "mine"})
+    assert worst(ring.directions(ring.loops([two[0], there]))) == WRONG
+    both = service("drainer", **loop | {"mark-schema": "Mine"})
+    assert worst(ring.directions(ring.loops([both, there]))) == OK
     assert ring.directions([]) == []
 
 

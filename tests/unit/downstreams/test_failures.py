@@ -13,10 +13,13 @@ from tidelog.downstreams.failures import TABLE, Course, failure
         (0, Course.RETRY),  # no number: the connection
         (28, Course.RETRY),  # the operating system's: no space left
         (1021, Course.RETRY),
+        (1037, Course.RETRY),  # no memory
         (1040, Course.RETRY),
         (1045, Course.STOP),
         (1142, Course.STOP),
+        (1135, Course.RETRY),  # no thread
         (1153, Course.POLICY),
+        (1197, Course.POLICY),  # larger than the binlog's cache
         (1205, Course.RETRY),
         (1213, Course.RETRY),
         (1290, Course.RETRY),
@@ -25,6 +28,11 @@ from tidelog.downstreams.failures import TABLE, Course, failure
         (2013, Course.RETRY),
         (2026, Course.STOP),
         (2099, Course.RETRY),
+        (3100, Course.RETRY),  # the group does not take it now
+        (8004, Course.POLICY),  # larger than a transaction of TiDB's
+        (8005, Course.RETRY),
+        (8176, Course.RETRY),  # TiDB's memory is used by others
+        (8252, Course.RETRY),
         (9007, Course.RETRY),
         (65535, Course.POLICY),  # one that nobody knows: the statement's
     ],

@@ -124,6 +124,7 @@ class Applier(Actor[Mail]):
         """A wrong URL or password ends the start; an unreachable downstream doesn't, nor one that
         another Applier leads."""
         self._position.error = ""  # what an earlier instance met
+        await self._pipeline.refused.open()
         subject = subjects.applier(self._config.cluster, self._config.node, "control")
         bus = self._ports.bus
         serving = serve_questions(bus, subject, ApplierRequest, self.self_ref, Asked)

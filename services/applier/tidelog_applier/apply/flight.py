@@ -58,6 +58,11 @@ class Flight:
         self._land()
         return not window.waiting
 
+    def give_up(self) -> None:
+        """The windows on their way never land."""
+        self._windows.clear()
+        self.bytes = 0
+
     def _land(self) -> None:
         while self._windows and not self._windows[0].waiting:
             window = self._windows.popleft()

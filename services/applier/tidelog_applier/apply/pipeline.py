@@ -83,12 +83,17 @@ class Pipeline:
         self._landed = asyncio.Event()
         self._failure: TidelogError | None = None
         self._trouble = Trouble(ports, position, "the downstream")
+        self._unsaved = False
+        """A position could not be saved beside the rows: it is what has to work again."""
 
     # Opening --------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Nothing is on its way. Raises what `Control.open` does."""
+        """Nothing is on its way, but for what a lane that stopped never writes. Raises what
+        `Control.open` does."""
         await self._end_lanes()
+        if len(self.flight):
+            self._give_up()
         opened = await self.control.open()
         self._atomic = opened.atomic or self._config.mode == "atomic"
         count = 1 if self._atomic else opened.lanes
@@ -98,10 +103,19 @@ class Pipeline:
         self._planner.resize(count)
         self.flight.applied = max(self.flight.applied, self.control.saved_ts)
         self._position.applied = self.flight.applied
-        self._trouble.over()
 
     async def ensure_open(self) -> None:
         """Until it works. Raises what asking again doesn't change."""
+        if not self.control.is_open:
+            await self._reopen()
+            if self._unsaved:
+                await self.certainly(self._save_beside)
+                self._unsaved = False
+            self._trouble.over()
+
+    async def _reopen(self) -> None:
+        """Where it isn't open. That it can be opened says nothing of what failed on it: whoever
+        tries that again says when the trouble is over."""
         while not self.control.is_open:
             await self.drain()
             try:
@@ -126,6 +140,12 @@ class Pipeline:
         if self._config.on_refused == "skip":
             return SkippingLane(lane, lane_of, self.refused)
         return lane
+
+    def _give_up(self) -> None:
+        """Some of it may be applied: nothing consistent is saved any more."""
+        self.flight.give_up()
+        self._planner = Planner(1)
+        self._in_part = True
 
     async def _end_lanes(self) -> None:
         lanes, self._lanes = self._lanes, None
@@ -312,11 +332,13 @@ class Pipeline:
                 notes = await self.control.run_ddl(ddl, commit_ts)
                 break
             except PASSING as error:
+                self.progress()
                 await self._trouble.met(error)
-                await self.ensure_open()
+                await self._reopen()
                 if self.control.has_run(ddl) or self.control.saved_ts != saved_ts:
                     log.info("it was done after all", ddl=ddl.kind, commit_ts=ddl.commit_ts)
                     break
+        self._trouble.over()
         self.flight.begin(Window(commit_ts))
         self._show()
         return notes
@@ -346,10 +368,14 @@ class Pipeline:
         """Something that the control connection may be asked twice."""
         while True:
             try:
-                return await ask()
+                found = await ask()
             except PASSING as error:
+                self.progress()
                 await self._trouble.met(error)
-                await self.ensure_open()
+                await self._reopen()
+                continue
+            self._trouble.over()
+            return found
 
     async def settle(self) -> bool:
         """Nothing more is handed over: save a consistent position once all is applied, if that
@@ -360,7 +386,7 @@ class Pipeline:
         try:
             await self.control.save(self.flight.applied, consistent=True)
         except PASSING as error:
-            log.info("the checkpoint was not saved", reason=str(error))
+            self._not_saved(error)
         return self._is_settled()
 
     def _is_settled(self) -> bool:
@@ -376,10 +402,17 @@ class Pipeline:
         if not (behind and due and self.control.is_open) or (self._atomic and len(self.flight)):
             return
         try:
-            applied = self.flight.applied
-            await self.control.save(applied, consistent=self._atomic, if_ahead=True)
+            await self._save_beside()
         except PASSING as error:
-            log.info("the checkpoint was not saved", reason=str(error))
+            self._not_saved(error)
+
+    async def _save_beside(self) -> None:
+        applied = self.flight.applied
+        await self.control.save(applied, consistent=self._atomic, if_ahead=True)
+
+    def _not_saved(self, error: TidelogError) -> None:
+        self._unsaved = True
+        log.info("the checkpoint was not saved", reason=str(error))
 
     @property
     def is_atomic(self) -> bool:

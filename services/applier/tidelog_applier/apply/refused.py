@@ -34,41 +34,46 @@ class Search:
     """Ask `next`, do what it says, say how it went (`told`), until it is None; then `refused` and
     `rest`. Raises RowRefused for a row that may not be left out."""
 
-    def __init__(self, work: Work, error: RowRefused) -> None:
-        """`error`: with which all of it was refused."""
+    def __init__(self, work: Work) -> None:
+        """All of it was refused."""
         self._work = work
         self._end = sum(len(rows) for share in work.shares for _, rows in _parts(share))
         self._out: dict[int, RowRefused] = {}
         self._taken = 0
         """So many rows from the beginning, without those in `_out`, are taken."""
         self._bad = self._end
-        """So many are refused, with this error; 0 = that isn't known."""
-        self._error = error
+        """So many were refused; 0 = that isn't known."""
         self._asked = 0
-        self._settle()
 
     def next(self) -> Work | None:
         """A beginning of the Work, whose transaction is to be rolled back; `safe`, so that what it
         matches is counted once, with `rest`."""
         if self._taken >= self._end:
             return None
-        self._asked = self._end if not self._bad else (self._taken + self._bad) // 2
+        if self._bad:
+            half = (self._taken + self._bad) // 2
+            self._asked = half if half > self._taken else self._bad
+        else:
+            self._asked = self._end
         return Work(_cut(self._work, self._asked, self._out), safe=True, ends=False)
 
     def told(self, error: RowRefused | None) -> None:
         """None: it was taken."""
         if error is None:
             self._taken = self._asked
+            if self._taken >= self._bad:
+                self._bad = 0  # what refused it has passed
+        elif self._asked == self._bad:
+            self._blame(error)
         else:
-            self._bad, self._error = self._asked, error
-        self._settle()
+            self._bad = self._asked
 
-    def _settle(self) -> None:
-        if self._bad and self._bad - self._taken == 1:
-            if _is_event(self._work, self._taken):
-                raise self._error
-            self._out[self._taken] = self._error
-            self._taken, self._bad = self._bad, 0
+    def _blame(self, error: RowRefused) -> None:
+        """The beginning that ends with this row was refused again, the one before it is taken."""
+        if _is_event(self._work, self._taken):
+            raise error
+        self._out[self._taken] = error
+        self._taken, self._bad = self._bad, 0
 
     @property
     def rest(self) -> Work:
