@@ -14,6 +14,7 @@ from tests.unit.drainer.test_simulated import TABLE
 from tests.unit.drainer.test_stops import CONFIG, begin, said
 from tidelog import subjects
 from tidelog.change_reader import Change, ChangeReader
+from tidelog.filter.settings import TableMigrateRule, TableWildcards
 from tidelog.kv import Bucket
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.model import (
@@ -35,6 +36,15 @@ from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutatio
 
 STEP = 10
 SCHEMAS = subjects.schemas_bucket(FEED)
+CREATE = {1: "CREATE DATABASE app", 2: "CREATE TABLE t (id BIGINT)"}
+ROUTED = msgspec.structs.replace(
+    CONFIG,
+    table_migrate_rule=tuple(
+        TableMigrateRule(TableWildcards("app", source), TableWildcards("copy", target))
+        for source, target in (("", ""), ("t", "u"))
+    ),
+)
+"""Readers know app.t as copy.u."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +81,7 @@ class Alters:
 
     def binlog(self, n: int) -> Txn:
         ts = n * STEP
-        text = f"ALTER TABLE t ADD COLUMN c{n - 1} BIGINT" if n > 2 else "CREATE"
+        text = f"ALTER TABLE t ADD COLUMN c{n - 1} BIGINT" if n > 2 else CREATE[n]
         binlog = Binlog(
             start_ts=ts - 1,
             commit_ts=ts,
@@ -242,13 +252,20 @@ def test_a_ddl_that_is_not_published_is_tracked_and_leaves_nothing_behind() -> N
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_a_lost_bucket_is_made_again_from_the_history_loudly(down: bool) -> None:
+@pytest.mark.parametrize(("config", "named"), [(CONFIG, "app.t."), (ROUTED, "copy.u.")])
+def test_a_lost_bucket_is_made_again_from_the_history_loudly(
+    config: DrainerConfig, named: str, down: bool
+) -> None:
+    async def structures(bucket: Bucket) -> set[str]:
+        return {key for key in (await bucket.entries())[0] if not key.startswith("schema/")}
+
     async def main(world: World) -> None:
-        feed = await feed_of(world)
+        feed = await feed_of(world, config)
         await feed.upto(1, 20)
         await feed.snapshot_of(20)
         bucket = Bucket(world.ports().bus, SCHEMAS)
-        before = {key for key in (await bucket.entries())[0] if key.startswith("app.")}
+        before = await structures(bucket)
+        assert before == {f"{named}{version}" for version in range(2, 21)}
         if down:
             feed.node.kill()
         await world.ports().bus.stream_delete(bucket.stream)
@@ -256,8 +273,9 @@ def test_a_lost_bucket_is_made_again_from_the_history_loudly(down: bool) -> None
             await feed.start()
         await feed.upto(21, 22)
         assert feed.status("rebuilds") == {"lost": 1}
-        after = {key for key in (await bucket.entries())[0] if key.startswith("app.")}
-        assert before <= after, "readers of the stream may still ask for every one of them"
+        wanted = before | {f"{named}{version}" for version in (21, 22)}
+        after = await structures(bucket)
+        assert after == wanted, "readers of the stream may still ask for every one of them"
         await feed.snapshot_of(22)
         await feed.restart()
         await feed.upto(23, 24)

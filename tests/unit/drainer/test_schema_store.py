@@ -8,10 +8,19 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.drainer.test_schema_restarts import SCHEMAS, STEP, Alters, Feed, soon, wide
+from tests.unit.drainer.test_schema_restarts import (
+    ROUTED,
+    SCHEMAS,
+    STEP,
+    Alters,
+    Feed,
+    soon,
+    wide,
+)
 from tests.unit.drainer.test_stops import CONFIG, begin
 from tidelog.changes import structure_key
 from tidelog.errors import ConfigError, Corrupt
+from tidelog.filter.settings import TableName
 from tidelog.kv import Bucket
 from tidelog.ports import Bus
 from tidelog.schema.errors import TablesAway
@@ -68,6 +77,25 @@ class TwoTables(Alters):
         info = msgspec.structs.replace(wide(2), id=101, name=Name("u", "u"))
         binlog = HistoryInfo(n, None, info, n * STEP)
         return DdlJob(n, 3, 9, 101, "app", "u", query=f"ddl {n}", binlog=binlog)
+
+
+def test_what_the_feed_leaves_out_is_not_among_the_structures_that_are_made_again() -> None:
+    config = msgspec.structs.replace(ROUTED, ignore_table=(TableName("app", "u"),))
+
+    async def main(world: World) -> None:
+        history = TwoTables(5)
+        world.open_ddl_history = lambda url, bus: history
+        ports = world.ports()
+        bucket = Bucket(ports.bus, SCHEMAS)
+        store = SchemaStore(config, ports)
+        await store.open(STEP, 0)
+        await store.publish(dict(shapes(store)))
+        await ports.bus.stream_delete(bucket.stream)
+        await ports.clock.sleep(LOOK_S)
+        await store.look()
+        assert set((await bucket.entries())[0]) == {f"copy.u.{version}" for version in (2, 4, 5)}
+
+    run(main)
 
 
 async def damaged(bus: Bus) -> None:

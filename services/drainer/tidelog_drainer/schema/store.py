@@ -10,12 +10,14 @@ import structlog
 
 from tidelog import subjects
 from tidelog.changes import structure_key
+from tidelog.decode.ddl_filter import routed
 from tidelog.errors import BadInput, ConfigError, Corrupt, DiskFull, StreamMissing, Unavailable
 from tidelog.failpoints import hit
+from tidelog.filter.filters import Filters
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.folded import Folded
-from tidelog.schema.history import unpacked
+from tidelog.schema.history import TableAt, unpacked
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer import metrics
@@ -54,6 +56,7 @@ class SchemaStore:
         self._history = ports.open_ddl_history(config.ddl_history, config.upstream.security)
         self._bucket = Bucket(ports.bus, subjects.schemas_bucket(config.feed))
         self._structures = Structures(ports, self._bucket)
+        self._filters = Filters(config)
         self._snapshot = Snapshot(self._bucket)
         self._one_at_a_time = asyncio.Lock()
         self._first_job = 0
@@ -271,12 +274,19 @@ class SchemaStore:
             states = sorted(fresh.tables(), key=lambda state: state.version)
             for at in range(0, len(states), 100):
                 tables = [unpacked(state) for state in states[at : at + 100]]
-                shapes = {structure_key(t.db, structure(t)): structure(t) for t in tables}
-                await self._structures.publish(shapes)
+                await self._structures.publish(dict(filter(None, map(self._shape, tables))))
                 await asyncio.sleep(0)
             fresh.fold(self._passed_ts, keep=KEEP_JOBS)
             await self._take(fresh, "lost")
             self._structures.found()
+
+    def _shape(self, table: TableAt) -> tuple[str, TableStructure] | None:
+        """Under the name by which readers ask for it; None of a table that they never meet."""
+        verdict = self._filters.table(table.db, table.name)
+        if verdict.reason:
+            return None
+        shown = routed(table, verdict)
+        return structure_key(shown.db, structure(shown)), structure(shown)
 
     async def keep(self, passed_ts: int) -> None:
         """Fold what the feed has passed, and write the snapshot when that is worth it. Raises
