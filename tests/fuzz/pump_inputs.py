@@ -14,6 +14,7 @@ from tests.unit.drainer.test_any_bytes import (
     COMMIT_TS,
     RECORDED,
     TYPED,
+    as_debezium,
     decoded,
     golden,
     taken,
@@ -62,8 +63,11 @@ def shallow(data: bytes) -> object:
 
 
 def transaction(data: bytes) -> object:
-    """As the Drainer decodes what the Pumps acked: recorded tables, and one of each type."""
-    return decoded(RECORDED, data) is None, decoded(ALL_TYPES, data) is None
+    """As the Drainer decodes what the Pumps acked, for either envelope: recorded tables, and one of
+    each type."""
+    return [
+        (decoded(which, data) is None, as_debezium(which, data)) for which in (RECORDED, ALL_TYPES)
+    ]
 
 
 def frame(data: bytes) -> object:

@@ -155,15 +155,15 @@ class Decoder:
             if route.ignored:
                 mutation, left_out = without(mutation, route.ignored)
                 self.passed.drop(EVENT_FILTER, left_out)
-                if not mutation.sequence:
-                    continue
             decoded = _table_rows(commit_ts, start_ts, mutation, route, version, rows)
+            if not decoded.events:  # no row came with it, or none is left
+                continue
             size += sum(map(len, decoded.events))
             rows += len(decoded.events)
             tables.append(decoded)
         ddls = self._decoded()
         if not rows and not ddls:
-            if not tables and not routes:
+            if not any(mutation.sequence for mutation in value.mutations):
                 self.passed.drop("empty")
             return None
         return RowTxn(commit_ts, start_ts, tables, rows, size, ddls)

@@ -37,8 +37,9 @@ class LargeRows:
 
     def slices(self) -> Iterator[TableRows | None]:
         """What LargeTxn.slices promises."""
-        before = 0
+        before, empty = 0, True
         for mutation in mutations(self._payload, self._survey):
+            empty = empty and (mutation is None or not mutation.named)
             route = self._routes[mutation.table_id] if mutation is not None else None
             if mutation is None or not isinstance(route, Route):
                 yield None
@@ -47,6 +48,8 @@ class LargeRows:
                 rows = self._decoded(part, route, before) if part is not None else None
                 before += len(rows.events) if rows is not None else 0
                 yield rows
+        if empty:
+            self._passed.drop("empty")
 
     def marks(self, codec_of: Callable[[int], TableCodec]) -> Iterator[list[RowChange]]:
         """What the transaction writes into the mark table. Raises Undecodable."""

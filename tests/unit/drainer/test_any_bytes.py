@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
@@ -24,8 +25,10 @@ from tests.unit.drainer.test_decoder import decoder
 from tests.unit.rows.tables import SAMPLES, int_key_table, mutation
 from tests.unit.rows.test_round_trip import Row, rows_of_all_types
 from tidelog.change_reader import Change, ChangeAssembler
+from tidelog.changes import Marker
 from tidelog.compression import unpack
 from tidelog.decode.decoder import Decoder
+from tidelog.decode.envelope import TIDELOG, Envelope
 from tidelog.decode.errors import SchemaBehind, Undecodable
 from tidelog.decode.transactions import DdlTxn
 from tidelog.errors import Corrupt, UnparsablePayload
@@ -35,10 +38,11 @@ from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.model import DBInfo, DdlJob, HistoryInfo, Name
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.merge.inbound import Inbound
 from tidelog_drainer.merge.merger import Disorder, Merger, Overtaken
 from tidelog_drainer.publish.batcher import Batcher
-from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue
+from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 from tidelog_proto.transport_pb2 import PulledTxn, PullFrame
 
 CALLS, CALLS_A_BYTE = 20_000, 60
@@ -46,6 +50,7 @@ TYPED = (Undecodable, UnknownTable, UnknownJob, SchemaBehind)
 TABLE = int_key_table(*(info for info, _ in SAMPLES))
 CODEC = TableCodec(TABLE)
 COMMIT_TS, START_TS = 70, 60
+ROWS = "changes.main.row."
 
 
 @contextmanager
@@ -88,7 +93,7 @@ def _worst() -> Iterator[Worst]:
     print(f"any bytes: at worst {found.seconds * 1e3:.1f} ms, for {found.size} bytes")
 
 
-def all_types() -> Decoder:
+def all_types(envelope: Literal["tidelog", "debezium"]) -> Decoder:
     """One that knows a table with a column of each type."""
     tracker = SchemaTracker()
     tracker.add_jobs(
@@ -97,27 +102,35 @@ def all_types() -> Decoder:
             DdlJob(2, 3, 9, TABLE.id, "app", "t", binlog=HistoryInfo(2, table_info=TABLE)),
         ]
     )
-    made = Decoder(DrainerConfig(), tracker, lambda _job: "")
+    config = DrainerConfig(envelope=envelope)
+    made = Decoder(config, tracker, lambda _job: "", envelope_of(config))
     made.allowed_version = 2
     made.passed.base_version = 2
     return made
 
 
-ALL_TYPES = all_types()
-RECORDED = decoder("set-a")
-RECORDED.passed.base_version = 1 << 40
-"""Readers know the newest schema: no DDL is looked for in front of a transaction."""
+def recorded(envelope: str) -> Decoder:
+    """One that knows the tables of a recording. Readers know the newest schema: no DDL is looked
+    for in front of a transaction."""
+    made = decoder("set-a", envelope=envelope)
+    made.passed.base_version = 1 << 40
+    return made
 
 
-def decoded(which: Decoder, payload: bytes) -> Change | None:
-    """What a reader gets of a payload; None if it is dropped, or a typed error."""
+ALL_TYPES, RECORDED = all_types("tidelog"), recorded("tidelog")
+AS_DEBEZIUM = {ALL_TYPES: all_types("debezium"), RECORDED: recorded("debezium")}
+DEBEZIUM = envelope_of(DrainerConfig(envelope="debezium"))
+
+
+def published(which: Decoder, payload: bytes, envelope: Envelope) -> list[Message]:
+    """What becomes of a payload; nothing if it is dropped, or a typed error."""
     try:
         found = which.decode((COMMIT_TS, START_TS, payload))
     except TYPED:
-        return None
+        return []
     if found is None:
-        return None
-    batcher = Batcher("main", "1:d", max_messages=1000, max_bytes=4 << 20)
+        return []
+    batcher = Batcher("main", "1:d", max_messages=1000, max_bytes=4 << 20, envelope=envelope)
     if isinstance(found, DdlTxn):
         batch = batcher.ddl(found, 0)
     elif found.ddls:
@@ -126,12 +139,38 @@ def decoded(which: Decoder, payload: bytes) -> Change | None:
         batcher.add(found)
         batch = batcher.finish(0, COMMIT_TS)
     sent = [out for chunk in batch.chunks for out in chunk]
-    messages = [Message(out.subject, out.data, out.headers, n) for n, out in enumerate(sent, 1)]
+    return [Message(out.subject, out.data, out.headers, n) for n, out in enumerate(sent, 1)]
+
+
+def decoded(which: Decoder, payload: bytes) -> Change | None:
+    """What a reader gets of a payload; None of one of which nothing is published."""
+    messages = published(which, payload, TIDELOG)
+    if not messages:
+        return None
     (change,) = ChangeAssembler("main", 0).feed(messages)
     (txn,) = change.txns
     assert (txn.commit_ts, txn.start_ts) == (COMMIT_TS, START_TS)
     assert txn.rows == sum(len(rows.events) for rows in change.rows)
+    assert all(rows.events for rows in change.rows)
     return change
+
+
+def as_debezium(which: Decoder, payload: bytes) -> int:
+    """How many rows the other envelope publishes of a payload: each is an event of its own."""
+    messages = published(AS_DEBEZIUM[which], payload, DEBEZIUM)
+    if not messages:
+        return 0
+    (txn,) = msgspec.json.decode(messages[-1].data, type=Marker).txns
+    rows = [msgspec.json.decode(m.data) for m in messages if m.subject.startswith(ROWS)]
+    assert txn.rows == len(rows)
+    assert {row["source"]["commit_ts"] for row in rows} <= {COMMIT_TS}
+    return txn.rows
+
+
+def in_both(which: Decoder, payload: bytes, worst: Worst) -> None:
+    for read in (decoded, as_debezium):
+        with worst.timed(len(payload)):
+            read(which, payload)
 
 
 def binlog(value: bytes, **fields: Any) -> bytes:
@@ -141,8 +180,10 @@ def binlog(value: bytes, **fields: Any) -> bytes:
 
 @cache
 def golden() -> list[bytes]:
-    """Recorded payloads: every DDL, and the rows of each table once for each kind of change."""
+    """Recorded payloads: every DDL, and the rows of each table once for each kind of change. And
+    one with a table's rows in front of a mutation of another table that has none."""
     found: dict[object, bytes] = {}
+    tables: dict[int, PrewriteValue] = {}
     for one in pulled("set-a"):
         value = PrewriteValue.FromString(one.prewrite_value)
         shape = [(m.table_id, tuple(sorted(set(m.sequence)))) for m in value.mutations]
@@ -150,7 +191,11 @@ def golden() -> list[bytes]:
         raw = one.SerializeToString()
         if key and len(raw) < 20_000:
             found.setdefault(key, raw)
-    return list(found.values())
+            tables.update({m.table_id: value for m in value.mutations})
+    first, *_, last = tables
+    rowless = PrewriteValue.FromString(tables[last].SerializeToString())
+    rowless.mutations.append(TableMutation(table_id=first))
+    return [*found.values(), binlog(rowless.SerializeToString())]
 
 
 @st.composite
@@ -190,6 +235,7 @@ def test_all_types_are_published_as_they_were_written(old: Row, new: Row) -> Non
     value = PrewriteValue(schema_version=2, mutations=[made]).SerializeToString()
     change = decoded(ALL_TYPES, binlog(value))
     assert change is not None
+    assert as_debezium(ALL_TYPES, binlog(value)) == 3
     (message,) = change.rows
     assert (message.db, message.table, message.schema_version) == ("app", "t", 2)
     insert, update, delete = message.events
@@ -203,13 +249,22 @@ def test_all_types_are_published_as_they_were_written(old: Row, new: Row) -> Non
 # Any bytes.
 
 
+def test_golden_payloads_have_as_many_rows_in_each_envelope() -> None:
+    seen = set()
+    for payload in golden():
+        change = decoded(RECORDED, payload)
+        rows = sum(len(one.events) for one in change.rows) if change is not None else 0
+        assert as_debezium(RECORDED, payload) == rows
+        seen.add(rows)
+    assert len(seen) > 2
+
+
 @settings(max_examples=400, deadline=None)
 @given(raw=st.binary(max_size=300))
 def test_any_bytes_as_a_payload(raw: bytes, worst: Worst) -> None:
     for which in (ALL_TYPES, RECORDED):
         for payload in (raw, binlog(raw), binlog(b"", prewrite_key=b"tidelog.skipped:" + raw)):
-            with worst.timed(len(payload)):
-                decoded(which, payload)
+            in_both(which, payload, worst)
 
 
 @settings(max_examples=300, deadline=None)
@@ -218,19 +273,16 @@ def test_any_bytes_as_rows_or_as_a_ddl(raw: bytes, query: bytes, job: int, worst
     for rows in ({"inserts": (raw,)}, {"updates": (raw,)}, {"deletes": (raw,)}):
         made = PrewriteValue(schema_version=2, mutations=[mutation(**rows)])
         payload = binlog(made.SerializeToString())
-        with worst.timed(len(payload)):
-            decoded(ALL_TYPES, payload)
+        in_both(ALL_TYPES, payload, worst)
     payload = binlog(b"", ddl_query=query, ddl_job_id=job)
-    with worst.timed(len(payload)):
-        decoded(RECORDED, payload)
+    in_both(RECORDED, payload, worst)
 
 
 @settings(max_examples=600, deadline=None)
 @given(data=st.data())
 def test_a_damaged_golden_payload(data: st.DataObject, worst: Worst) -> None:
     payload = data.draw(mutated(st.sampled_from(golden())))
-    with worst.timed(len(payload)):
-        decoded(RECORDED, payload)
+    in_both(RECORDED, payload, worst)
 
 
 @settings(max_examples=300, deadline=None)
@@ -240,8 +292,7 @@ def test_a_damaged_row_of_all_types(row: Row, data: st.DataObject, worst: Worst)
     raw = data.draw(mutated(st.just(CODEC.encode_update(row, row, None))))
     made = PrewriteValue(schema_version=2, mutations=[mutation(updates=(raw,))])
     payload = binlog(made.SerializeToString())
-    with worst.timed(len(payload)):
-        decoded(ALL_TYPES, payload)
+    in_both(ALL_TYPES, payload, worst)
 
 
 # Frames.

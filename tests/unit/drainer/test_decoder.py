@@ -15,6 +15,7 @@ from tidelog.ports import Message
 from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.publish.batcher import Batch, Batcher
 from tidelog_proto.binlog_pb2 import Binlog, PrewriteValue, TableMutation
 
@@ -24,11 +25,8 @@ def decoder(which: capture.Set | None = "set-a", **changed: object) -> Decoder:
     jobs = capture.ddl_history(which) if which else []
     tracker.add_jobs(jobs)
     queries = {job.id: job.query for job in jobs}
-    made = Decoder(
-        DrainerConfig(**changed),  # type: ignore[arg-type]
-        tracker,
-        lambda job_id: queries.get(job_id, ""),
-    )
+    config = DrainerConfig(**changed)  # type: ignore[arg-type]
+    made = Decoder(config, tracker, lambda job_id: queries.get(job_id, ""), envelope_of(config))
     made.allowed_version = 1 << 40
     return made
 
