@@ -15,10 +15,11 @@ from tests.integration.drainer import fakes
 from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistry
 from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, said
-from tidelog import subjects
+from tidelog import messages, subjects
 from tidelog.change_reader import Change, ChangeReader, Gap
 from tidelog.errors import BadInput, DeadlineExceeded, Overloaded, Purged, TidelogError, Unavailable
 from tidelog.lease import TAKEOVER_S
+from tidelog.ports import Request
 from tidelog.questions import MAX_QUESTIONS
 from tidelog.rewind import EXPIRE_S, Rewinding, RewindingReader, feed_name
 from tidelog.sim.bus import SimBus
@@ -213,6 +214,30 @@ def test_a_reader_that_is_gone_leaves_nothing_behind() -> None:
         await world.until(lambda: not replay_streams(world), EXPIRE_S, "its end")
         node = world.node("drainer")
         await world.until(lambda: not said(node, "rewinder")["rewinds"], 10, "its place")
+
+    run(main, 1)
+
+
+def test_one_that_expires_while_the_registry_has_too_much_to_do_leaves_the_others_alone() -> None:
+    async def refuse(request: Request) -> None:
+        request.respond(messages.encode_error(Overloaded("too much changes at once")))
+
+    async def main(world: World) -> None:
+        registry, _ = await behind(world)
+        await registry.bus.serve(subjects.registry(CLUSTER, "safepoint"), refuse)
+        gone, other = (Rewinding(world.ports().bus, CLUSTER, FEED, n) for n in ("gone", "other"))
+        await gone.ask(0)
+        await other.ask(0)
+        node = world.node("drainer")
+        tree = node.service
+        with capture_logs() as logs:
+            while "gone" in said(node, "rewinder")["rewinds"]:
+                await world.sleep(1)
+                await other.renew()
+        assert list(said(node, "rewinder")["rewinds"]) == ["other"]
+        assert (node.service, tree.restarts_total) == (tree, 0)
+        (told,) = [one for one in logs if "not forgotten" in one["event"]]
+        assert "the registry" in told["silent"]
 
     run(main, 1)
 

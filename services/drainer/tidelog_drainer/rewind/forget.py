@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from tidelog import ask_registry, messages, subjects
-from tidelog.errors import TidelogError, Unavailable
+from tidelog.errors import TidelogError
 from tidelog.messages import OFFLINE, PUMP, Consumer, SafePoint, SafePointRequest
 from tidelog.ports import Bus
 from tidelog.pump_control import ControlRequest, Forgotten
@@ -16,8 +16,8 @@ log = structlog.get_logger()
 
 
 async def forget(bus: Bus, cluster: str, feed: str) -> None:
-    """Who does not answer is named in the log: there it holds what it has not read, until it has
-    been idle long enough."""
+    """Who does not answer, or refuses, is named in the log: there it holds what it has not read,
+    until it has been idle long enough."""
     silent: list[str] = []
     try:
         nodes = await ask_registry.nodes(bus, cluster, timeout_s=ASK_S)
@@ -32,7 +32,7 @@ async def forget(bus: Bus, cluster: str, feed: str) -> None:
                     silent.append(pump.nodeId)
         request = SafePointRequest(Consumer("", feed, 0), remove=True)
         await ask_registry.ask(bus, cluster, "safepoint", request, SafePoint, timeout_s=ASK_S)
-    except Unavailable:
+    except TidelogError:
         silent.append("the registry")
     if silent:
         log.warning("a rewind that ended is not forgotten everywhere", feed=feed, silent=silent)
