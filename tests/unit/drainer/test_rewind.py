@@ -281,6 +281,23 @@ def test_what_the_pumps_no_longer_hold_is_purged() -> None:
     run(main, 1)
 
 
+def test_a_reader_waits_while_the_bucket_of_members_is_missing() -> None:
+    """It says which Pumps went offline: without it nobody knows what can't be read any more."""
+
+    async def main(world: World) -> None:
+        registry, _ = await behind(world)
+        await registry.bus.stream_delete(registry.bucket.stream)
+        reader, found = reading(world), list[Change]()
+        for _ in range(5):
+            assert await reader.next(0.5) == []
+        assert not reader.replaying
+        await registry.again()
+        await read(world, reader, TIMES[-1], found)
+        assert times(found) == TIMES
+
+    run(main, 1)
+
+
 def test_the_feed_itself_goes_on_beside_a_replay() -> None:
     async def main(world: World) -> None:
         registry, pump = await behind(world)

@@ -189,9 +189,15 @@ class Rewinder(Actor[RewinderMail]):
                 await self._ports.bus.stream_delete(stream)
 
     async def _refuse_if_gone(self, after_ts: int) -> None:
-        """A Pump that was taken offline had been read by all; what it held is nowhere now."""
+        """A Pump that was taken offline had been read by all; what it held is nowhere now. Raises
+        Purged; Unavailable, also while the registry has yet to write that bucket anew."""
         bucket = Bucket(self._ports.bus, subjects.members_bucket(self._config.cluster))
-        entries, _ = await bucket.entries()
+        try:
+            entries, _ = await bucket.entries()
+        except StreamMissing as error:
+            raise Unavailable(
+                f"{error.message}: which Pumps there were is not known yet"
+            ) from error
         for entry in entries.values():
             member = messages.decode(entry.value, Member)
             if member.state == OFFLINE and after_ts < member.high_ts:
