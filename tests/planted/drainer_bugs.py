@@ -246,8 +246,8 @@ BUGS = (
         (
             Edit(
                 f"{DRAINER}/merge/membership.py",
-                "= member.state != OFFLINE\n",
-                '= member.state not in (OFFLINE, "closing")\n',
+                "gone = member.state == OFFLINE\n",
+                'gone = member.state in (OFFLINE, "closing")\n',
             ),
         ),
     ),

@@ -17,7 +17,15 @@ from tests.unit.drainer.test_simulated import DDLS, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, said
 from tidelog import messages, subjects
 from tidelog.change_reader import Change, ChangeReader, Gap
-from tidelog.errors import BadInput, DeadlineExceeded, Overloaded, Purged, TidelogError, Unavailable
+from tidelog.errors import (
+    BadInput,
+    DeadlineExceeded,
+    Overloaded,
+    Purged,
+    StreamFull,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.lease import TAKEOVER_S
 from tidelog.ports import Request
 from tidelog.questions import MAX_QUESTIONS
@@ -294,6 +302,75 @@ def test_a_reader_waits_while_the_bucket_of_members_is_missing() -> None:
         await registry.again()
         await read(world, reader, TIMES[-1], found)
         assert times(found) == TIMES
+
+    run(main, 1)
+
+
+async def goes_offline(registry: FakeRegistry, pump: FakePump) -> None:
+    """All but the readers of replays have read it."""
+    await registry.record(pump.node, "offline", high_ts=TIMES[-1])
+    registry.pumps.remove(pump)
+    await pump.close()
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_replay_does_not_lack_a_pump_whose_tombstone_was_lost_with_its_bucket(
+    settled: bool,
+) -> None:
+    """The registry dies between two writes of the new bucket. `settled`: it lives, and has not
+    noticed the loss."""
+
+    async def main(world: World) -> None:
+        registry, _ = await behind(world)
+        await goes_offline(registry, registry.pumps[1])
+        await registry.bus.stream_delete(registry.bucket.stream)
+        registry.settled = settled
+        await registry.bucket.create()
+        if not settled:
+            await world.sleep(2 * BRIEF.lease_s)
+        await Rewinding(world.ports().bus, CLUSTER, FEED, "late").ask(0)
+        await registry.record("p2", "offline", high_ts=TIMES[-1])
+        await registry.again()
+        with pytest.raises(Purged, match="p2 went offline"):
+            await read(world, reading(world), TIMES[-1], [])
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_replay_does_not_lack_what_a_life_had_read_of_a_pump_and_not_published(
+    restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replay's stream has no room for a while; meanwhile a Pump that was read goes offline."""
+    append, appended, room = SimBus.append, [0], asyncio.Event()
+
+    async def appends(bus: SimBus, stream: str, *args: Any, **kwargs: Any) -> int:
+        appended[0] += stream.startswith("REPLAY_")
+        if stream.startswith("REPLAY_") and appended[0] > 5 and not room.is_set():
+            raise StreamFull("no room")
+        return await append(bus, stream, *args, **kwargs)
+
+    monkeypatch.setattr(SimBus, "append", appends)
+
+    async def main(world: World) -> None:
+        registry, _ = await behind(world, source_buffer_bytes=1 << 20)
+        node, second = world.node("drainer"), registry.pumps[1]
+        replay = await Rewinding(world.ports().bus, CLUSTER, FEED, "late").ask(0)
+        await world.until(lambda: second.after_ts.get(replay.feed) == TIMES[-1], 30, "its reading")
+        await world.until(lambda: appended[0] > 5, 30, "the end of the room")
+        await goes_offline(registry, second)
+        await world.sleep(5)
+        if restarts:
+            node.kill()
+            node.restart()
+        room.set()
+        found = list[Change]()
+        with (
+            pytest.raises(Purged, match="p2 went offline") if restarts else contextlib.nullcontext()
+        ):
+            await read(world, reading(world), TIMES[-1], found)
+        assert times(found) == TIMES[: len(times(found))]
+        assert (len(times(found)) < len(TIMES)) == restarts
 
     run(main, 1)
 

@@ -81,6 +81,10 @@ class Collector(Actor[CollectorMail]):
         self._bucket = Bucket(ports.bus, subjects.members_bucket(config.cluster))
         self._view = MembershipView(config.lease_s)
         self._merger: Merger | None = None
+        self._after_ts = 0
+        """Where the merge began."""
+        self._read: set[str] = set()
+        """Of a rewind: the Pumps that are gone, and were read before."""
         self._emitting: asyncio.Task[None]
         self._cursors: dict[str, tuple[Ref[Nudge], asyncio.Task[None], Cursor]] = {}
         self._nudged: dict[str, tuple[int, float]] = {}
@@ -195,11 +199,16 @@ class Collector(Actor[CollectorMail]):
         self._cursors[node] = (ref, task, cursor)
         log.info("source added", pump=node, after_ts=after_ts)
 
-    def _remove(self, node: str) -> None:
+    def _remove(self, node: str, last_ts: int) -> None:
+        """A rewind lacks what it has not read of one that is gone: also of one that was read by an
+        earlier life, and not published then. Raises Purged."""
         assert self._merger is not None
         source = self._merger.sources.get(node)
-        if self._window is not None and source is not None and source.resolved < self._until:
-            raise Purged(f"{node} went offline, and was read up to {source.resolved} only")
+        if self._window is not None and node not in self._read:
+            read = source.resolved if source is not None else self._after_ts
+            if read < (self._until if source is not None else min(last_ts, self._until)):
+                raise Purged(f"{node} went offline, and was read up to {read} only")
+            self._read.add(node)
         self._merger.remove(node)
         self._sources.tombstoned(node)
         known = self._cursors.pop(node, None)
@@ -256,6 +265,7 @@ class Collector(Actor[CollectorMail]):
         await asyncio.wait([following])
         known = self._sources.begin(begin.commit_ts, chain=begin.chain, apart=begin.apart)
         self._merger = Merger(begin.commit_ts)
+        self._after_ts = begin.commit_ts
         for node, after_ts in known.items():
             self._add(node, after_ts)
         await self._admit()
@@ -364,16 +374,16 @@ class Collector(Actor[CollectorMail]):
         self._moved.set()
         return False
 
-    async def _learn(self, pumps: Mapping[str, bool]) -> None:
-        """Which are sources, and which have a tombstone. Durable when it returns."""
+    async def _learn(self, pumps: Mapping[str, int | None]) -> None:
+        """Which are sources, and which have a tombstone. Durable when it returns. Raises Purged."""
         if self._merger is None:
-            await self._sources.follow(pumps)
+            await self._sources.follow({node: last is None for node, last in pumps.items()})
             return
-        for node, is_source in pumps.items():
-            if is_source:
+        for node, last_ts in pumps.items():
+            if last_ts is None:
                 self._meet(node)
             else:
-                self._remove(node)
+                self._remove(node, last_ts)
         await self._remember()
 
     async def _follow(self) -> None:
@@ -390,7 +400,7 @@ class Collector(Actor[CollectorMail]):
         if (state.created, state.last_seq) == self._added_upto:
             return
         pumps, last_seq = await read_pumps(self._bucket)
-        await self._learn({node: True for node, is_source in pumps.items() if is_source})
+        await self._learn({node: None for node, last_ts in pumps.items() if last_ts is None})
         self._added_upto = (state.created, last_seq)
 
     def _refill(self) -> None:

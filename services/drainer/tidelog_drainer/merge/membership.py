@@ -98,20 +98,22 @@ class MembershipView:
         return min(self._lease_s, max(0.0, self._lease_s - age_s))
 
 
-async def read_pumps(bucket: Bucket) -> tuple[dict[str, bool], int]:
-    """Node id -> whether it is a source (not tombstoned), and the sequence read up to.
+async def read_pumps(bucket: Bucket) -> tuple[dict[str, int | None], int]:
+    """Node id -> None of a source, its last commit_ts of one that is tombstoned; and the sequence
+    read up to.
 
     Raises StreamMissing, UnparsablePayload.
     """
     entries, last_seq = await bucket.entries()
-    pumps: dict[str, bool] = {}
+    pumps: dict[str, int | None] = {}
     for key in sorted(entries):
         member = messages.decode(entries[key].value, Member)
-        pumps[member.node or unescape(key)] = member.state != OFFLINE
+        gone = member.state == OFFLINE
+        pumps[member.node or unescape(key)] = member.high_ts if gone else None
     return pumps, last_seq
 
 
-async def announced_pumps(bus: Bus, cluster: str) -> dict[str, bool]:
+async def announced_pumps(bus: Bus, cluster: str) -> dict[str, int | None]:
     """Pumps the registry has heard from, as `read_pumps`, once it has heard from everybody. Raises
     Unavailable: until then a bucket that was lost is not believed, however long ago it was made."""
     answer = await bus.request(
@@ -120,4 +122,8 @@ async def announced_pumps(bus: Bus, cluster: str) -> dict[str, bool]:
     nodes = messages.decode_reply(answer.data, Nodes)
     if not nodes.settled:
         raise Unavailable("the registry still listens for nodes that announce themselves")
-    return {node.nodeId: node.state != OFFLINE for node in nodes.nodes if node.kind == PUMP}
+    return {
+        node.nodeId: node.maxCommitTS if node.state == OFFLINE else None
+        for node in nodes.nodes
+        if node.kind == PUMP
+    }
