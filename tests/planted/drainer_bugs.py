@@ -334,4 +334,38 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "told-taken-for-passed",
+        "section 6: readers see a table's definition before rows that need it, a Writer's too",
+        (
+            Edit(
+                f"{LIBRARY}/decode/ddls.py",
+                " and not (told and step.told_before)\n",
+                "\n",
+            ),
+        ),
+    ),
+    Bug(
+        "overtaken-ddl-taken-for-passed",
+        "section 6: readers see a table's definition before rows that need it, in whatever order"
+        " the binlogs of DDLs come",
+        (
+            Edit(
+                f"{DRAINER}/publish/batcher.py",
+                "(ddl.highest, *ddl.behind)",
+                "(ddl.highest,)",
+            ),
+        ),
+    ),
+    Bug(
+        "replay-without-what-a-life-read",
+        "I4: a Pump that is gone is done with when what it held is published",
+        (
+            Edit(
+                f"{DRAINER}/merge/collector.py",
+                "if self._window is not None and node not in self._read:",
+                "if self._window is not None and source is not None:",
+            ),
+        ),
+    ),
 )

@@ -129,7 +129,7 @@ class Ddls:
         their binlogs."""
         told = bool(version) or not commit_ts
         self.doubts.begin(commit_ts, told=told)
-        base = max(version, self._tracker.version_at(commit_ts, sure=told))
+        base = max(version, self._tracker.version_at(commit_ts))
         left: dict[int, set[int]] = {}
         for step in self._pending(0, base + 1):
             sure = step.finished_ts <= commit_ts and not (told and step.told_before)

@@ -222,16 +222,14 @@ class SchemaTracker:
         self._above()
         return _touched(self._outcomes.get(job_id, ()))
 
-    def version_at(self, commit_ts: int, *, sure: bool = False) -> int:
+    def version_at(self, commit_ts: int) -> int:
         """The schema version that the stream had passed at `commit_ts`, as near as the history
-        tells: a job's FinishedTS is never below its binlog's commit_ts (fixtures README). `sure`:
-        without jobs that were told before their binlogs, which may still come."""
+        tells: a job's FinishedTS is never below its binlog's commit_ts (fixtures README), but for
+        one that was told before it."""
         passed = [
             step.version
             for step in self._steps.values()
-            if step.finished_ts <= commit_ts
-            and changes_schema(step)
-            and not (sure and step.told_before)
+            if step.finished_ts <= commit_ts and changes_schema(step)
         ]
         return max([self.folded.version if self.folded.ts <= commit_ts else 0, *passed])
 
