@@ -13,7 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from tidelog.actor import Reply
-from tidelog.errors import DiskFull, Overloaded, TidelogError, Unavailable
+from tidelog.errors import DiskFull, MessageTooLarge, Overloaded, TidelogError, Unavailable
 from tidelog.messages import Heartbeat, SafePoint, SafePointRequest
 from tidelog.ports import Ports
 from tidelog_registry import metrics
@@ -54,7 +54,7 @@ class KeptConsumers:
         self._wanted = asyncio.Event()
 
     async def load(self) -> list[ReaderOrder]:
-        """Returns the orders."""
+        """Returns the orders. Raises Corrupt, Stopped."""
         while True:
             try:
                 self._saved = await self._store.load()
@@ -100,7 +100,7 @@ class KeptConsumers:
                 if kept != self._saved:
                     await self._store.save(kept)
                     self._saved = kept
-            except (Unavailable, DiskFull) as error:
+            except (Unavailable, DiskFull, MessageTooLarge) as error:
                 log.info("consumers not kept yet", reason=str(error))
                 for reply, _ in waiting:
                     # Not a definite one: it is kept as soon as that works.
