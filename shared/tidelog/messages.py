@@ -207,7 +207,7 @@ class TxnStatusRequest(msgspec.Struct, frozen=True):
 
 class TxnStatusReply(msgspec.Struct, frozen=True):
     state: str
-    commit_ts: int = 0
+    commit_ts: Ts = 0
 
 
 class DdlAppend(msgspec.Struct, frozen=True):
