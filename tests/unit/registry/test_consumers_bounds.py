@@ -10,11 +10,11 @@ from itertools import count
 import msgspec
 import pytest
 
-from tests.unit.registry.nodes import CLUSTER, nodes, pump
-from tests.unit.registry.rig import CONFIG, join, play
+from tests.unit.registry.nodes import CLUSTER, Script, nodes, pump
+from tests.unit.registry.rig import CONFIG, join, operate, play
 from tidelog import messages
 from tidelog.ask_registry import ask
-from tidelog.errors import Refused, Stopped, Unavailable, UnparsablePayload
+from tidelog.errors import Refused, Stopped, TidelogError, Unavailable, UnparsablePayload
 from tidelog.messages import (
     APPLIER,
     DRAINER,
@@ -134,3 +134,29 @@ def test_a_file_with_more_than_nats_server_takes_is_named() -> None:
         assert "max_payload" in registry.failures[0].hint
 
     run(main)
+
+
+def test_what_is_refused_for_sure_among_many_changes_is_not_done() -> None:
+    """More than the registry lets wait for its disk, and an order among them."""
+
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(APPLIER, "a1", feed="main"))
+        world.node("r").disk.faults.write_s = 0.5
+        wanted = [Consumer(f"app{n}", "main", n + 1) for n in range(150)]
+        asked = [register(bus, one) for one in wanted]
+        orders = [operate(bus, "a1", action) for action in ("pause", "resume") * 40]
+        told = await asyncio.gather(*asked, *orders, return_exceptions=True)
+        refused = {one.name for one, error in zip(wanted, told, strict=False) if is_definite(error)}
+        assert 0 < len(refused) < len(wanted)
+        assert not [error for error in told[len(wanted) :] if is_definite(error)]
+        known = {one.name for one in (await nodes(bus)).consumers}
+        assert {one.name for one in wanted} - known == refused
+        for one in wanted:
+            await register(bus, one)
+
+    play(main)
+
+
+def is_definite(error: object) -> bool:
+    assert not isinstance(error, BaseException) or isinstance(error, TidelogError)
+    return isinstance(error, TidelogError) and error.definite
