@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.pump_control import Ts
+from tidelog.timestamps import Ts
 
 LET_GO = "let-go"
 READ_AHEAD = "read-ahead"

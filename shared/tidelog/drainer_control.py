@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.pump_control import Ts
+from tidelog.timestamps import Ts
 
 FORWARD, REWRITE, SKIP, STOP = "forward", "rewrite", "skip", "stop"
 """What happens to a DDL: published as it is, or without clauses that only its cluster can mean (and

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from tidelog.errors import TidelogError, UnparsablePayload, told_error
+from tidelog.timestamps import Ts
 from tidelog.unreadable import NOT_READABLE
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -14,7 +15,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 PUMP, DRAINER, APPLIER = "pump", "drainer", "applier"
 KINDS = (PUMP, DRAINER, APPLIER)
 NodeId = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-"""Checked where a message is parsed."""
+Name = Annotated[str, msgspec.Meta(max_length=255)]
+"""Of a consumer or a feed. Both are checked where a message is parsed."""
 JOINING, ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = (
     "joining",
     "online",
@@ -46,17 +48,17 @@ class NodeStatus(msgspec.Struct, frozen=True):
     isAlive: bool = False
     score: int = 0
     label: dict[str, str] | None = None
-    maxCommitTS: int = 0
-    updateTS: int = 0
+    maxCommitTS: Ts = 0
+    updateTS: Ts = 0
     kind: str = PUMP
     epoch: int = 0
-    highTS: int = 0
+    highTS: Ts = 0
     """Pump: W, the largest timestamp known to have been allocated."""
-    logTS: int = 0
+    logTS: Ts = 0
     """Pump: the largest timestamp of what is, or was, in its log; 0 = it never took anything."""
-    resolvedTS: int = 0
+    resolvedTS: Ts = 0
     """Pump: resolved_ts. Drainer: published up to. Applier: applied up to (its checkpoint)."""
-    feed: str = ""
+    feed: Name = ""
     http: str = ""
     """Where its process serves HTTP, as bound."""
     detail: dict[str, str] = {}
@@ -97,7 +99,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     status: NodeStatus
     consumers: list[Consumer] = []
-    feeds: dict[str, int] = {}
+    feeds: dict[Name, Ts] = {}
     """Pump: each feed's last pulled after_ts."""
     reached: str = ""
     """What this node has reached since it was told `pausing` or `closing`: `paused` or `offline`;
@@ -109,9 +111,9 @@ class Heartbeat(msgspec.Struct, frozen=True):
 class Consumer(msgspec.Struct, frozen=True):
     """A registered reader of a feed; the safe point waits for it whatever its lease."""
 
-    name: str
-    feed: str
-    commit_ts: int
+    name: Name
+    feed: Name
+    commit_ts: Ts
     only_if_new: bool = False
     """It doesn't know its position yet: one that is known already stays."""
 
@@ -205,7 +207,7 @@ class TxnStatusRequest(msgspec.Struct, frozen=True):
 
 class TxnStatusReply(msgspec.Struct, frozen=True):
     state: str
-    commit_ts: int = 0
+    commit_ts: Ts = 0
 
 
 class DdlAppend(msgspec.Struct, frozen=True):

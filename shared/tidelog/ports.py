@@ -118,7 +118,8 @@ class IndexStore(Protocol):
 
     def close(self) -> None:
         """Whole for the next `open_index`. Twice is no error; any other call then raises
-        InvariantBroken, and does no harm."""
+        InvariantBroken, and does no harm. Raises IoFailed where a call failed before, or it can't
+        be flushed: it is closed, and the next `open_index` does not trust it."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
-from tidelog.timestamps import TS_MAX
-
-Ts = Annotated[int, msgspec.Meta(ge=0, le=TS_MAX)]
+from tidelog.timestamps import Ts
 
 
 class ControlRequest(msgspec.Struct, frozen=True):

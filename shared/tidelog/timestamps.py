@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import msgspec
 
 LOGICAL_BITS = 18
 LOGICAL_MAX = (1 << LOGICAL_BITS) - 1
 TS_MAX = (1 << 63) - 1
+Ts = Annotated[int, msgspec.Meta(ge=0, le=TS_MAX)]
+"""Checked where a message is parsed."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

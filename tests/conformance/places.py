@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+import resource
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -42,6 +45,10 @@ class Place(Protocol):
         """On the directory of `disk`; of the real ones without a bus."""
 
     def index(self) -> IndexStore: ...
+    def failing_index(self) -> AbstractContextManager[None]:
+        """Whatever it writes meanwhile fails."""
+
+    def drop_index(self) -> None: ...
     def clock(self) -> Clock: ...
     async def restart_server(self) -> None: ...
 
@@ -72,6 +79,16 @@ class SimPlace:
 
     def index(self) -> IndexStore:
         return self._world.ports("disk").open_index("index")
+
+    @contextmanager
+    def failing_index(self) -> Iterator[None]:
+        file = self._world.node("disk").indexes["index"]
+        file.failing = True
+        yield
+        file.failing = False
+
+    def drop_index(self) -> None:
+        self._world.ports("disk").drop_index("index")
 
     def clock(self) -> Clock:
         return self._world.ports("disk").clock
@@ -114,6 +131,19 @@ class RealPlace:
 
     def index(self) -> IndexStore:
         return RocksIndex(self._directory / "index")
+
+    @contextmanager
+    def failing_index(self) -> Iterator[None]:
+        """As on a full disk: no file may become larger than it is bound to be by now."""
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    def drop_index(self) -> None:
+        shutil.rmtree(self._directory / "index")
 
     def clock(self) -> Clock:
         return RealClock()

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.conformance.places import Place
-from tidelog.errors import InvariantBroken
+from tidelog.errors import Corrupt, InvariantBroken, IoFailed
 
 
 def test_the_index_is_an_ordered_map(place: Place) -> None:
@@ -88,6 +88,28 @@ def test_a_closed_index_is_there_when_opened_again(place: Place) -> None:
                 call()
         again = place.index()
         assert again.get(b"k") == b"v"
+        again.close()
+
+    place.run(scenario)
+
+
+def test_an_index_that_failed_is_closed_though_it_can_t_be_flushed(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        index = place.index()
+        index.write([(b"k", b"v")])
+        with place.failing_index():
+            with pytest.raises(IoFailed):
+                index.write([(b"%d" % n, bytes(1000)) for n in range(1000)])
+            with pytest.raises(IoFailed):
+                index.close()
+        index.close()
+        with pytest.raises(InvariantBroken):
+            index.get(b"k")
+        with pytest.raises(Corrupt):
+            place.index()
+        place.drop_index()
+        again = place.index()
+        assert again.get(b"k") is None
         again.close()
 
     place.run(scenario)

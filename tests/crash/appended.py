@@ -22,7 +22,7 @@ from tidelog_registry.ddl_store import Append, DdlStore, Page
 @cache
 def job(number: int) -> bytes:
     """As large as its number says, a little odd."""
-    return json.dumps({"id": number, "query": "x" * (number * 67 % 700)}).encode()
+    return json.dumps({"id": number, "type": 3, "query": "x" * (number * 67 % 700)}).encode()
 
 
 class DdlHistory:

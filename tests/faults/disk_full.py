@@ -260,7 +260,9 @@ class Rig:
         await self._seen(without_time, "timestamps to be refused")
         try:
             # Larger than what may be left of the file's last block.
-            await EmbeddedHistory(bus, CLUSTER).append(b'{"id": 1000000%s}' % bytes(b" " * 16384))
+            await EmbeddedHistory(bus, CLUSTER).append(
+                b'{"id": 1000000, "type": 3%s}' % bytes(b" " * 16384)
+            )
         except DiskFull as error:
             refused = error.definite
         if not refused:

@@ -38,7 +38,7 @@ PLAIN: dict[type[inspect.Type], Any] = {
     inspect.BoolType: True,
     inspect.StrType: "pump-1",
     inspect.BytesType: "AAAA",
-    inspect.RawType: {"id": 5},
+    inspect.RawType: {"id": 5, "type": 3},
 }
 
 

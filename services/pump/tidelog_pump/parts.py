@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -300,10 +301,12 @@ class Parts:
 
     def let_go(self) -> None:
         """Of what outlives the actors of an adopted slot, however they ended; of the lock last:
-        nobody takes a directory while something in it is open."""
-        self._segments.close()
-        self._store.close()
-        self._lock.release()
+        nobody takes a directory while something in it is open. Of all of it in any case. Raises
+        IoFailed of an index that can't be flushed: the next start builds it again."""
+        with ExitStack() as last_first:
+            last_first.callback(self._lock.release)
+            last_first.callback(self._store.close)
+            last_first.callback(self._segments.close)
 
     def http_edge(self, puller: PullerRef) -> HttpEdge:
         cluster = self._config.cluster

@@ -10,7 +10,14 @@ from __future__ import annotations
 import msgspec
 
 from tidelog import subjects
-from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
+from tidelog.errors import (
+    Conflict,
+    Corrupt,
+    MessageTooLarge,
+    Stopped,
+    StreamMissing,
+    Unavailable,
+)
 from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
@@ -23,6 +30,12 @@ FILE = "consumers.json"
 KEY = "consumers"
 WRITE_S = 2.0
 TRIES = 3
+HEADERS_BYTES = 1024
+"""What a message has beside its data counts, too."""
+TOO_LARGE_HINT = (
+    "raise max_payload in nats-server's configuration and start again; consumers that are gone go "
+    "by `tidelog feed unregister`"
+)
 
 
 class Stored(Kept, frozen=True):
@@ -32,6 +45,7 @@ class Stored(Kept, frozen=True):
 class ConsumerStore:
     def __init__(self, ports: Ports, cluster: str, tenure: Tenure) -> None:
         self._disk = ports.disk
+        self._bus = ports.bus
         self._bucket = Bucket(ports.bus, subjects.registry_bucket(cluster))
         self._tenure = tenure
         self._revision = 0
@@ -40,22 +54,28 @@ class ConsumerStore:
         """The copy of the later epoch; of one epoch the data directory's, which is written first.
         It is written once more, so that what an earlier registry has under way is refused.
 
-        Raises Unavailable, DiskFull, Corrupt.
+        Raises Unavailable, DiskFull, Corrupt; Stopped for more than nats-server takes.
         """
         found, self._revision = await self._recorded()
         if self._disk.exists(FILE):
-            own = _decode(self._disk.read_file(FILE))
+            own = _decode(self._disk.read_file(FILE), FILE)
             found = max(own, found, key=lambda stored: stored.epoch)
         kept = Kept(found.consumers, found.feeds, found.orders)
-        await self.save(kept)
+        try:
+            await self.save(kept)
+        except MessageTooLarge as error:
+            raise Stopped(f"{FILE}: {error.message}", hint=TOO_LARGE_HINT) from error
         return kept
 
     async def save(self, kept: Kept) -> None:
-        """Raises DiskFull: nothing is written. Raises Unavailable: the copy in the data directory
-        may be."""
+        """Raises DiskFull, MessageTooLarge: nothing is written. Raises Unavailable: the copy in the
+        data directory may be."""
         self._tenure.check()
         epoch = self._tenure.epoch
         data = msgspec.json.encode(Stored(kept.consumers, kept.feeds, kept.orders, epoch))
+        limit = self._bus.max_payload - HEADERS_BYTES
+        if len(data) > limit:
+            raise MessageTooLarge(f"the kept consumers have {len(data)} bytes, above {limit}")
         hit("registry.consumers.before_copy")
         await self._disk.write_file(FILE, seal(data))
         hit("registry.consumers.copied")
@@ -79,11 +99,13 @@ class ConsumerStore:
         except StreamMissing:
             await self._bucket.create()
             return Stored(), 0
-        return (Stored(), 0) if entry is None else (_decode(entry.value), entry.revision)
+        if entry is None:
+            return Stored(), 0
+        return _decode(entry.value, self._bucket.name), entry.revision
 
 
-def _decode(data: bytes) -> Stored:
+def _decode(data: bytes, where: str) -> Stored:
     try:
         return msgspec.json.decode(unseal(data), type=Stored)
     except NOT_READABLE as error:
-        raise Corrupt(f"the kept consumers can't be read: {error}") from error
+        raise Corrupt(f"{where}: the kept consumers can't be read: {error}") from error

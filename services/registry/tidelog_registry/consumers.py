@@ -10,6 +10,8 @@ from tidelog.timestamps import TS_MAX
 from tidelog_registry.node import ReaderOrder
 
 MAX_CONSUMERS = 1024
+RECORD_BYTES = 512 << 10
+"""All that is kept goes in one message of NATS, which takes 1 MiB unless told otherwise."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -50,8 +52,10 @@ class Consumers:
         if status.kind == PUMP:
             self._no_longer_named(status.nodeId, status.epoch, frozenset(heartbeat.feeds))
             for feed, after_ts in heartbeat.feeds.items():
-                if feed in self._pulled or len(self._pulled) < MAX_CONSUMERS:
+                if self._has_room_for(feed):
                     self._pulled.setdefault(feed, {})[status.nodeId] = after_ts
+                else:
+                    self.refused += 1
 
     def _no_longer_named(self, node: str, epoch: int, feeds: frozenset[str]) -> None:
         """What a Pump named and names no more it has forgotten, told to or because nobody pulled it
@@ -71,10 +75,13 @@ class Consumers:
 
     def put(self, consumer: Consumer) -> None:
         """Register or move one. Raises BadInput for the Drainers' name and a node's, Refused
-        above MAX_CONSUMERS."""
+        above MAX_CONSUMERS, or where what is kept would be larger than RECORD_BYTES."""
         self._no_node(consumer.feed, consumer.name)
         if not self._place(consumer):
-            raise Refused(f"{MAX_CONSUMERS} consumers are registered: remove one first")
+            limits = f"{MAX_CONSUMERS} or, with all names, {RECORD_BYTES} bytes"
+            raise Refused(
+                f"{len(self._positions)} consumers are registered, of {limits}: remove one first"
+            )
 
     def remove(self, feed: str, name: str) -> bool:
         """Stop waiting for it; False if it was not there. Without a name: for what is kept of the
@@ -120,12 +127,25 @@ class Consumers:
 
     def _place(self, consumer: Consumer) -> bool:
         key = (consumer.feed, consumer.name)
-        if key not in self._positions and len(self._positions) >= MAX_CONSUMERS:
+        if key not in self._positions and not self._has_room_beside(consumer):
             self.refused += 1
             return False
         if key not in self._positions or not consumer.only_if_new:
             self._positions[key] = consumer.commit_ts
         return True
+
+    def _has_room_beside(self, consumer: Consumer) -> bool:
+        size = len(msgspec.json.encode(consumer))
+        return len(self._positions) < MAX_CONSUMERS and self._bytes() + size <= RECORD_BYTES
+
+    def _has_room_for(self, feed: str) -> bool:
+        if feed in self._pulled or feed in self._kept_feeds:
+            return True
+        size = len(msgspec.json.encode({feed: TS_MAX}))
+        return len(self._pulled) < MAX_CONSUMERS and self._bytes() + size <= RECORD_BYTES
+
+    def _bytes(self) -> int:
+        return len(msgspec.json.encode(self.kept()))
 
     @property
     def feeds(self) -> dict[str, int]:

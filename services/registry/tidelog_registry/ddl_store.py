@@ -19,6 +19,7 @@ from tidelog.errors import BadInput, Conflict, Corrupt, DiskFull, Refused
 from tidelog.failpoints import hit
 from tidelog.messages import DdlJobs, DdlList, Empty
 from tidelog.ports import File, Ports
+from tidelog.schema.model import DdlJob
 from tidelog.synced import pack_length, unpack_length
 from tidelog.unreadable import NOT_READABLE
 from tidelog_registry import metrics
@@ -31,6 +32,7 @@ HEADER = struct.Struct("<II")
 JOB_BYTES = 8 << 20
 PAGE_BYTES = 256 << 10
 MAX_JOBS = 1_000_000
+MAX_ID = (1 << 63) - 1
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -135,13 +137,13 @@ class DdlStore(Actor[Append | Page]):
 
     async def _append(self, asks: list[Append]) -> None:
         """One write and one fdatasync for all; the same job again is acked, another one of its id
-        is refused, and one that was planned before the newest came."""
+        is refused, and one that was planned before the newest came, or that nobody could read."""
         chunks: list[bytes] = []
         fresh: dict[int, bytes] = {}
         accepted: list[Append] = []
         for ask in asks:
             try:
-                job_id = _job_id(ask.job)
+                job_id = _checked(ask.job).id
                 if len(ask.job) > JOB_BYTES:
                     raise BadInput(f"DDL job {job_id} has {len(ask.job)} bytes")
                 kept = self._at(job_id)
@@ -225,7 +227,20 @@ class DdlStore(Actor[Append | Page]):
         return DdlJobs(jobs, more=index < len(self._places))
 
 
+def _checked(job: bytes) -> DdlJob:
+    """What every reader of the history will make of it: once it is kept, nobody passes by one that
+    can't be read. Raises BadInput."""
+    try:
+        found = msgspec.json.decode(job, type=DdlJob)
+    except NOT_READABLE as error:
+        raise BadInput(f"that is no DDL job: {error}") from error
+    if not 0 < found.id <= MAX_ID:
+        raise BadInput(f"a DDL job's id is 1 to 2^63-1, not {found.id}")
+    return found
+
+
 def _job_id(job: bytes) -> int:
+    """Of one that is kept. Raises BadInput."""
     try:
         return msgspec.json.decode(job, type=_Id).id
     except NOT_READABLE as error:

@@ -13,7 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from tidelog.actor import Reply
-from tidelog.errors import DiskFull, Overloaded, TidelogError, Unavailable
+from tidelog.errors import DiskFull, MessageTooLarge, Overloaded, TidelogError, Unavailable
 from tidelog.messages import Heartbeat, SafePoint, SafePointRequest
 from tidelog.ports import Ports
 from tidelog_registry import metrics
@@ -54,7 +54,7 @@ class KeptConsumers:
         self._wanted = asyncio.Event()
 
     async def load(self) -> list[ReaderOrder]:
-        """Returns the orders."""
+        """Returns the orders. Raises Corrupt, Stopped."""
         while True:
             try:
                 self._saved = await self._store.load()
@@ -71,7 +71,10 @@ class KeptConsumers:
         metrics.CONSUMERS_REFUSED.inc(self.consumers.refused - refused)
 
     def ask(self, body: SafePointRequest, reply: Reply[SafePoint]) -> None:
+        """Overloaded is a definite answer: it is given before anything is changed."""
         try:
+            if body.consumer is not None and self._is_full:
+                raise Overloaded("too much changes at once")
             if body.consumer is not None and body.remove:
                 self.consumers.remove(body.consumer.feed, body.consumer.name)
             elif body.consumer is not None:
@@ -85,11 +88,16 @@ class KeptConsumers:
         self.when_kept(reply, lambda: SafePoint(self._safe_point()))
 
     def when_kept(self, reply: Reply[T], answer: Callable[[], T]) -> None:
-        """Answer once everything is kept as it is now."""
-        self._waiting.append((reply, answer))
-        if len(self._waiting) > PINS:
-            self._waiting.popleft()[0].fail(Overloaded("too much changes at once"))
+        """Answer once everything is kept as it is now; what is asked about is in force by now."""
+        if self._is_full:
+            reply.fail(Unavailable("not kept yet: too much changes at once", hint="ask again"))
+        else:
+            self._waiting.append((reply, answer))
         self._wanted.set()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= PINS
 
     async def keep(self) -> None:
         while True:
@@ -100,7 +108,7 @@ class KeptConsumers:
                 if kept != self._saved:
                     await self._store.save(kept)
                     self._saved = kept
-            except (Unavailable, DiskFull) as error:
+            except (Unavailable, DiskFull, MessageTooLarge) as error:
                 log.info("consumers not kept yet", reason=str(error))
                 for reply, _ in waiting:
                     # Not a definite one: it is kept as soon as that works.

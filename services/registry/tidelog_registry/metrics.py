@@ -18,7 +18,8 @@ REFUSED = Counter(
     "tidelog_registry_refused", "Requests refused, by subject and error", ["verb", "code"]
 )
 CONSUMERS_REFUSED = Counter(
-    "tidelog_registry_consumers_refused", "Consumers beyond the limit, or with the Drainers' name"
+    "tidelog_registry_consumers_refused",
+    "Consumers and feeds beyond the limits, or with the Drainers' name",
 )
 FAR_POSITIONS = Counter(
     "tidelog_registry_far_positions",

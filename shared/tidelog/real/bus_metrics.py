@@ -11,8 +11,12 @@ dropped_answers = Counter(
 )
 dropped_requests = Counter(
     "tidelog_bus_dropped_requests_total",
-    "Requests not handled: the subject's handler was too slow",
+    "Requests not handled: the subject's handler was too slow, or the reply subject is no UTF-8",
     ["subject"],
+)
+sink_errors = Counter(
+    "tidelog_bus_sink_errors_total",
+    "Messages dropped as what takes them raised: a bug of ours",
 )
 handler_errors = Counter("tidelog_bus_handler_errors_total", "Handlers that raised", ["subject"])
 reader_restarts = Counter(

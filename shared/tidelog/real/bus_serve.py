@@ -76,12 +76,16 @@ class ServedSubject:
             self._dropped.inc()
             log.error("a request is dropped: its handler is too slow", subject=self.subject)
             return
-        self._bytes += len(data)
-        self._pending.append(
-            NatsRequest(
-                subject.decode(), bytes(data), bytes(raw or b""), reply.decode(), self._answer
-            )
-        )
+        try:
+            name, reply_to = subject.decode(), reply.decode()
+        except UnicodeDecodeError:
+            # The server passes on any bytes. There is no way to answer to such a subject.
+            self._dropped.inc()
+            log.error("a request is dropped: its reply subject is no UTF-8", subject=self.subject)
+            return
+        request = NatsRequest(name, bytes(data), bytes(raw or b""), reply_to, self._answer)
+        self._pending.append(request)
+        self._bytes += len(request.data)
         self._arrived.set()
 
     async def run(self) -> None:

@@ -185,7 +185,7 @@ class Connection:
                 waiting.fail(why)
 
     def _on_answer(self, subject: bytes, _reply: bytes, data: bytes, raw: bytes) -> None:
-        waiting = self._waiting.get(subject[len(self._prefix) :].decode())
+        waiting = self._waiting.get(subject[len(self._prefix) :].decode("utf-8", "replace"))
         if waiting is None or waiting.future.done():
             return
         status, _, headers = parse_headers(raw)

@@ -178,11 +178,17 @@ class RocksIndex:
             raise self._fail(error) from error
 
     def close(self) -> None:
-        """Flush, so that the next start finds everything; closing twice is no error."""
-        if not self._closed:
-            self._closed = True
+        """Flush, so that the next start finds everything; closing twice is no error. Raises
+        IoFailed: it is closed, and the next `open` does not trust what is there."""
+        if self._closed:
+            return
+        self._closed = True
+        failed: list[Exception] = []
+        # Closed in any case: or nobody in this process could open the path again.
+        for call in (self._db.flush, self._db.close):
             try:
-                self._db.flush()
-                self._db.close()
-            except Exception as error:
-                raise self._mark(error) from error
+                call()
+            except Exception as error:  # noqa: BLE001 (what the binding raises)
+                failed.append(error)
+        if failed:
+            raise self._mark(failed[0]) from failed[0]

@@ -18,6 +18,7 @@ from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 
 from tidelog.errors import ConfigError, TidelogError, Untrusted
+from tidelog.real import bus_metrics as metrics
 
 log = structlog.get_logger()
 
@@ -25,7 +26,8 @@ SYNC_S = 2
 END_S = 2.0
 
 Sink = Callable[[bytes, bytes, bytes, bytes], None]
-"""Takes subject, reply, payload and raw headers of a message; must not raise, never waits."""
+"""Takes subject, reply, payload and raw headers of a message, all of them any bytes; must not raise
+(the message is dropped), never waits."""
 
 
 def parse_headers(raw: bytes) -> tuple[int, str, dict[str, str]]:
@@ -39,7 +41,8 @@ def parse_headers(raw: bytes) -> tuple[int, str, dict[str, str]]:
         name, colon, value = line.partition(b":")
         if colon:
             headers[name.decode("utf-8", "replace")] = value.strip().decode("utf-8", "replace")
-    return int(status) if status.isdigit() else 0, first[13:].strip().decode(), headers
+    description = first[13:].strip().decode("utf-8", "replace")
+    return int(status) if status.isdigit() else 0, description, headers
 
 
 def header_bytes(headers: dict[str, str]) -> int:
@@ -225,8 +228,14 @@ class SinkClient(Client):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         sink = self._sinks.get(sid)
-        if sink is not None:
+        if sink is None:
+            return
+        try:
             sink(subject, reply, data, headers)
+        except Exception:
+            # It would end the read loop, and with it the connection for all the others.
+            metrics.sink_errors.inc()
+            log.exception("a message is dropped: what takes it raised", subject=repr(subject))
 
     async def _process_err(self, err_msg: str) -> None:
         """nats-py closes for good at any `-ERR`; all but a refused subject are mere losses."""

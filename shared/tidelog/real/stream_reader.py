@@ -202,7 +202,8 @@ class JetStreamReader:
         self._pull_received += 1
         if sequence >= self._next_seq:
             headers = own_headers(raw) if raw else {}
-            message = Message(subject.decode(), bytes(data), headers, sequence)
+            name = subject.decode("utf-8", "replace")  # as in the JSON of other answers
+            message = Message(name, bytes(data), headers, sequence)
             after = max(self._next_seq - 1, self._covered)
             self._buffer.append(Arrived(message, after))
             self._bytes += len(data)

@@ -164,5 +164,8 @@ class SimIndex:
         self._file.settle()
 
     def close(self) -> None:
-        """The map stays with the node."""
-        self._closed = True
+        """The map stays with the node. Raises IoFailed, and is closed, where a call of it failed: a
+        real one can't be flushed then."""
+        closed, self._closed = self._closed, True
+        if not closed and self._file.broken:
+            raise IoFailed("an earlier call of the index failed, it can't be flushed")

@@ -279,3 +279,25 @@ def test_a_connection_that_is_no_tcp_is_closed() -> None:
         assert client._transport is None
 
     asyncio.run(run())
+
+
+def test_what_takes_a_message_and_raises_costs_that_message_and_no_more(
+    server: NatsServer,
+) -> None:
+    def raises(*_: bytes) -> None:
+        raise ValueError("planted")
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        before = bus_metrics.sink_errors._value.get()
+        await bus.connection.subscribe("planted", "", raises)
+        with capture_logs() as logs:
+            await bus.publish("planted", b"x")
+            await until(lambda: bus_metrics.sink_errors._value.get() == before + 1)
+        assert [one["subject"] for one in logs if "raised" in one["event"]] == ["b'planted'"]
+        await answered(bus)
+        assert bus.reconnects == 0
+        await bus.close()
+
+    asyncio.run(run())

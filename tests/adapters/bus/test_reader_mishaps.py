@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -280,6 +280,27 @@ def test_a_reader_that_its_actor_closed_keeps_nothing_of_it(server: NatsServer) 
         supervisor.actor("reads", Reads)
         await supervisor.run(stop)
         await until(lambda: len(bus.connection._client._sinks) == 1)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_a_stored_subject_that_is_no_utf8_is_read_on_from(server: NatsServer) -> None:
+    """Whatever is made of its name: read again after a loss, the stream is the same one."""
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.stream_create(S)
+        reader = await opened(bus)
+        transport: Any = bus.connection._client._transport
+        transport.write(b"PUB s.\xff 1\r\n0\r\n")
+        (odd,) = await take(reader, 1)
+        assert (odd.subject, odd.data) == ("s.\ufffd", b"0")
+        reader._need("planted")
+        await bus.append("S", some("s.a", 2))
+        assert [one.data for one in await take(reader, 2)] == [b"0", b"1"]
+        assert bus.reconnects == 0
+        await reader.close()
         await bus.close()
 
     asyncio.run(run())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.adapters.bus.serving import cancelled, echo
 from tests.conditions import until
 from tests.servers import NatsServer, nats_server
 from tidelog.errors import (
@@ -236,5 +238,44 @@ def test_cancelling_a_caller_is_never_swallowed(server: NatsServer) -> None:
             await bus.request("nobody", b"", timeout_s=10)
         assert not bus.connection._waiting
         await bus.close()
+
+    asyncio.run(run())
+
+
+def test_a_reply_subject_that_is_no_utf8_costs_its_request_and_no_more(server: NatsServer) -> None:
+    """nats-server passes it on."""
+    dropped = bus_metrics.dropped_requests.labels("echo")._value
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.serve("echo", echo)
+        before = dropped.get()
+        raw = await NatsBus.connect(server.url)
+        transport: Any = raw.connection._client._transport
+        for _ in range(3):
+            transport.write(b"PUB echo _INBOX.\xff 2\r\n{}\r\n")
+        await until(lambda: dropped.get() == before + 3)
+        assert (await bus.request("echo", b"x", timeout_s=20)).data == b"x"
+        assert (bus.reconnects, raw.reconnects) == (0, 0)
+        await raw.close()
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_requests_that_are_dropped_take_no_room_of_others() -> None:
+    answered: list[str] = []
+
+    async def run() -> None:
+        served = bus_serve.ServedSubject(
+            "x", echo, lambda reply, *_: answered.append(reply), lambda _: None
+        )
+        for _ in range(3):
+            served.on_message(b"x", b"_INBOX.\xff", bytes(bus_serve.PENDING_BYTES // 2), b"")
+        for number in range(5):
+            served.on_message(b"x", b"_INBOX.%d" % number, b"{}", b"")
+        task = asyncio.get_running_loop().create_task(served.run())
+        await until(lambda: len(answered) == 5)
+        await cancelled(task)
 
     asyncio.run(run())

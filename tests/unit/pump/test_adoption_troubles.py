@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.pump.rig import Client, commit
 from tests.unit.pump.test_adoption_sim import GRACE_S, Cluster, down_to_one
@@ -172,3 +173,25 @@ def test_an_adopted_pump_whose_thread_hangs_ends_the_process(
         assert world.ports("machine").disk.lock("slot-1/.lock")
 
     run(main, 26)
+
+
+def test_an_index_that_fails_and_can_t_be_closed_either_is_not_ours() -> None:
+    """Our own Pump goes on, the slot's lock is free, and it is drained later."""
+
+    async def main(world: World) -> None:
+        cluster, names, _, open_ts = await down_to_one(world)
+        await cluster.stop(leave=1)
+        own = await cluster.until_adopted("slot-1")
+        own.indexes["slot-1/kv"].failing = True
+        with capture_logs() as logs:
+            await Client(cluster.bus, names["slot-1"]).write(commit(open_ts, open_ts + 1))
+            await world.until(lambda: "slot-1" in failures(cluster), 2 * GRACE_S)
+            assert "the index fails" in failures(cluster)["slot-1"]
+            await world.until(lambda: cluster.adopter(own)["adopted"] == "", 20)
+        assert [one["slot"] for one in logs if "not closed in order" in one["event"]] == ["slot-1"]
+        world.ports("machine").disk.lock("slot-1/.lock").release()
+        await cluster.until_adopted("slot-1", within_s=600)
+        await world.until(lambda: not failures(cluster), 20)
+        assert (own.starts, own.failures) == (1, [])
+
+    run(main, 1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -27,11 +27,14 @@ from tests.unit.pump.rig import (
 from tidelog import failpoints
 from tidelog.errors import BadInput, Conflict, IoFailed, Purged, Refused, TidelogError
 from tidelog.messages import TxnStatusReply, TxnStatusRequest
+from tidelog.ports import Verdict
 from tidelog.sim import World, run
+from tidelog.timestamps import TS_MAX
 from tidelog_cli.resolve import choose, resolve
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.sort.resolver import key_of
+from tidelog_pump.sort.txn_status import BusTxnStatus
 
 STEPS = (
     "pump.segments.before_append",
@@ -235,6 +238,43 @@ def test_the_oldest_open_prewrite_is_shown_with_its_key_and_the_last_answer() ->
         assert "not above start_ts" in registry.beats[-1].status.detail["oldest_open"]
         await client.done(rollback(base), rollback(base + 1))
         await world.until(lambda: not registry.beats[-1].status.detail, 10)
+
+    run(main, 1)
+
+
+async def too_late(self: BusTxnStatus, start_ts: int, key: bytes, *, force: bool) -> Verdict:
+    return Verdict("committed", TS_MAX + 1)
+
+
+async def breaks(self: BusTxnStatus, start_ts: int, key: bytes, *, force: bool) -> Verdict:
+    raise ValueError("planted")
+
+
+@pytest.mark.parametrize(
+    ("answers", "shown"),
+    [
+        (BusTxnStatus.verdict, "UnparsablePayload: a TxnStatusReply that can't be read"),
+        (too_late, f"committed at {TS_MAX + 1}, which is no timestamp"),
+        (breaks, "ValueError('planted')"),
+    ],
+)
+def test_an_answer_that_is_none_is_shown_and_ends_no_pump(
+    monkeypatch: pytest.MonkeyPatch, answers: Any, shown: str
+) -> None:
+    monkeypatch.setattr(BusTxnStatus, "verdict", answers)
+
+    async def main(world: World) -> None:
+        registry, client = await start(world)
+        base = ts_now(world)
+        registry.verdicts[base] = TxnStatusReply("committed", TS_MAX + 1)
+        await client.done(prewrite(base))
+
+        def is_shown() -> bool:
+            return shown in registry.beats[-1].status.detail.get("oldest_open", "")
+
+        await world.until(is_shown, 60)
+        await client.done(prewrite(ts_now(world)))
+        assert (world.node(NODE).starts, world.node(NODE).failures) == (1, [])
 
     run(main, 1)
 

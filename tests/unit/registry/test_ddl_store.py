@@ -102,6 +102,31 @@ def test_the_same_job_again_is_fine_and_another_with_its_id_is_not() -> None:
     run(main)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id":7}',
+        b'{"id":7,"type":"create"}',
+        b'{"id":7,"type":3,"query":"\xff"}',
+        b'{"id":7,"type":3,"binlog":[]}',
+        *(b'{"id":%d,"type":3}' % job_id for job_id in (0, -3, 1 << 63, 1 << 70)),
+    ],
+)
+def test_a_job_that_no_reader_could_read_is_not_kept(body: bytes) -> None:
+    """It would stand before all that come after it, for ever."""
+
+    async def main(world: World) -> None:
+        bench = Bench()
+        world.node("n").start(bench.build, None)
+        await world.until(lambda: bench.ref.alive, 5)
+        with pytest.raises(BadInput, match="DDL job"):
+            await bench.append(body)
+        await bench.append(job((1 << 63) - 1))
+        assert await bench.ids(after=-5) == [(1 << 63) - 1]
+
+    run(main)
+
+
 def test_a_job_that_was_planned_before_the_newest_came_is_refused() -> None:
     async def main(world: World) -> None:
         bench = Bench()

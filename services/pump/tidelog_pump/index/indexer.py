@@ -26,7 +26,7 @@ from tidelog_pump.index.patience import Patience
 from tidelog_pump.index.taken import taken
 from tidelog_pump.log.files import name
 from tidelog_pump.log.place import Place, Pointer
-from tidelog_pump.log.promised import PromisedFile
+from tidelog_pump.log.promised import NOTHING, PromisedFile
 from tidelog_pump.log.purge import PurgePoint
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import INDEX_DROPPED, LOSS
@@ -145,8 +145,9 @@ class Indexer(Actor[IndexerMessage]):
                 return 64
 
     async def on_start(self) -> None:
-        await self._segments.open()
-        await self._segments.remove(range(self._purge.record.first))
+        first = self._purge.record.first
+        await self._segments.open(self._reached(), first)
+        await self._segments.remove(range(first))
         self._pairing = self._load()
         await self._read_log(Pointer(*self._pairing.head[:2]))
         pairing = self._pairing
@@ -155,6 +156,12 @@ class Indexer(Actor[IndexerMessage]):
         late, end = list(self._late), self._segments.end
         hit("pump.indexer.log_read")
         await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened(), end, late))
+
+    def _reached(self) -> Pointer | None:
+        """Where the log ended once: it may be gone with all that lay in its directory. Without
+        `promised` an operator has accepted that."""
+        at = max(self._promised.now.at, Pointer(self._purge.record.first, 0))
+        return None if self._promised.began or at == NOTHING.at else at
 
     async def _read_log(self, begin: Pointer) -> None:
         """A MiB at a time: what else runs in the process goes on."""

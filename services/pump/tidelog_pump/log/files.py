@@ -9,6 +9,7 @@ import structlog
 from tidelog.errors import Corrupt
 from tidelog.ports import Disk
 from tidelog_pump.log.place import Pointer
+from tidelog_pump.log.promised import PROMISED_FILE
 
 log = structlog.get_logger()
 
@@ -20,6 +21,10 @@ SHOWN = 8
 _NAME = re.compile(r"(\d{6,10})\.vlog")
 GONE = "it was written and is gone"
 GONE_HINT = f"restore it, or accept the loss of its records: delete {CLOSED} and {SYNCED}"
+NEWEST_GONE_HINT = (
+    f"is the volume of {DIRECTORY} mounted? Restore it, or accept the loss of what it held: delete "
+    f"{CLOSED}, {SYNCED} and {PROMISED_FILE}"
+)
 
 
 def _file_name(fid: int) -> str:

@@ -16,7 +16,7 @@ from tidelog.record_walk import walk
 from tidelog.synced import UNKNOWN, Synced
 from tidelog.timestamps import TS_MAX
 from tidelog_pump.log.catalog import ClosedSegment
-from tidelog_pump.log.files import DIRECTORY, GONE, GONE_HINT, corrupt, listed, name
+from tidelog_pump.log.files import DIRECTORY, GONE, NEWEST_GONE_HINT, corrupt, listed, name
 from tidelog_pump.log.place import Pointer
 from tidelog_pump.metrics import DAMAGED
 
@@ -29,14 +29,20 @@ TOLD_BYTES = 64 << 20
 class Opening:
     """`run` it; then `fids` are the segments there are, oldest first, `files` theirs, `closed` what
     all but the last are, `damaged` which of these are not what they were, or gone: what is wrong.
-    The last one's records end at `end`, `max_ts` is their largest timestamp."""
+    The last one's records end at `end`, `max_ts` is their largest timestamp. `reached`: where the
+    log ended once, by what lies elsewhere than beside it; None = nothing says."""
 
     def __init__(
-        self, disk: Disk, synced: Synced | None, recorded: dict[int, ClosedSegment]
+        self,
+        disk: Disk,
+        synced: Synced | None,
+        recorded: dict[int, ClosedSegment],
+        reached: Pointer | None = None,
     ) -> None:
         self._disk = disk
         self._synced = synced
         self._recorded = recorded
+        self._reached = reached
         self.files: dict[int, File] = {}
         self.fids: list[int] = []
         self.closed: dict[int, ClosedSegment] = {}
@@ -59,9 +65,10 @@ class Opening:
         """The newest segment must be there: what is appended may never take its place."""
         synced, last = self._synced or UNKNOWN, self.fids[-1] if self.fids else -1
         after_closed = (fid + 1 for fid in self._recorded)
-        newest = max([synced.fid if synced != UNKNOWN else -1, *after_closed])
+        reached = self._reached.fid if self._reached is not None else -1
+        newest = max([synced.fid if synced != UNKNOWN else -1, reached, *after_closed])
         if newest > last:
-            raise Corrupt(f"{name(newest)}: {GONE}", hint=GONE_HINT)
+            raise Corrupt(f"{name(newest)}: {GONE}", hint=NEWEST_GONE_HINT)
 
     def _look_at(self, fid: int, recorded: ClosedSegment | None) -> None:
         """Is a closed segment what it was? No record of it is read."""
@@ -130,6 +137,12 @@ class Opening:
         if bad and good < known.offset:
             raise Corrupt(
                 f"{name(fid)}: bad record ({bad}) at offset {good}, synced up to {known.offset}"
+            )
+        if self._reached is not None and Pointer(fid, good) < self._reached:
+            raise Corrupt(
+                f"{name(fid)}: its records end at offset {good}, and ended at "
+                f"{self._reached.offset} once",
+                hint=NEWEST_GONE_HINT,
             )
         return good
 

@@ -61,10 +61,13 @@ class PromisedFile:
         self._disk = disk
         self._file: File | None = None
         self.now = NOTHING
+        self.began = False
+        """There was none at the start: the directory is new, or an operator took it away."""
 
     async def load(self) -> None:
         self._let_go()
-        if self._disk.exists(PROMISED_FILE):
+        self.began = not self._disk.exists(PROMISED_FILE)
+        if not self.began:
             found = unpack(self._disk.read_file(PROMISED_FILE))
             if found is None:
                 log.warning("what was promised to readers can't be read; they tell it themselves")

@@ -114,8 +114,10 @@ class Segments:
             "damaged_segments": self.damaged,
         }
 
-    async def open(self) -> None:
-        """Open all segments, mend the last one, make everything in them durable. Raises Corrupt."""
+    async def open(self, reached: Pointer | None = None, first: int = 0) -> None:
+        """Open all segments, mend the last one, make everything in them durable. `reached`: where
+        the log ended once, by what lies elsewhere; `first`: the lowest number that the last segment
+        may have, for those before it were deleted on purpose. Raises Corrupt."""
         self.close()
         if not self.sync:
             log.warning("sync-log is off: what is acked may be lost when the machine stops")
@@ -123,16 +125,18 @@ class Segments:
         self._disk.mkdir(DIRECTORY)
         await self._disk.sync_dir(".")  # else a power loss takes the directory, and all in it
         recorded = self._catalog.load()
-        opening = Opening(self._disk, self._synced.load(), recorded)
+        if reached is not None and not self.sync:
+            reached = Pointer(reached.fid, 0)  # a power loss may have taken its tail
+        opening = Opening(self._disk, self._synced.load(), recorded, reached)
         self._files, self._fids = opening.files, opening.fids
         self._closed, self._damaged = opening.closed, opening.damaged
-        closed = await opening.run()
+        closed = await opening.run() or (bool(self._fids) and self._fids[-1] < first)
         self._end, self._max_ts = opening.end, opening.max_ts
         self.truncated_bytes = opening.truncated_bytes
         if closed:
             self._close_last()
         if closed or not self._fids:
-            await self._create(self._fids[-1] + 1 if self._fids else 0)
+            await self._create(max(first, self._fids[-1] + 1 if self._fids else 0))
         await self._synced.begin(Synced(*self.end, self._max_ts))
         if self._closed != recorded:
             await self._save_catalog()

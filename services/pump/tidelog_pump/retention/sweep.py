@@ -49,8 +49,9 @@ class Sweep:
             store.delete_range(*span)
 
     def step(self) -> bool:
-        """One page; True when all is done. What is contiguous goes as one range, whatever its
-        length: a store reads the slower the more ranges it has to remember."""
+        """One page; True when all is done. What is contiguous in it goes as one range: a store
+        reads the slower the more ranges it has to remember. Not beyond the page: between two steps
+        others write, and what they put among what was looked at would go with it."""
         if not self._pages:
             return True
         start, stop = self._pages[0]
@@ -62,9 +63,9 @@ class Sweep:
             else:
                 self._delete_up_to(key)
         after = page[-1][0] + b"\x00" if page else start
+        self._delete_up_to(after)
         self._pages[0] = after, stop
         if len(page) < PAGE:
-            self._delete_up_to(after)
             del self._pages[0]
         return not self._pages
 

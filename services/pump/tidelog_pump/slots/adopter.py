@@ -54,7 +54,8 @@ SLOTS = "slots-dir"
 
 
 class Adopted(NamedTuple):
-    """A Pump on a slot, and how to let go of what it holds once its tree has ended, however."""
+    """A Pump on a slot, and how to let go of what it holds once its tree has ended, however: all of
+    it, even where that raises."""
 
     tree: Supervisor
     let_go: Callable[[], None]
@@ -235,9 +236,13 @@ class Adopter(Actor[Nothing]):
         except TidelogError as error:
             log.warning("the marks of a slot can't be deleted", slot=name, error=str(error))
         finally:
-            let_go()
-            if turn is not None:
-                turn.release()
+            try:
+                let_go()
+            except TidelogError as error:
+                log.error("a slot was not closed in order", slot=name, error=str(error))
+            finally:
+                if turn is not None:
+                    turn.release()
 
     def _leave_alone(self, name: str, error: Exception) -> None:
         self._left_alone.failed(name, self._ports.clock.monotonic())

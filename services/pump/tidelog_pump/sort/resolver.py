@@ -13,10 +13,10 @@ import structlog
 
 from tidelog import payload
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import ActorStopped, Purged, TidelogError
+from tidelog.errors import ActorStopped, Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Clock, IndexStore, TxnStatus
-from tidelog.timestamps import age_s
+from tidelog.timestamps import TS_MAX, age_s
 from tidelog_pump.index.indexer import look_up
 from tidelog_pump.index.keys import State
 from tidelog_pump.log.place import Place, Pointer
@@ -24,6 +24,7 @@ from tidelog_pump.log.segments import Segments
 from tidelog_pump.metrics import QUERIES
 from tidelog_pump.sort.sorter import OpenPrewrite
 from tidelog_pump.sort.sorter_actor import ListOpen, SorterMessage
+from tidelog_pump.unforeseen import typed
 from tidelog_pump.write.writer import Append, Outcome, WriterMessage
 
 log = structlog.get_logger()
@@ -143,7 +144,8 @@ class Resolver(Actor[ResolverMessage]):
     async def _resolve(self, prewrite: OpenPrewrite, question: _Question, *, force: bool) -> None:
         try:
             await self._ask(prewrite.start_ts, question, force=force)
-        except TidelogError as error:
+        except Exception as raised:  # noqa: BLE001 (what an answer may cost is its question)
+            error = typed(raised, "resolver")
             question.answer = f"{type(error).__name__}: {error.message}"
         finally:
             self._running -= 1
@@ -163,6 +165,8 @@ class Resolver(Actor[ResolverMessage]):
         question.answer = verdict.state
         if verdict.state == COMMITTED and verdict.commit_ts <= start_ts:
             question.answer = f"committed at {verdict.commit_ts}, not above start_ts"
+        elif verdict.state == COMMITTED and verdict.commit_ts > TS_MAX:
+            question.answer = f"committed at {verdict.commit_ts}, which is no timestamp"
         elif verdict.state == COMMITTED:
             await self._close(start_ts, verdict.commit_ts, key)
         elif verdict.state == ROLLED_BACK:
