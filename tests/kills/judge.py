@@ -3,12 +3,14 @@
 lost          acked, and the stream has passed its commit_ts without it; or a row is changed that
               is not as the stream left it
 duplicated    a second time in the stream, or failed for certain and there all the same
-out of order  a commit_ts that is not above the one before it, or another than was acked
+out of order  a commit_ts that is not above the one before it, or another than was acked; or a row
+              in front of the DDL of its columns
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from tests.kills.ledger import Acked, Begun, Event, Failed, Ledger, digest
 from tests.servers import MariaDb
 from tests.wrong import Wrong
 from tidelog import subscribe
+from tidelog.changes import DdlMessage
 from tidelog.subscriber import Subscription, Transaction
 
 DATABASE, LOG = "shop", "log"
@@ -40,12 +43,14 @@ class Judge:
         self._seen: dict[int, int] = {}
         """By id its commit_ts in the stream."""
         self._tables: dict[str, Rows] = {name: {} for name in COMPARED}
+        self._columns: dict[str, Set[str]] = {}
+        """By table, as the DDLs in the stream have them."""
         self._changes: Subscription[Transaction] | None = None
         self.acked = 0
         self.last_acked = 0
         self.last_ts = 0
         self.counts: Counter[str] = Counter()
-        self.ddls = self.large = 0
+        self.ddls = self.early = self.large = 0
 
     @property
     def position(self) -> int:
@@ -66,8 +71,9 @@ class Judge:
         if txn.commit_ts <= self.last_ts:
             raise self._wrong("out of order", f"{txn.commit_ts} after {self.last_ts}")
         self.last_ts = txn.commit_ts
-        if txn.ddls:
-            self.ddls += 1
+        for ddl in txn.ddls:
+            self._changed(ddl)
+        if not txn.rows and txn.ddls:
             return
         events = [
             (f"{m.db}.{m.table}", event.before, event.after) for m in txn.rows for event in m.events
@@ -91,12 +97,29 @@ class Judge:
         self._seen[txn_id] = commit_ts
         self.large += any(table.endswith(f".{BLOB}") for table, _, _ in events)
         for table, before, after in events:
-            rows = self._tables[table.partition(".")[2]]
+            name = table.partition(".")[2]
+            rows = self._tables[name]
             if before is not None and (found := rows.pop(before["id"], None)) != before:
                 told = f"{table} {before['id']} as {_short(found)}, not {_short(before)}"
                 raise self._wrong("lost", f"{txn_id} at {commit_ts} finds {told}")
             if after is not None:
+                if unknown := after.keys() - self._columns.get(name, after.keys()):
+                    told = f"{txn_id} at {commit_ts} has {unknown} of {table}, whose DDL is to come"
+                    raise self._wrong("out of order", told)
                 rows[after["id"]] = after
+
+    def _changed(self, ddl: DdlMessage) -> None:
+        """Tables come and go, and rows there are have NULL in a column that is added."""
+        self.ddls += 1
+        self.early += ddl.early
+        for one in ddl.tables:
+            if one.after is None:
+                self._tables.pop(one.before.name if one.before is not None else "", None)
+                continue
+            columns = dict.fromkeys(column.name for column in one.after.columns)
+            self._columns[one.after.name] = columns.keys()
+            rows = self._tables.setdefault(one.after.name, {})
+            rows.update({key: columns | row for key, row in rows.items()})
 
     def look(self) -> None:
         """What the ledger says that is new."""

@@ -4,9 +4,10 @@ registry, three Pumps, two Drainers, Applier, nats-server, mariadbd and the writ
 at least LEAST_RATE transactions a second, whose ledger is fsynced before an ack counts. A victim,
 now and then two, dies at a random moment: under load, at a failpoint, or again while it recovers.
 A cycle ends when everybody is up, and what was acked by then is in the stream and below the
-Applier's checkpoint. Some transactions are larger than a message and a batch. All the while an
-application reads the stream: each transaction once, in order, as it was written; and a plain reader
-sees that its chain has no gap (I5). At the end MariaDB holds exactly what the stream says.
+Applier's checkpoint. Some transactions are larger than a message and a batch, and some have rows of
+a schema whose DDL has no place in the stream yet. All the while an application reads the stream:
+each transaction once, in order, as it was written; and a plain reader sees that its chain has no
+gap (I5). At the end MariaDB holds exactly what the stream says.
 
 `--points ACTIONS` fires those failpoints in this town that no simulated history passes.
 """
@@ -327,7 +328,8 @@ def _told(rig: Rig, options: argparse.Namespace, cases: int, console: Console) -
         f"{hows}; all up and all acked applied after {middle:.1f} s (p50), {took[-1]:.1f} s at"
         f" most; {rig.rate:.0f} transactions/s while all were up, {rig.judge.large} larger than"
         f" a message and a batch, {rig.chain.abandoned} cut between their parts,"
-        f" {rig.judge.ddls} DDLs, {rig.transactions} transactions, {rig.rows} rows equal,"
+        f" {rig.judge.ddls} DDLs ({rig.judge.early} behind rows that have their columns),"
+        f" {rig.transactions} transactions, {rig.rows} rows equal,"
         f" {len(rig.ended)} starts that services asked for; {rig.seconds:.0f} s"
     )
     wrong = list(_too_little(rig, options.kills))
@@ -343,6 +345,8 @@ def _too_little(rig: Rig, wanted: int) -> Iterator[str]:
         yield f"{rig.done} cycles of {wanted}"
     if rig.rate < LEAST_RATE:
         yield f"{rig.rate:.0f} transactions/s while all were up, less than {LEAST_RATE}"
+    if not rig.judge.early:
+        yield "no row came before the DDL of its schema"
     if not rig.judge.large:
         yield "no transaction was large"
     if len(rig.ended) > rig.done:

@@ -12,7 +12,11 @@ import pytest
 
 from tests.kills.judge import Judge
 from tests.kills.ledger import Acked, Begun, Event, Failed, Ledger, LedgerFile, digest
+from tests.unit.decode.upstream import table_info
 from tests.wrong import Wrong
+from tidelog.changes import DdlMessage, DdlTable
+from tidelog.schema.history import TableAt
+from tidelog.schema.structure import structure
 from tidelog.subscriber import Transaction
 
 
@@ -23,7 +27,7 @@ def events(txn_id: int, body: str = "a") -> list[Event]:
     ]
 
 
-def read(commit_ts: int, changed: list[Event]) -> Transaction:
+def read(commit_ts: int, changed: list[Event], *ddls: DdlMessage) -> Transaction:
     rows = [
         SimpleNamespace(
             db="shop",
@@ -32,7 +36,14 @@ def read(commit_ts: int, changed: list[Event]) -> Transaction:
         )
         for table, before, after in changed
     ]
-    return cast(Transaction, SimpleNamespace(commit_ts=commit_ts, ddls=[], rows=rows))
+    return cast(Transaction, SimpleNamespace(commit_ts=commit_ts, ddls=ddls, rows=rows))
+
+
+def altered(*columns: str, gone: bool = False, early: bool = False) -> DdlMessage:
+    """A DDL of shop.d."""
+    table = structure(TableAt("shop", "d", 1, table_info(1, "d", columns)))
+    change = DdlTable("shop", "", table) if gone else DdlTable("", "shop", None, table)
+    return DdlMessage(1, "", "", "shop", 1, tables=[change], early=early)
 
 
 class Scene:
@@ -122,6 +133,30 @@ def test_a_row_that_is_not_as_the_stream_left_it(scene: Scene) -> None:
     scene.file.write(Begun(4, digest(changed)))
     with pytest.raises(Wrong, match=r"lost: 4 at 10 finds shop\.item 1 as None"):
         scene.judge.take(read(10, changed))
+
+
+def widened(txn_id: int, **row: int) -> list[Event]:
+    return [*events(txn_id), ("shop.d", None, {"id": txn_id, **row})]
+
+
+def test_a_table_that_is_altered_while_rows_come(scene: Scene) -> None:
+    for txn_id, row in ((1, {}), (2, {"n": 7})):
+        scene.file.write(Begun(txn_id, digest(widened(txn_id, **row))))
+    take, tables = scene.judge.take, scene.judge._tables
+    take(read(10, [], altered("id")))
+    take(read(20, widened(1)))
+    take(read(30, widened(2, n=7), altered("id", "n", early=True)))
+    assert tables["d"] == {1: {"id": 1, "n": None}, 2: {"id": 2, "n": 7}}
+    assert (scene.judge.ddls, scene.judge.early, scene.judge.seen) == (2, 1, 2)
+    take(read(40, [], altered("id", "n", gone=True)))
+    assert "d" not in tables
+
+
+def test_a_row_that_comes_before_the_ddl_of_its_column(scene: Scene) -> None:
+    scene.file.write(Begun(1, digest(widened(1, n=7))))
+    scene.judge.take(read(10, [], altered("id")))
+    with pytest.raises(Wrong, match=r"out of order: 1 at 20 has .* whose DDL is to come"):
+        scene.judge.take(read(20, widened(1, n=7)))
 
 
 def test_a_line_that_a_kill_cut_is_passed_over(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The load of the kill rig, a process that may be killed itself: `python -m tests.kills.writer`.
 
 It writes by `tidelog.connect`, as an application does: small transactions, and now and then one of
-rows that are larger than a message each, more than one batch takes. What it begins and what was
+rows that are larger than a message each, more than one batch takes; and of many a row goes into a
+table that is altered meanwhile, with its new column at once. What it begins and what was
 acked to it stands in its ledger: a line of each is on the disk before it counts. Killed, the next
 life goes on with names of its own; what was under way is in the stream or isn't, and never twice.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -22,6 +24,8 @@ from tidelog import connect, failpoints
 from tidelog.errors import TidelogError, Unavailable
 from tidelog.pump_client.ddl.errors import DdlRefused
 from tidelog.pump_client.errors import CommitUnknown
+from tidelog.pump_client.tables.errors import NoSuchColumn
+from tidelog.pump_client.transaction import Transaction
 from tidelog.pump_client.writer import Writer
 
 DATABASE = "shop"
@@ -42,6 +46,8 @@ LARGE_PACE, LARGE_ROWS, LARGE_BODY = 5, 3, range(300_000, 400_000)
 than a message (MESSAGE_BYTES), and than a Drainer of the town appends at once."""
 DDL_S = 3.0
 """Between two changes of the schema."""
+ALTERED, KEPT = 2, 4
+"""Each so many clients also write into the table that is altered now; so many of these stay."""
 RETRY_S = 0.2
 LIFE_BITS = 40
 """A transaction's id: the life's number above these, then its own."""
@@ -55,6 +61,8 @@ class Load:
         self._next = life << LIFE_BITS
         self._pace_s = CLIENTS / rate
         self._seed = seed
+        self._altered = ""
+        """The table that is altered now, or was last."""
         self.stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -86,7 +94,8 @@ class Load:
         events = _drawn(rng, txn_id, client, items)
         try:
             async with self._writer.transaction() as txn:
-                self._ledger.write(Begun(txn_id, digest(events)))
+                also = self._into_altered(txn, txn_id) if client % ALTERED == 0 else []
+                self._ledger.write(Begun(txn_id, digest(events + also)))
                 for table, before, after in events:
                     if before is None and after is not None:
                         txn.insert(table, after)
@@ -108,22 +117,51 @@ class Load:
                 items.append(after)
         await self._ledger.durable(Acked(txn_id, txn.commit_ts))
 
+    def _into_altered(self, txn: Transaction, txn_id: int) -> list[Event]:
+        """With the new column as soon as it is known: before its DDL is in the stream."""
+        if not self._altered:
+            return []
+        row = {"id": txn_id, "n": txn_id & 0xFFFF}
+        try:
+            txn.insert(self._altered, row)
+        except NoSuchColumn:
+            row = {"id": txn_id}
+            txn.insert(self._altered, row)
+        return [(self._altered, None, row)]
+
     async def _change_schema(self) -> None:
-        """Tables that come, change and go, beside those that are compared."""
-        number = 0
-        while True:
-            await asyncio.sleep(DDL_S)
-            number += 1
+        """Tables that come, are altered, and go. The first is altered while rows come; of the next
+        the change is left half done, and rows come some time later."""
+        rng = random.Random(f"{self._seed}/{self._life}/schema")
+        for number in itertools.count():
             table = f"{DATABASE}.d{self._life}_{number}"
-            for query in (
-                f"CREATE TABLE {table} (id BIGINT PRIMARY KEY)",
-                f"ALTER TABLE {table} ADD COLUMN n INT",
-                f"DROP TABLE {table}",
-            ):
-                try:
-                    await self._writer.ddl(query)
-                except TidelogError:
-                    break  # the next table's turn: this one's is told by the next life
+            alter = f"ALTER TABLE {table} ADD COLUMN n INT"
+            await asyncio.sleep(DDL_S / 2)
+            try:
+                await self._writer.ddl(f"CREATE TABLE {table} (id BIGINT PRIMARY KEY)")
+                if number % 2:
+                    await self._leave_half_done(alter)
+                    await asyncio.sleep(DDL_S * rng.random())
+                    self._altered = table
+                    continue
+                self._altered = table
+                await self._writer.ddl(alter)
+                for old in (number - KEPT, number - KEPT - 1):
+                    await self._writer.ddl(f"DROP TABLE IF EXISTS {DATABASE}.d{self._life}_{old}")
+            except TidelogError:
+                continue  # the next table's turn: this one's is told by the next life
+
+    async def _leave_half_done(self, query: str) -> None:
+        """Transactions see it, and no reader is told: that is done by whatever comes next."""
+        schema = self._writer._upstream.catalog
+        before = (await schema()).version
+        changing = asyncio.ensure_future(self._writer.ddl(query))
+        try:
+            while not changing.done() and (await schema()).version == before:
+                pass
+        finally:
+            changing.cancel()
+            await asyncio.wait([changing])
 
 
 def _drawn(
@@ -148,7 +186,7 @@ def _body(rng: random.Random, client: int) -> str:
     return rng.choice("abcdeö汉") * length
 
 
-async def _prepare(writer: Writer) -> None:
+async def prepare(writer: Writer) -> None:
     """The tables, in the first life that comes so far; a later one finds them."""
     for query in TABLES:
         while True:
@@ -166,7 +204,7 @@ async def _live(options: argparse.Namespace) -> None:
     ledger = LedgerFile(directory / "ledger")
     state = directory / "state"
     async with connect(options.nats_url, state_dir=state, timeout_s=None) as writer:
-        await _prepare(writer)
+        await prepare(writer)
         load = Load(writer, ledger, ledger.begin_life(), options.rate, options.seed)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, load.stop.set)
         syncing = asyncio.ensure_future(ledger.keep())
