@@ -15,7 +15,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 PUMP, DRAINER, APPLIER = "pump", "drainer", "applier"
 KINDS = (PUMP, DRAINER, APPLIER)
 NodeId = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-Name = Annotated[str, msgspec.Meta(max_length=255)]
+NAME_CHARACTERS = 255
+Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARACTERS)]
 """Of a consumer or a feed. Both are checked where a message is parsed."""
 JOINING, ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = (
     "joining",

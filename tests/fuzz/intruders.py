@@ -50,8 +50,10 @@ def intrude(seed: int) -> Intrusion:
 
     def prepare(cluster: Cluster) -> None:
         clusters.append(cluster)
-        # It reads who wrote each message, which of the stranger's nobody can say.
+        # They read who wrote each message, and what it links to, which of the stranger's nobody can
+        # say.
         vars(cluster)["takeovers"] = lambda: 0
+        vars(cluster)["check_stored"] = lambda feed, findings: None
         cluster.world.loop.create_task(write(cluster))
 
     history = play(seed, plan=calm(seed % 900), prepare=prepare)

@@ -10,7 +10,7 @@ import msgspec
 from tests.wrong import Wrong
 from tidelog import subjects
 from tidelog.changes import Marker, Watermark
-from tidelog.errors import StreamMissing, Unavailable
+from tidelog.errors import Purged, StreamMissing, Unavailable
 from tidelog.ports import Bus, Message, StreamReader
 
 OPEN_S = 0.1
@@ -35,6 +35,7 @@ class Chain:
         self._attempt = ""
         self._sequence = 0
         self._begun = not anywhere
+        self._anywhere = anywhere
 
     def take(self, message: Message) -> None:
         """The next one. Raises Wrong."""
@@ -80,19 +81,26 @@ class Chain:
 
     async def follow(self, bus: Bus) -> None:
         """Until cancelled. Raises Wrong."""
-        reader = await opened(bus, self._feed)
-        try:
-            while True:
-                for message in await reader.next_batch(500, 1.0):
-                    self.take(message)
-        finally:
-            await reader.close()
+        while True:
+            reader = await opened(bus, self._feed, anywhere=self._anywhere)
+            try:
+                while True:
+                    for message in await reader.next_batch(500, 1.0):
+                        self.take(message)
+            except Purged:
+                if self._begun or self._sequence:
+                    raise
+            finally:
+                await reader.close()
 
 
-async def opened(bus: Bus, feed: str) -> StreamReader:
-    """From the stream's first message on, once there is a stream."""
+async def opened(bus: Bus, feed: str, *, anywhere: bool = False) -> StreamReader:
+    """From the stream's first message on, once there is a stream; `anywhere`: from the first that
+    it still has, which may be gone (Purged) by then."""
+    stream = subjects.changes_stream(feed)
     while True:
         try:
-            return await bus.read(subjects.changes_stream(feed), start_seq=1)
+            state = await bus.stream_state(stream) if anywhere else None
+            return await bus.read(stream, start_seq=state.first_seq if state is not None else 1)
         except (StreamMissing, Unavailable):
             await asyncio.sleep(OPEN_S)  # nobody tells when it is there

@@ -9,7 +9,9 @@ from tests.kills.chain import Again, Chain
 from tests.wrong import Wrong
 from tidelog import subjects
 from tidelog.changes import MarkedTxn, Marker, Watermark
-from tidelog.ports import Message
+from tidelog.errors import Purged
+from tidelog.ports import Message, Outgoing, StreamConfig
+from tidelog.sim.world import World, run
 
 FEED = "main"
 Body = Marker | Watermark
@@ -96,3 +98,21 @@ def test_what_is_left_of_a_stream_is_followed_from_what_it_links_to() -> None:
         chain.link(messages[-1])
     with pytest.raises(Wrong, match="message 44 follows 42"):
         chain.take(msgspec.structs.replace(messages[-1], sequence=44))
+
+
+def test_a_stream_that_has_let_go_of_its_beginning_is_followed_from_what_it_has() -> None:
+    async def main(world: World) -> None:
+        bus, stream = world.ports().bus, subjects.changes_stream(FEED)
+        subject = subjects.changes_watermark(FEED)
+        await bus.stream_create(StreamConfig(stream, (subject,), max_bytes=2000))
+        for ts in range(1, 200):
+            body = msgspec.json.encode(Watermark(ts, 7))
+            await bus.append(stream, [Outgoing(subject, body)])
+        whole, left = Chain(FEED), Chain(FEED, anywhere=True)
+        with pytest.raises(Purged):
+            await whole.follow(bus)
+        following = world.loop.create_task(left.follow(bus))
+        await world.until(lambda: left.marked == 7 or following.done(), 10, "what is left")
+        assert not following.done()
+
+    run(main, 1)

@@ -87,7 +87,7 @@ def search(names: list[str], jobs: int, *, hunts: bool) -> int:
             try:
                 record = _searched(whole, bug, jobs, hunts=hunts)
             except (LookupError, RuntimeError) as error:
-                record = Record(said=str(error)[:160])
+                record = Record(said=str(error)[:160], hunt=load(bug.name).hunt)
             caught += record.caught
             save(bug.name, record)
             print(f"{'caught' if record.caught else 'NOT CAUGHT':<11} {bug.name:<34} {record.line}")

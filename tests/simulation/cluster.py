@@ -390,12 +390,12 @@ class Cluster:
         findings = self.findings
         # Where the stream stands still, only what it has passed is lost.
         self.checker.finish(self.ledger, whole=self.arrived)
-        check_stored(self.world, FEED, findings)
+        self.check_stored(FEED, findings)
         source = self.workload.source.contents()
         violations = list(self.database.violations)
         if self.second is not None:
             self.second.judge(self.checker, source, whole=self.arrived)
-            check_stored(self.world, SECOND, self.second.findings)
+            self.check_stored(SECOND, self.second.findings)
             self.second.report(findings)
             violations += self.second.database.violations
         for violation in violations:
@@ -412,6 +412,10 @@ class Cluster:
         name_differences(differences, source, self.database.tables, self._held)
         if not self.arrived:  # it holds what it held when the stream stood still
             findings.other += chain.from_iterable(differences.kinds().values())
+
+    def check_stored(self, feed: str, findings: Findings) -> None:
+        """See there."""
+        check_stored(self.world, feed, findings)
 
     def _held(self, db: str, table: str) -> list[dict[str, object]] | None:
         return self.database.rows(db, table) if (db, table) in self.database.tables else None

@@ -162,7 +162,7 @@ class Soak:
 
         async def applied() -> bool:
             there = await asyncio.to_thread(_applied_ts, running)
-            return min(there, self._stream.position) >= last
+            return there >= last and self._stream.has(last)
 
         await self._within(applied, "everything to be applied and read")
 

@@ -74,8 +74,8 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     channel_id: Annotated[int, Range(0, (1 << 63) - 1)] = 0
     """The same in both directions."""
     mark_schema: str = "retl"
-    """Where the mark table is: a schema of its own. The Drainer that replicates the downstream back
-    has the same."""
+    """Where the mark table is: a schema of its own, one value for Drainers and Appliers of both
+    directions."""
     relay: RelayConfig = RelayConfig()
 
     def __post_init__(self) -> None:

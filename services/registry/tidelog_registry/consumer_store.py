@@ -8,6 +8,7 @@ another one led must not begin with what it knew then.
 from __future__ import annotations
 
 import msgspec
+import structlog
 
 from tidelog import subjects
 from tidelog.errors import (
@@ -20,11 +21,16 @@ from tidelog.errors import (
 )
 from tidelog.failpoints import hit
 from tidelog.kv import Bucket
+from tidelog.messages import NAME_CHARACTERS, Consumer
 from tidelog.ports import Ports
 from tidelog.sealed import seal, unseal
+from tidelog.timestamps import TS_MAX
 from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.consumers import Kept
+from tidelog_registry.node import ReaderOrder
 from tidelog_registry.tenure import Tenure
+
+log = structlog.get_logger()
 
 FILE = "consumers.json"
 KEY = "consumers"
@@ -39,6 +45,21 @@ TOO_LARGE_HINT = (
 
 
 class Stored(Kept, frozen=True):
+    epoch: int = 0
+
+
+class _Unchecked(msgspec.Struct, frozen=True):
+    """A consumer as an earlier release kept it: of any name, at any number."""
+
+    name: str
+    feed: str
+    commit_ts: int
+
+
+class _Read(msgspec.Struct, frozen=True):
+    consumers: list[_Unchecked] = []
+    feeds: dict[str, int] = {}
+    orders: list[ReaderOrder] = []
     epoch: int = 0
 
 
@@ -105,7 +126,23 @@ class ConsumerStore:
 
 
 def _decode(data: bytes, where: str) -> Stored:
+    """Raises Corrupt. What today's registry would have refused must not end it: a position that is
+    no timestamp is the nearest one, and who can't be named in an answer is let go of, loudly."""
     try:
-        return msgspec.json.decode(unseal(data), type=Stored)
+        read = msgspec.json.decode(unseal(data), type=_Read)
     except NOT_READABLE as error:
         raise Corrupt(f"{where}: the kept consumers can't be read: {error}") from error
+    consumers = []
+    for one in read.consumers:
+        if max(len(one.name), len(one.feed)) > NAME_CHARACTERS:
+            log.error(
+                "a consumer's name is too long: it holds nothing any more", name=one.name[:80]
+            )
+            continue
+        consumers.append(Consumer(one.name, one.feed, _ts(one.commit_ts)))
+    feeds = {feed: _ts(ts) for feed, ts in read.feeds.items() if len(feed) <= NAME_CHARACTERS}
+    return Stored(consumers, feeds, read.orders, read.epoch)
+
+
+def _ts(number: int) -> int:
+    return min(max(0, number), TS_MAX)

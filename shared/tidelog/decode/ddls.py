@@ -34,6 +34,9 @@ from tidelog_proto.binlog_pb2 import Binlog
 
 REWRITTEN, NOTHING_LEFT, SETVAL = "rewritten", "nothing_left", "setval"
 
+MAX_BEHIND = 64
+"""Of the newest that are not passed: what a header of the stream can name, and as many jobs as are
+kept when they are over."""
 _WITHOUT_BINLOG = frozenset(("cache_table", "nocache_table"))
 _UNLISTED = frozenset((SYSTEM, FILTER, MARK, "rolled_back", "drop_column_first"))
 """Reasons that say nothing to who wants to know which DDLs of the feed's tables readers miss."""
@@ -90,7 +93,7 @@ class Ddls:
             return None
         left = self._left(commit_ts, outcome, query, binlog.ddl_schema_state)
         if not outcome.changes_nothing:
-            self._pass(outcome)
+            self._pass(commit_ts, outcome)
         self._note(commit_ts, outcome, query, left)
         if left.dropped:
             self._passed.drop(left.why)
@@ -113,7 +116,7 @@ class Ddls:
                 left = _Left(outcome, query, dropped=True)
             met.append((outcome, query, left))
         for outcome, query, left in met:
-            self._pass(outcome)
+            self._pass(commit_ts, outcome)
             if left.dropped:
                 continue  # counted and noted by its own binlog, if it has one
             self._note(commit_ts, outcome, query, left)
@@ -122,27 +125,40 @@ class Ddls:
         return ahead, bool(job_ids)
 
     def begin(
-        self, commit_ts: int, version: int, early: Collection[int], behind: Collection[int]
+        self,
+        commit_ts: int,
+        version: int,
+        early: Collection[int],
+        behind: Collection[int],
+        coming: Collection[int] = (),
     ) -> None:
         """What is decoded lies above `commit_ts`, where the stream has passed the schema `version`
         (0: it doesn't say), but for the lower ones in `behind`; and brought those in `early` before
-        their binlogs."""
+        their binlogs. `coming`: jobs whose binlogs are known to lie above it."""
         told = bool(version) or not commit_ts
         self.doubts.begin(commit_ts, told=told)
         base = max(version, self._tracker.version_at(commit_ts))
         left: dict[int, set[int]] = {}
-        for step in self._pending(0, base + 1):
+        passed: set[int] = set()
+        for step in reversed(self._pending(0, base + 1)):
             sure = step.finished_ts <= commit_ts and not (told and step.told_before)
-            if not sure and (step.version > version or step.version in behind):
-                left[step.version] = self._tracker.touched(step.id)
+            touched = self._tracker.touched(step.id)
+            listed = step.version > version or step.version in behind
+            if step.id in coming or (listed and not sure):
+                left[step.version] = touched - passed  # a newer one that was passed tells of it
+            else:
+                passed |= touched
         self._passed.begin(base, early, left)
 
-    def _pass(self, outcome: DdlOutcome) -> None:
+    def _pass(self, commit_ts: int, outcome: DdlOutcome) -> None:
+        """A job that was finished below that timestamp is not behind: its binlog was passed, or is
+        of before the feed."""
         between = self._pending(self._passed.highest, outcome.schema_version)
-        self._passed.note(outcome, [step.version for step in between])
+        behind = [s.version for s in between if s.told_before or s.finished_ts >= commit_ts]
+        self._passed.note(outcome, behind[-MAX_BEHIND:])
 
     def _pending(self, after: int, below: int) -> list[Step]:
-        """Jobs of versions in (after, below) that have binlogs, not folded yet."""
+        """Jobs of versions in (after, below) that have binlogs, not folded yet, by version."""
         found = self._tracker.between(after, below)
         return [step for step in found if kind_name(step.type) not in _WITHOUT_BINLOG]
 

@@ -72,7 +72,7 @@ class FilterConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     channel_id: Annotated[int, Range(0, CHANNEL_MAX)] = 0
     """The channel of both directions; what carries its mark is dropped."""
     mark_schema: str = MARK_SCHEMA
-    """Where the mark table is: as the Applier of the other direction has it."""
+    """Where the mark table is: one value for Drainers and Appliers of both directions."""
     origin: str = ""
     """Who wrote this first, as each message's header says; empty = the cluster's name."""
 

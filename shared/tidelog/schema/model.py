@@ -218,7 +218,8 @@ class HistoryInfo(
     table_info: TableInfo | None = None
     finished_ts: int = 0
     table_infos: tuple[TableInfo, ...] | None = None
-    told_before: bool = False
+    told_before: bool | msgspec.UnsetType = msgspec.UNSET
+    """Unset is not written: a job of an earlier release stays the bytes that it was."""
 
 
 class DdlJob(msgspec.Struct, frozen=True, gc=False):

@@ -54,7 +54,7 @@ def step_of(job: DdlJob, finished_ts: int) -> Step:
         db_name=db.db_name.text if db is not None else "",
         info=pack(info) if info is not None else None,
         infos=tuple(pack(one) for one in infos),
-        told_before=binlog is not None and binlog.told_before,
+        told_before=binlog is not None and binlog.told_before is True,
     )
 
 

@@ -8,6 +8,7 @@ lets go of the jobs that nobody asks about any more, and keeps of each table wha
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -74,6 +75,8 @@ class SchemaTracker:
         self.last_job = folded.last_job
         self._finished_ts = folded.ts
         self._steps: dict[int, Step] = {}
+        self._by_version: list[Step] | None = None
+        """Those that change the schema; None: to be sorted again."""
         self._schemas: Schemas | None = None
         """`folded` and all steps above it; None: to be made again."""
         self._applied = 0
@@ -113,6 +116,7 @@ class SchemaTracker:
         if len(done) < at_least:
             return 0
         steps = [self._steps.pop(job_id) for job_id in done]
+        self._by_version = None
         schemas = Schemas(self.folded)
         for step in sorted(steps, key=lambda step: step.version):
             if changes_schema(step):
@@ -208,14 +212,15 @@ class SchemaTracker:
         return self._steps.get(job_id)
 
     def between(self, after: int, below: int) -> list[Step]:
-        """Jobs of schema versions in (after, below), not folded yet, in any order."""
+        """Jobs of schema versions in (after, below), not folded yet, by version."""
         if below - after <= 1:
             return []
-        return [
-            step
-            for step in self._steps.values()
-            if after < step.version < below and changes_schema(step)
-        ]
+        if self._by_version is None:
+            steps = filter(changes_schema, self._steps.values())
+            self._by_version = sorted(steps, key=lambda step: step.version)
+        begins = bisect_right(self._by_version, after, key=lambda step: step.version)
+        ends = bisect_left(self._by_version, below, key=lambda step: step.version)
+        return self._by_version[begins:ends]
 
     def touched(self, job_id: int) -> set[int]:
         """Ids of the tables that a job changed, none if it is unknown or folded."""
@@ -255,6 +260,7 @@ class SchemaTracker:
 
     def _take(self, steps: Iterable[Step]) -> None:
         new: list[Step] = []
+        self._by_version = None
         for step in steps:
             self._steps[step.id] = step
             self._finished_ts = max(self._finished_ts, step.finished_ts)

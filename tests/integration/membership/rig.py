@@ -154,7 +154,7 @@ class Rig:
     async def _flowing(self) -> None:
         """Transactions commit, and what was committed when that was known is in the stream."""
         await self._writing()
-        await self._until(self._read(self.last_commit_ts), "the stream")
+        await self._until(self._has_all, "the stream")
 
     async def _writing(self) -> None:
         enough = self.committed + FEWEST
@@ -163,6 +163,9 @@ class Rig:
             return self.committed >= enough
 
         await self._until(written, "commits")
+
+    async def _has_all(self) -> bool:
+        return self.stream.has(self.last_commit_ts)
 
     def _read(self, upto: int) -> Condition:
         async def read() -> bool:

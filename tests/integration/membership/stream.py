@@ -53,6 +53,10 @@ class Stream:
     def position(self) -> int:
         return self._checker.position
 
+    def has(self, commit_ts: int) -> bool:
+        """Is it read, with our reader and message by message?"""
+        return min(self.position, self._chain.marked) >= commit_ts
+
     async def run(self) -> None:
         """Raises Wrong."""
         try:

@@ -124,6 +124,14 @@ class Recorded(Upstream):
         self.waiting = []
 
 
+class Told(Recorded):
+    """Jobs of our Writer."""
+
+    def job(self, kind: str, db: str, table_id: int, query: str, info: HistoryInfo) -> int:
+        told = msgspec.structs.replace(info, finished_ts=self.ts, told_before=True)
+        return Upstream.job(self, kind, db, table_id, query, told)
+
+
 OPERATIONS = ("row", "row", "late row", "alter", "early alter", "truncate", "rename", "let go")
 RULES = {
     "all": {},
@@ -174,3 +182,23 @@ def test_any_history_comes_to_what_the_drainer_publishes(
             plan(*asked, history=upstream.tracker, config=config)
         return
     assert log.done(plan(*asked, history=upstream.tracker, config=config)) == wanted
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_ddl_of_a_writer_of_ours_whose_job_was_told_before_the_log_begins(cut: bool) -> None:
+    """Its binlog lies in the log, so that it is to come, whatever its job says of the time."""
+    up = Told()
+    up.schema("shop")
+    up.create("shop", "a")
+    up.row("a", 1)
+    up.late_binlog(up.add_column("shop", "a", "c"))
+    told_at = up.ts
+    up.row("a", 2)
+    up.let_go()
+    up.row("a", 3)
+    log = PumpLog([one for one in up.log if one.commit_ts > told_at or not cut])
+    made = plan(log.facts([]), Wanted(segment_bytes=1000), history=up.tracker)
+    done = [str(one) for one in log.done(made)]
+    rows = [at for at, one in enumerate(done) if '"events"' in one]
+    (added,) = [at for at, one in enumerate(done) if "ADD COLUMN" in one]
+    assert [at > added for at in rows] == ([True, True] if cut else [False, True, True])

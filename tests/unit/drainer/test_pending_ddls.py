@@ -12,6 +12,8 @@ from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistr
 from tests.unit.drainer.test_doubts import WIDER, alter, ddls, read, wide
 from tests.unit.drainer.test_simulated import CODEC, DDLS, TABLE, OneTable, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, said
+from tidelog import changes, subjects
+from tidelog.decode.ddls import MAX_BEHIND
 from tidelog.feeds import Feed, Feeds
 from tidelog.schema.model import DdlJob, HistoryInfo, Name, TableInfo
 from tidelog.sim import Node
@@ -100,9 +102,9 @@ def test_of_a_writer_of_ours_whose_binlog_is_not_there_yet(
         for _ in range(lives - 1):
             await restarted(world, node)
         await published(world, pump, [row(65), alter(70), row(80)], 80)
-        changes = await read(world, 20, 80)
-        assert ddls(changes) == [(65, 3, True)]
-        assert [one.commit_ts for one in changes if one.rows] == [65, 80]
+        found = await read(world, 20, 80)
+        assert ddls(found) == [(65, 3, True)]
+        assert [one.commit_ts for one in found if one.rows] == [65, 80]
 
     run(main, 1)
 
@@ -143,8 +145,46 @@ def test_whose_binlog_comes_behind_that_of_a_newer_one(lives: int) -> None:
         await published(world, pump, [row, ddl(45, 4), of_version(wide(70), 5)], 70)
         await restarted(world, node)
         await published(world, pump, [of_version(wide(75), 5)], 75)
-        changes = await read(world, 40, 75)
-        assert ddls(changes) == [(42, 4, True)], "each once, and ahead of the rows"
-        assert [one.commit_ts for one in changes if one.rows] == [42, 70, 75]
+        found = await read(world, 40, 75)
+        assert ddls(found) == [(42, 4, True)], "each once, and ahead of the rows"
+        assert [one.commit_ts for one in found if one.rows] == [42, 70, 75]
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_one_that_a_newer_one_of_its_table_overtook_comes_in_its_own_place(lives: int) -> None:
+    """Its client died; another one has renamed the table since, and rows are of that version."""
+    renamed = msgspec.structs.replace(WIDER, name=Name("u", "u"))
+    jobs = (job(3, 5, WIDER, 30, ours=True), job(4, 14, renamed, 35, ours=True))
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Jobs(*jobs)
+        _, pump = await begin(world)
+        node = await published(world, pump, [*DDLS, txn(20), ddl(40, 4)], 40)
+        for _ in range(lives - 1):
+            await restarted(world, node)
+        await published(world, pump, [of_version(wide(50), 4)], 50)
+        assert ddls(await read(world, 20, 50)) == [(40, 4, False)]
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize(("ours", "named"), [(False, 0), (True, MAX_BEHIND)])
+def test_a_long_history_does_not_go_into_a_header(ours: bool, named: int) -> None:
+    """A feed that begins at 0 beside it: nats-server takes headers of 64 KiB."""
+    count = 12_000
+    history = [job(n, 5, OTHER_WIDER, 5, ours=ours) for n in range(4, count)]
+
+    async def main(world: World) -> None:
+        created = job(3, 3, OTHER, 5, ours=False)
+        last = job(count, 5, WIDER, TOLD_AT, ours=ours)
+        world.open_ddl_history = lambda url, bus: Jobs(created, *history, last)
+        _, pump = await begin(world)
+        await published(world, pump, [*DDLS, txn(20), ddl(40, count)], 40)
+        stream = world.nats.streams[subjects.changes_stream(FEED)]
+        headers = [slot.message.headers for slot in stream.slots if slot is not None]
+        behind = [one.get(changes.H_PASSED, "").count(",") for one in headers]
+        assert max(behind) == named
 
     run(main, 1)

@@ -29,6 +29,7 @@ from tidelog.pump_client.ddl.errors import DdlRefused
 from tidelog.pump_client.decisions.journal import Journal
 from tidelog.pump_client.schema_changer import PENDING_PATH, SchemaChanger
 from tidelog.pump_client.two_phase import Upstream
+from tidelog.schema.model import DdlJob
 from tidelog.sim import World, run
 
 CREATE = "create table shop.t (id bigint primary key, a varchar(9), b int)"
@@ -388,3 +389,13 @@ def test_a_change_of_an_earlier_life_that_can_t_be_read_is_named() -> None:
             assert "whether readers have the last one" in refused.value.hint
 
     run(main)
+
+
+def test_a_job_of_an_earlier_release_stays_the_bytes_that_it_was() -> None:
+    """A client that died half way says it again: the registry knows it by its bytes."""
+    kept = (
+        b'{"id":12,"type":4,"schema_id":1,"table_id":7,"schema_name":"shop","table_name":"t",'
+        b'"state":6,"schema_state":5,"query":"DROP TABLE t;","binlog":{"SchemaVersion":7,'
+        b'"DBInfo":null,"TableInfo":null,"FinishedTS":1099511627776,"MultipleTableInfos":null}}'
+    )
+    assert msgspec.json.encode(msgspec.json.decode(kept, type=DdlJob)) == kept

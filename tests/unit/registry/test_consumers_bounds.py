@@ -160,3 +160,25 @@ def test_what_is_refused_for_sure_among_many_changes_is_not_done() -> None:
 def is_definite(error: object) -> bool:
     assert not isinstance(error, BaseException) or isinstance(error, TidelogError)
     return isinstance(error, TidelogError) and error.definite
+
+
+def test_what_an_earlier_release_kept_ends_no_registry() -> None:
+    kept = [("late", -1), ("early", 1 << 70), ("x" * 256, TS)]
+    consumers = [{"name": name, "feed": "f", "commit_ts": ts} for name, ts in kept]
+    record = {"consumers": consumers, "feeds": {"f": -5, "y" * 256: 7}, "orders": [], "epoch": 0}
+
+    async def main(world: World) -> None:
+        registry = world.node("r")
+        registry.disk.restore({consumer_store.FILE: seal(msgspec.json.encode(record))})
+        registry.start(service.build, CONFIG)
+        bus = world.ports("reader").bus
+        found = None
+        while found is None:
+            with suppress(Unavailable):
+                found = await nodes(bus)
+            await world.sleep(0.1)
+        positions = {one.name: one.commit_ts for one in found.consumers}
+        assert positions == {"late": 0, "early": TS_MAX}
+        assert registry.failures == []
+
+    run(main)

@@ -54,6 +54,7 @@ class Recovery(Actor[Nothing]):
         self._end(found)
 
     async def _recover(self) -> bool:
+        await self._pipeline.refused.open()
         await self._pipeline.ensure_open()
         saved, after = self._pipeline.control.checkpoint, self._pipeline.control.saved_ts
         await self._relay.open(after)

@@ -153,7 +153,8 @@ class SkippingLane:
             except RowRefused as error:
                 raise _stop(error, _NOT_SKIPPED) from error
         await self._renew()
-        await self._refused.record(search.refused)
+        if search.refused:
+            await self._refused.record(search.refused)
         try:
             await self._lane.apply(search.rest)
         except RowRefused as error:

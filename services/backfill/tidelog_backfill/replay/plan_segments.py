@@ -127,7 +127,7 @@ class _Walk:
         self._tracker = tracker
         self._passed = Passed()
         self._ddls = Ddls(config, tracker, self._passed, tracker.query_of, Filters(config))
-        self._ddls.begin(begins, 0, (), ())
+        self._ddls.begin(begins, 0, (), (), {one.ddl_job_id for one in ddls.values()})
         self._views = TableViews(config, tracker, self._passed, names)
         self._stretches: list[Stretch] = []
         self._waiting: list[DdlMessage] = []
