@@ -224,11 +224,12 @@ def test_checkpoint_tables(server: MariaDb) -> None:
         # One that an earlier release left at key 0 is older than that, and goes.
         left = """'{"commitTS":10,"feed":"feed","epoch":1}'"""
         rig.sql(f"INSERT INTO tidb_binlog.checkpoint VALUES (0, {left})")
-        opened = await known.open()
+        again = LanesRig(server, cluster_id=7)
+        opened = await again.open()
         assert opened.checkpoint is not None
         assert opened.checkpoint.commit_ts == 30
         assert rig.sql("SELECT clusterID FROM tidb_binlog.checkpoint") == [(7,)]
-        await known.downstream.close()
+        await again.downstream.close()
         # Another cluster's row is not ours to mind.
         foreign = LanesRig(server, cluster_id=8)
         assert (await foreign.downstream.open("other")).checkpoint is None
