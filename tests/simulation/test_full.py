@@ -57,14 +57,18 @@ class Histories:
                 raise KeyboardInterrupt
             yield self.play(seed)
 
+    def instead_of(self, patch: pytest.MonkeyPatch) -> Histories:
+        """Of those that would be played."""
+        patch.setattr(full, "histories", self.many)
+        patch.setattr(full, "play", self.play)
+        patch.setattr(full, "differing", lambda first, jobs: [])
+        return self
+
 
 def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake, path = Histories(250), tmp_path / "played.json"
-    monkeypatch.setattr(full, "histories", fake.many)
-    monkeypatch.setattr(full, "play", fake.play)
-    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    fake, path = Histories(250).instead_of(monkeypatch), tmp_path / "played.json"
     monkeypatch.setattr(reach, "ENOUGH", 351)  # they reach one thing
     line = "simulation: {0} histories, {1} transactions, {2} faults, {3} lost"
     arguments = ["--to", "350", "--least", "150", "--record", str(path)]
@@ -96,10 +100,8 @@ def test_it_can_be_ended_goes_on_and_tells_what_was_mended(
 def test_an_older_seed_that_still_finds_something_is_told_in_the_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake, path = Histories(1000), tmp_path / "played.json"
-    monkeypatch.setattr(full, "histories", fake.many)
-    monkeypatch.setattr(full, "play", fake.play)
-    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    path = tmp_path / "played.json"
+    Histories(1000).instead_of(monkeypatch)
     monkeypatch.setattr(reach, "ENOUGH", 351)
     full.write(Played([_block(0, 100, {42: {"loss": 2}})]), path)
     assert full.main(["--to", "200", "--least", "100", "--record", str(path)]) == 1
@@ -128,8 +130,7 @@ def test_a_run_that_plays_fewer_than_asked_for_fails_whatever_was_played_before(
     told: str,
 ) -> None:
     path = tmp_path / "played.json"
-    monkeypatch.setattr(full, "histories", Histories(1000).many)
-    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    Histories(1000).instead_of(monkeypatch)
     monkeypatch.setattr(reach, "ENOUGH", 351)
     full.write(Played([_block(0, 100)]), path)
     assert full.main(["--to", to, "--seconds", seconds, "--record", str(path)]) == 1
@@ -140,8 +141,7 @@ def test_what_this_run_did_not_reach_is_told_and_fails_only_where_all_together_d
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "played.json"
-    monkeypatch.setattr(full, "histories", Histories(1000).many)
-    monkeypatch.setattr(full, "differing", lambda first, jobs: [])
+    Histories(1000).instead_of(monkeypatch)
     monkeypatch.setattr(reach, "ENOUGH", 100)
     monkeypatch.setattr(reach, "EXCUSED", {})
     monkeypatch.setattr(reach, "wanted", lambda: ("kill pump", "gap"))

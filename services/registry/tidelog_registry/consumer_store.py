@@ -132,16 +132,20 @@ def _decode(data: bytes, where: str) -> Stored:
         read = msgspec.json.decode(unseal(data), type=_Read)
     except NOT_READABLE as error:
         raise Corrupt(f"{where}: the kept consumers can't be read: {error}") from error
-    consumers = []
-    for one in read.consumers:
-        if max(len(one.name), len(one.feed)) > NAME_CHARACTERS:
-            log.error(
-                "a consumer's name is too long: it holds nothing any more", name=one.name[:80]
-            )
-            continue
-        consumers.append(Consumer(one.name, one.feed, _ts(one.commit_ts)))
-    feeds = {feed: _ts(ts) for feed, ts in read.feeds.items() if len(feed) <= NAME_CHARACTERS}
+    consumers = [
+        Consumer(one.name, one.feed, _ts(one.commit_ts))
+        for one in read.consumers
+        if _can_be_named(one.name, where) and _can_be_named(one.feed, where)
+    ]
+    feeds = {feed: _ts(ts) for feed, ts in read.feeds.items() if _can_be_named(feed, where)}
     return Stored(consumers, feeds, read.orders, read.epoch)
+
+
+def _can_be_named(name: str, where: str) -> bool:
+    if len(name) <= NAME_CHARACTERS:
+        return True
+    log.error("a name is too long: what it held is let go of", name=name[:80], record=where)
+    return False
 
 
 def _ts(number: int) -> int:
