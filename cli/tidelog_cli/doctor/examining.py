@@ -120,7 +120,8 @@ def _databases(asked: Asked, clock: Clock, loops: Sequence[ring.Loop]) -> list[C
         return await downstream.check_downstream(target, clock.wall_ms(), loops)
 
     async def up() -> list[Finding]:
-        return await source.check_source(Target.parse(asked.source), clock.wall_ms(), loops)
+        target = Target.parse(asked.source, what="source")
+        return await source.check_source(target, clock.wall_ms(), loops)
 
     async def pd() -> list[Finding]:
         return await _upstream(asked, clock)

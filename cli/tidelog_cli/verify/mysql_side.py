@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence, Set
 from typing import Any
 
@@ -9,6 +10,7 @@ import aiomysql
 import pymysql
 
 from tidelog.downstream import Checkpoint
+from tidelog.downstreams.mysql_connection import MysqlConnection
 from tidelog.errors import BadInput, ConfigError, InvariantBroken, Unavailable
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_cli.verify import mysql_text as sql
@@ -16,7 +18,6 @@ from tidelog_cli.verify.place import Place
 from tidelog_cli.verify.sides import Chunk, Key, Range, Row, Sum, checkpoint_of
 from tidelog_cli.verify.tables import Column, Part, Table
 
-CONNECT_S = 10
 _DENIED = frozenset((1044, 1045, 1049, 1142, 1143, 1227, 1698))
 _NO_TABLE = frozenset((1049, 1146))
 _CHANGED = 1412
@@ -59,20 +60,15 @@ class MysqlSide:
     @classmethod
     async def connect(cls, place: Place, checkpoint_table: str) -> MysqlSide:
         """Raises ConfigError, Unavailable."""
+        connection = MysqlConnection.to(place.target)
         try:
-            connection = await aiomysql.connect(
-                host=place.host,
-                port=place.port,
-                unix_socket=place.unix_socket or None,
-                user=place.user,
-                password=place.password,
-                charset="utf8mb4",
-                autocommit=True,
-                connect_timeout=CONNECT_S,
-                program_name="tidelog verify",
-            )
+            async with asyncio.timeout(place.target.connect_timeout_s):
+                await connection._connect()
         except (pymysql.err.MySQLError, OSError) as error:
             raise _typed(error, place.shown) from error
+        except RuntimeError as error:
+            hint = "add ?tls=on (and tls_ca=FILE) to its URL: this login needs TLS"
+            raise ConfigError(f"{place.shown}: {error}", hint=hint) from error
         version = (await _ask(connection, place, "SELECT VERSION()"))[0][0]
         side = cls(place, connection, str(version), checkpoint_table)
         for statement in _SESSION:
@@ -210,7 +206,7 @@ def _typed(error: Exception, where: str) -> ConfigError | Unavailable | BadInput
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     message = str(error.args[1]) if len(error.args) > 1 else str(error)
     if code in _DENIED:
-        hint = "check user, password and rights: it reads every table that it compares"
+        hint = "check user, password, TLS (`?tls=on`) and rights: it reads all that it compares"
         return ConfigError(f"{where} does not let us in ({code}): {message}", hint=hint)
     if isinstance(error, OSError) or code < 1000 or code >= 2000:
         return Unavailable(f"{where} can't be used ({code}): {message}", hint="does it run?")

@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError
 
 _HINT = "mysql://USER:PASSWORD@HOST:PORT/, sqlite:////absolute/path or dump:///absolute/path"
-_MYSQL = frozenset(("mysql", "mariadb", "tidb", "mysql+aiomysql"))
+_NO_OTHER = frozenset(("file", "blackhole"))
 
 
 class Place(msgspec.Struct, frozen=True):
-    """`scheme`: mysql, sqlite or dump (of `python -m tidelog.workload --dump`)."""
+    """`scheme`: mysql, sqlite or dump (of `python -m tidelog.workload --dump`). `target` is of the
+    first, `path` of the others."""
 
     scheme: str
-    host: str = "127.0.0.1"
-    port: int = 3306
-    user: str = "root"
-    password: str = ""
-    unix_socket: str = ""
     path: str = ""
+    target: Target = Target("mysql")
 
     @classmethod
     def parse(cls, url: str, what: str) -> Place:
         """`what`: source or downstream. Raises ConfigError, whose text does not repeat the URL."""
-        try:
+        scheme = url.partition(":")[0].lower()
+        if scheme == "dump":
             parts = urlsplit(url)
-            port = parts.port or 3306
-        except ValueError as error:
-            raise ConfigError(f"the {what}'s URL can't be read", hint=_HINT) from error
-        if parts.scheme in _MYSQL:
-            return cls(
-                "mysql",
-                parts.hostname or "127.0.0.1",
-                port,
-                unquote(parts.username or "root"),
-                unquote(parts.password or ""),
-                dict(parse_qsl(parts.query)).get("unix_socket", ""),
-            )
-        # SQLAlchemy's form has one slash more for SQLite than a path has.
-        path = unquote(parts.path).removeprefix("/" if parts.scheme == "sqlite" else "")
-        if parts.scheme not in ("sqlite", "dump") or parts.netloc or not path.startswith("/"):
-            raise ConfigError(f"the {what}'s URL is none that can be compared", hint=_HINT)
-        return cls(parts.scheme, path=path)
+            path = unquote(parts.path)
+            if parts.netloc or parts.query or not path.startswith("/"):
+                raise ConfigError(f"the {what} URL is no dump's", hint=_HINT)
+            return cls("dump", path)
+        if scheme in _NO_OTHER:
+            raise ConfigError(f"the {what} URL is none that can be compared", hint=_HINT)
+        target = Target.parse(url, what=what)
+        return cls(target.scheme, target.path, target)
 
     @property
     def shown(self) -> str:
-        if self.scheme == "mysql":
-            return f"mysql://{self.user}@{self.unix_socket or f'{self.host}:{self.port}'}"
-        return f"{self.scheme}://{'/' * (self.scheme == 'sqlite')}{self.path}"
+        return f"dump://{self.path}" if self.scheme == "dump" else self.target.shown
 
     def __repr__(self) -> str:
         return f"Place({self.shown})"

@@ -14,12 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT
 
 from tidelog.downstreams import failures
 from tidelog.downstreams.failures import PACKET_TOO_LARGE, Course, failure
 from tidelog.downstreams.mysql_connection import MysqlConnection
-from tidelog.downstreams.mysql_tls import context
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, TidelogError, Unavailable
 
@@ -89,20 +87,7 @@ class MysqlSession:
     @classmethod
     async def connect(cls, target: Target) -> MysqlSession:
         """Raises ConfigError (wrong account), Unavailable."""
-        connection = MysqlConnection(
-            host=target.host,
-            port=target.port,
-            unix_socket=target.unix_socket or None,
-            user=target.user,
-            # The driver writes latin1; so the server gets UTF-8.
-            password=target.password.encode().decode("latin1"),
-            charset="utf8mb4",
-            autocommit=True,
-            client_flag=CLIENT.FOUND_ROWS,
-            program_name="tidelog",
-            ssl=context(target.tls) if target.tls is not None else None,
-        )
-        session = cls(connection, target.shown)
+        session = cls(MysqlConnection.to(target), target.shown)
         try:
             # The whole of it: a server may take the connection and say nothing.
             async with asyncio.timeout(target.connect_timeout_s):

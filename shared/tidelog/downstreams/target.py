@@ -1,4 +1,4 @@
-"""A downstream's URL, in SQLAlchemy's form. Nothing is connected or opened here."""
+"""A database's URL, in SQLAlchemy's form. Nothing is connected or opened here."""
 
 from __future__ import annotations
 
@@ -64,36 +64,36 @@ class Target(msgspec.Struct, frozen=True):
     segment_bytes: int = SEGMENT_BYTES
 
     @classmethod
-    def parse(cls, url: str, password: str = "") -> Target:
-        """`password`: of the account, if the URL has none. Raises ConfigError, whose text does not
-        repeat the URL: it may hold a password."""
+    def parse(cls, url: str, password: str = "", *, what: str = "downstream") -> Target:
+        """`password`: of the account, if the URL has none. `what` it is, for errors. Raises
+        ConfigError, whose text does not repeat the URL: it may hold a password."""
         if not url:
-            raise ConfigError("downstream is not set", hint=HINT)
+            raise ConfigError(f"{what} is not set", hint=HINT)
         scheme, found, _ = url.partition(":")
         kind = _SCHEMES.get(scheme.lower())
         if not found or kind is None:
             near = _nearest(scheme, _SCHEMES) if found else ""
             raise ConfigError(
-                "the downstream URL has no known scheme",
+                f"the {what} URL has no known scheme",
                 hint=f"{f'{near}:// is the nearest; ' if near else ''}{HINT}",
             )
         try:
             parts = urlsplit(url)
             port = parts.port or 3306
-            options = _options(kind, parts.query)
+            options = _options(what, kind, parts.query)
         except ValueError as error:
-            raise ConfigError("the downstream URL can't be read", hint=_ESCAPED) from error
+            raise ConfigError(f"the {what} URL can't be read", hint=_ESCAPED) from error
         if kind == "mysql":
-            return _mysql(parts, port, options, password)
-        keep = _number(options, "keep_dropped_s", KEEP_DROPPED_S)
+            return _mysql(what, parts, port, options, password)
+        keep = _number(what, options, "keep_dropped_s", KEEP_DROPPED_S)
         if kind == "sqlite":
             return cls(kind, path=_path(parts, unquote(parts.path)[1:]), keep_dropped_s=keep)
         if kind == "file":
             return cls(
                 kind,
                 path=_path(parts, unquote(parts.path)),
-                retention_days=_number(options, "retention_days", 0),
-                segment_bytes=_number(options, "segment_bytes", SEGMENT_BYTES, least=1),
+                retention_days=_number(what, options, "retention_days", 0),
+                segment_bytes=_number(what, options, "segment_bytes", SEGMENT_BYTES, least=1),
             )
         return cls(kind)
 
@@ -111,17 +111,19 @@ class Target(msgspec.Struct, frozen=True):
         return f"Target({self.shown})"
 
 
-def _mysql(parts: SplitResult, port: int, options: dict[str, str], password: str) -> Target:
+def _mysql(
+    what: str, parts: SplitResult, port: int, options: dict[str, str], password: str
+) -> Target:
     if parts.path.strip("/"):
         raise ConfigError(
-            "the downstream URL names a database, or its password has a / in it",
+            f"the {what} URL names a database, or its password has a / in it",
             hint=f"one feed fills many databases, so it names none; {_ESCAPED}",
         )
     ways = [unquote(parts.password or ""), password, _file(options.get("password_file", ""))]
     given = [text for text in ways if text]
     if len(given) > 1:
         raise ConfigError(
-            "the downstream's password is given more than once",
+            f"the {what}'s password is given more than once",
             hint="in the URL, apart from it, or as the URL's password_file: keep one",
         )
     target = Target(
@@ -131,19 +133,19 @@ def _mysql(parts: SplitResult, port: int, options: dict[str, str], password: str
         user=unquote(parts.username or "root"),
         password=given[0] if given else "",
         unix_socket=options.get("unix_socket", ""),
-        connect_timeout_s=_number(options, "connect_timeout", 10, least=1),
-        keep_dropped_s=_number(options, "keep_dropped_s", KEEP_DROPPED_S),
-        tls=_tls(options),
+        connect_timeout_s=_number(what, options, "connect_timeout", 10, least=1),
+        keep_dropped_s=_number(what, options, "keep_dropped_s", KEEP_DROPPED_S),
+        tls=_tls(what, options),
     )
     if target.tls is not None and target.unix_socket:
         raise ConfigError(
-            "the downstream URL has a unix_socket and TLS",
+            f"the {what} URL has a unix_socket and TLS",
             hint="leave one out: what goes over a socket does not leave the machine",
         )
     return target
 
 
-def _options(kind: str, query: str) -> dict[str, str]:
+def _options(what: str, kind: str, query: str) -> dict[str, str]:
     """By their names; `-` may stand for `_`. Raises ConfigError, ValueError."""
     options: dict[str, str] = {}
     for given, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
@@ -151,14 +153,14 @@ def _options(kind: str, query: str) -> dict[str, str]:
         if name not in _OPTIONS[kind]:
             near = _nearest(name, _OPTIONS[kind])
             raise ConfigError(
-                f"the downstream URL has no option {given} for {kind}",
+                f"the {what} URL has no option {given} for {kind}",
                 hint=f"the nearest known one is {near}" if near else "it has none",
             )
         options[name] = value
     return options
 
 
-def _tls(options: dict[str, str]) -> Tls | None:
+def _tls(what: str, options: dict[str, str]) -> Tls | None:
     """Any option of TLS but `tls=off` turns it on."""
     given = {name: value for name, value in options.items() if name in _TLS}
     wanted = given.pop("tls", "on" if given else "off")
@@ -169,13 +171,13 @@ def _tls(options: dict[str, str]) -> Tls | None:
         given.get("tls_key", ""),
     )
     if wanted not in ("on", "off"):
-        raise ConfigError(f"tls of the downstream URL is {wanted}", hint="it is on or off")
+        raise ConfigError(f"tls of the {what} URL is {wanted}", hint="it is on or off")
     if tls.verify not in ("full", "ca", "none"):
         hint = "full (the default), ca (any host name), or none (anybody's certificate)"
-        raise ConfigError(f"tls_verify of the downstream URL is {tls.verify}", hint=hint)
+        raise ConfigError(f"tls_verify of the {what} URL is {tls.verify}", hint=hint)
     if tls.key and not tls.cert:
         raise ConfigError(
-            "the downstream URL has a tls_key without its certificate", hint="add tls_cert=FILE"
+            f"the {what} URL has a tls_key without its certificate", hint="add tls_cert=FILE"
         )
     return tls if wanted == "on" else None
 
@@ -196,20 +198,20 @@ def _file(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the password_file {path} can't be read: {error}",
-            hint="it holds the password alone, readable for the Applier's user",
+            hint="it holds the password alone, readable for the user of this process",
         ) from error
     if not found:
         raise ConfigError(f"the password_file {path} is empty", hint="it holds the password alone")
     return found
 
 
-def _number(options: dict[str, str], name: str, default: int, *, least: int = 0) -> int:
+def _number(what: str, options: dict[str, str], name: str, default: int, *, least: int = 0) -> int:
     text = options.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit()) or int(text) < least:
         hint = f"a whole number of at least {least}"
-        raise ConfigError(f"{name} of the downstream URL is {text!r}", hint=hint)
+        raise ConfigError(f"{name} of the {what} URL is {text!r}", hint=hint)
     return int(text)
 
 

@@ -17,6 +17,8 @@ from tidelog.downstreams.mysql_connection import MysqlConnection
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Unavailable
+from tidelog_cli.verify.mysql_side import MysqlSide
+from tidelog_cli.verify.place import Place
 
 
 class Secured:
@@ -121,6 +123,19 @@ def test_a_server_that_stands_still_is_not_waited_for_at_the_end(secured: Secure
 def test_a_password_beyond_latin1_is_sent_as_it_is(secured: Secured) -> None:
     url = secured.url(secured.ca, user="accented:s%C3%A9cr%C3%A9t")
     assert asyncio.run(cipher(url)).startswith("TLSv1.")
+
+
+def test_a_comparison_asks_by_the_same_url(secured: Secured, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("sécrét\n")
+    given = f"{secured.ca}&password_file={tmp_path / 'password'}"
+
+    async def scenario(options: str) -> None:
+        place = Place.parse(secured.url(options, user="accented"), "source")
+        await (await MysqlSide.connect(place, "tidb_binlog.checkpoint")).close()
+
+    asyncio.run(scenario(given))
+    with pytest.raises((ConfigError, Unavailable), match="does not let us in"):
+        asyncio.run(scenario(f"password_file={tmp_path / 'password'}"))
 
 
 def test_files_that_are_none_are_named(secured: Secured, tmp_path: Path) -> None:

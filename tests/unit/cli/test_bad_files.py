@@ -156,8 +156,23 @@ def test_what_answers_and_is_no_nats_server() -> None:
 
 
 def test_sides_of_a_comparison_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the source's URL can't be read"):
-        Place.parse("mysql://h:port/", "source")
+    for url, wrong in (
+        ("mysql://h:port/", "the source URL can't be read"),
+        ("mysql://u@h/?tls-cat=/ca.pem", "the source URL has no option tls-cat for mysql"),
+        ("mysql://u@h/?password_file=/nowhere", "password_file /nowhere can't be read"),
+        ("mysql://u@h/shop", "the source URL names a database"),
+        ("blackhole:", "the source URL is none that can be compared"),
+        ("dump://host/file", "the source URL is no dump's"),
+        ("oracle://u@h/", "the source URL has no known scheme"),
+    ):
+        with pytest.raises(ConfigError, match=wrong):
+            Place.parse(url, "source")
+    secret = tmp_path / "secret"
+    secret.write_text("p@ss\n")
+    found = Place.parse(f"tidb://u@h:4000/?password_file={secret}&tls-ca=/ca.pem", "source")
+    assert found.target.password == "p@ss"
+    assert found.target.tls is not None
+    assert found.shown == "mysql://u@h:4000"
     path = tmp_path / "dump.json"
     for contents in (None, b"["):
         if contents is not None:

@@ -69,7 +69,7 @@ class MysqlSource:
     """Connects anew for each call."""
 
     def __init__(self, url: str, password: str) -> None:
-        self._target = Target.parse(url, password)
+        self._target = Target.parse(url, password, what="source")
         self._product = ""
 
     @property
