@@ -41,7 +41,9 @@ class Feed(msgspec.Struct, frozen=True):
 def check_name(name: str) -> None:
     """Raises ValueError."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"feed {name!r}: lower-case letters, digits, - and _ only")
+        raise ValueError(
+            f"feed {name[:80]!r}: 1 to 63 of a-z, 0-9, - and _, of which the first is no - or _"
+        )
 
 
 def checked_name(name: str) -> str:
@@ -77,11 +79,10 @@ class Feeds:
     async def create(self, feed: Feed) -> None:
         """Durable when it returns. Raises Refused if there is one of that name."""
         await self._bucket.create()
-        last = await self._bucket.last(_PREFIX + feed.name)
-        known = await self.get(feed.name)
+        entry, revision = await self._bucket.read(_PREFIX + feed.name)
+        known = None if entry is None else _decode(entry.value)
         try:
             if known is None:
-                revision = last.sequence if last is not None else 0
                 await self._bucket.put(
                     _PREFIX + feed.name, msgspec.json.encode(feed), expected=revision
                 )

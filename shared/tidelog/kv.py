@@ -56,10 +56,16 @@ class Bucket:
 
     async def get(self, key: str) -> Entry | None:
         """Raises StreamMissing."""
+        return (await self.read(key))[0]
+
+    async def read(self, key: str) -> tuple[Entry | None, int]:
+        """What stands there, and the revision that a write replaces: of what was deleted the
+        marker's, 0 = there was never anything. Raises StreamMissing."""
         message = await self.last(key)
-        if message is None or message.headers.get(_OPERATION):
-            return None
-        return _entry(key, message)
+        if message is None:
+            return None, 0
+        deleted = bool(message.headers.get(_OPERATION))
+        return None if deleted else _entry(key, message), message.sequence
 
     async def last(self, key: str) -> Message | None:
         """The newest message of the key, be it a deletion's marker. Raises StreamMissing."""

@@ -161,10 +161,11 @@ class Lease(Actor[LeaseMail]):
                 found, revision = await self._store.read()
                 now = self._clock.monotonic()
                 # One that was there and is gone is looked at for as long: its holder writes it
-                # again where the store was lost.
+                # again where the store was lost, or somebody deleted it.
                 if seen is None or seen[1] != revision:
                     since = now
-                first = seen is None or (seen[0] is None and found is None)
+                never = found is None and revision == 0
+                first = never and (seen is None or seen[0] is None)
                 seen = (found, revision)
                 if self._is_free(found, first=first) or await self._ran_out(found, now - since):
                     await self._take(found, revision)

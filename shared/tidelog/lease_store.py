@@ -69,15 +69,15 @@ class LeaseStore:
         await self._disk.write_file(FILE, seal(msgspec.json.encode(mine)))
 
     async def read(self) -> tuple[Holder | None, int]:
-        """The record and its revision, 0 = none. Raises Unavailable."""
+        """The record and the revision to replace. Raises Unavailable."""
         try:
-            entry = await self._bucket.get(self._key)
+            entry, revision = await self._bucket.read(self._key)
         except StreamMissing:
             await self._bucket.create()
             return None, 0
         if entry is None:
-            return None, 0
-        return _decode(entry.value, f"the lease {self._key}"), entry.revision
+            return None, revision
+        return _decode(entry.value, f"the lease {self._key}"), revision
 
     async def write(self, holder: Holder, revision: int) -> int:
         """Replace that revision; returns the new one.

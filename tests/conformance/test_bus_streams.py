@@ -304,6 +304,8 @@ def test_a_bucket_keeps_the_last_value_under_revisions(place: Place) -> None:
         assert last == 3
         await bucket.delete("a", expected=2)
         assert await bucket.get("a") is None
+        assert await bucket.read("nothing") == (None, 0)
+        assert await bucket.read("a") == (None, 4)
         found, last = await bucket.entries()
         assert list(found) == ["b.c"]
         assert last == 4
@@ -315,6 +317,9 @@ def test_a_bucket_keeps_the_last_value_under_revisions(place: Place) -> None:
         state = await bucket.state()
         assert state is not None
         assert (state.created, state.messages) == (first.created, 2)
+        with pytest.raises(Conflict):
+            await bucket.put("a", b"again", expected=0)
+        assert await bucket.put("a", b"again", expected=4) == 25
 
     place.run(scenario)
 

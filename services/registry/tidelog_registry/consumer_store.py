@@ -114,15 +114,13 @@ class ConsumerStore:
         raise Unavailable("the consumers' record changes all the time")
 
     async def _recorded(self) -> tuple[Stored, int]:
-        """What stands in the bucket, and its revision, 0 = nothing."""
+        """What stands in the bucket, and the revision to replace."""
         try:
-            entry = await self._bucket.get(KEY)
+            entry, revision = await self._bucket.read(KEY)
         except StreamMissing:
             await self._bucket.create()
             return Stored(), 0
-        if entry is None:
-            return Stored(), 0
-        return _decode(entry.value, self._bucket.name), entry.revision
+        return Stored() if entry is None else _decode(entry.value, self._bucket.name), revision
 
 
 def _decode(data: bytes, where: str) -> Stored:

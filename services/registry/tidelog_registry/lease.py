@@ -85,7 +85,7 @@ class Lease(Actor[Nothing]):
                 found, revision = await self._store.read()
                 now = self._clock.monotonic()
                 if found is None or found.released or found.is_of(self._mine):
-                    if found is None and (lived or watched is not None):
+                    if found is None and (lived or watched is not None or revision):
                         # Of a record that is gone nobody knows whose it was.
                         alone_from = now + TAKEOVER_S
                     elif found is not None and not found.released and await self._answered():

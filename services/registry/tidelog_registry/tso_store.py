@@ -52,13 +52,13 @@ class BoundStore:
         return self._mine.bound
 
     async def _recorded(self) -> tuple[Bound | None, int]:
-        """The record in the bucket and its revision. Raises Unavailable."""
+        """The record in the bucket and the revision to replace. Raises Unavailable."""
         try:
-            entry = await self._bucket.get(KEY)
+            entry, revision = await self._bucket.read(KEY)
         except StreamMissing:
             await self._bucket.create()
             return None, 0
-        return (None, 0) if entry is None else (_decode(entry.value), entry.revision)
+        return None if entry is None else _decode(entry.value), revision
 
     async def claim(self) -> int:
         """Make the record ours, so that whatever its earlier owner has under way is refused.

@@ -14,7 +14,7 @@ from tests.integration.drainer.fakes import CLUSTER, FEED, FakePump, FakeRegistr
 from tests.unit.drainer.test_simulated import DDLS, TABLE, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, everything, said, written
 from tidelog import messages, subjects
-from tidelog.drainer_control import NOTED_KEY, DrainerRequest, FeedDdls, NotedDdls
+from tidelog.drainer_control import NOTED_KEY, ORDERS_KEY, DrainerRequest, FeedDdls, NotedDdls
 from tidelog.errors import BadInput, Refused
 from tidelog.kv import Bucket
 from tidelog.rows.table_codec import TableCodec
@@ -182,6 +182,7 @@ def test_a_policy_is_undone_and_configuration_holds_again() -> None:
         node = world.node("drainer")
         await order(world, "ddl-policy", kind=UNKNOWN, action="forward")
         await published(node, world, 30)
+        await Bucket(world.ports().bus, subjects.ddl_bucket(FEED)).delete(ORDERS_KEY)
         assert (await order(world, "ddl-policy", kind=UNKNOWN)).policy == {}
         pump.commit([ddl(40, 4)], 40)
         await stands(world)

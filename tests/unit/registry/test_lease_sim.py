@@ -302,6 +302,36 @@ def test_what_an_earlier_registry_has_under_way_is_refused() -> None:
     run(main)
 
 
+def test_records_that_somebody_deletes_are_written_again() -> None:
+    """`nats kv del` leaves a marker, whose revision a write has to replace."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        r1, r2 = world.node("r1"), world.node("r2")
+        bucket = Bucket(bus, subjects.registry_bucket(CLUSTER))
+
+        async def deleted() -> None:
+            for key in (await bucket.entries())[0]:
+                await bucket.delete(key)
+
+        r1.start(service.build, CONFIG)
+        last = await given_within(world, bus, 10)
+        await deleted()
+        await world.sleep(2 * LEASE_S)
+        last, before = await given_within(world, bus, SLACK_S), last
+        assert last > before
+        assert leads(r1)
+        assert (await bucket.entries())[0].keys() >= {"lease", "tso"}
+        await r1.stop()
+        await deleted()
+        r2.start(service.build, CONFIG)
+        assert await given_within(world, bus, TAKEOVER_S + 10) > last
+        assert not r1.failures
+        assert not r2.failures
+
+    run(main)
+
+
 def test_a_lease_rolled_back_or_lost_with_its_store_stays_with_its_holder() -> None:
     async def main(world: World) -> None:
         bus = world.ports().bus

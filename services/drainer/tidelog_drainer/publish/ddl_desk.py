@@ -183,13 +183,13 @@ class DdlDesk:
         Unavailable."""
         for _ in range(TRIES):
             try:
-                entry = await self._bucket.get(key)
+                entry, revision = await self._bucket.read(key)
             except StreamMissing:
                 await self._bucket.create()
-                entry = None
-            before, revision = self._known(kind), 0
+                entry, revision = None, 0
+            before = self._known(kind)
             if entry is not None:
-                before, revision = msgspec.json.decode(entry.value, type=kind), entry.revision
+                before = msgspec.json.decode(entry.value, type=kind)
             after = change(before)
             try:
                 await self._bucket.put(key, msgspec.json.encode(after), expected=revision)

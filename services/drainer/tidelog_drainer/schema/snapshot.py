@@ -90,24 +90,22 @@ class Snapshot:
 
     @property
     def revision(self) -> int:
-        """Of the root; 0: there is none."""
+        """Of the root, or of its marker; 0: there was never one."""
         return self._revision
 
     async def begin_anew(self) -> None:
         """What is in the bucket is not to be gone on with: the next save replaces it. Raises
         StreamMissing, Unavailable."""
         self._root, self._pages, self._unsure = None, Pages(), None
-        found = await self._bucket.last(ROOT)
-        self._revision = found.sequence if found is not None else 0
+        _, self._revision = await self._bucket.read(ROOT)
 
     async def read(self) -> Folded | None:
         """The index; the tables stay where they are. None: there is no snapshot. Raises
         SnapshotDamaged, StreamMissing, Unavailable."""
         self._root, self._revision, self._pages, self._unsure = None, 0, Pages(), None
-        entry = await self._bucket.get(ROOT)
+        entry, self._revision = await self._bucket.read(ROOT)
         if entry is None:
             return None
-        self._revision = entry.revision
         root = _unpack(entry.value, Root)
         if root.format != FORMAT:
             raise SnapshotDamaged(f"its format is {root.format}, not {FORMAT}")
