@@ -277,6 +277,20 @@ BUGS = (
         ),
     ),
     Bug(
+        "piece-that-continues-nothing-dropped",
+        "I7: nothing is skipped silently",
+        (
+            Edit(
+                f"{DRAINER}/merge/inbound.py",
+                "                raise Corrupt(\n"
+                '                    f"{self.node} sent transaction {piece.commit_ts} from offset',
+                "                return None\n"
+                "                raise Corrupt(\n"
+                '                    f"{self.node} sent transaction {piece.commit_ts} from offset',
+            ),
+        ),
+    ),
+    Bug(
         "newest-structure-for-all-rows",
         "section 6: rows are decoded with the newest TableInfo at or below their own version",
         (

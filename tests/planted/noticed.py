@@ -102,6 +102,11 @@ TESTS = (
         "DID NOT RAISE",
     ),
     Noticed(
+        "piece-that-continues-nothing-dropped",
+        "unit/drainer/test_inbound.py::test_a_piece_that_continues_nothing_moves_no_position",
+        "DID NOT RAISE",
+    ),
+    Noticed(
         "window-done-with-its-first-lane",
         "unit/applier/test_flight.py::test_the_position_is_the_end_of_the_last_window_before_which_none_is_missing",
         "assert .flight.applied",

@@ -78,6 +78,33 @@ def test_a_wrong_crc_is_corruption() -> None:
         Inbound("p", 0).take(PullFrame(resolved_ts=5, txns=[bad]))
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [(7, 5, b"ABCDEF"), (7, 5, b"abcde"), (7, 5, b"abcdefgh"), (9, 8, b"another")],
+    ids=["crc", "shorter", "longer", "transaction"],
+)
+def test_a_piece_that_continues_nothing_moves_no_position(answer: Txn) -> None:
+    """Its frame says that all is there up to a transaction of which nothing is left here."""
+    inbound = Inbound("p", 0)
+    inbound.take(serve([(7, 5, b"abcdef")], inbound.ask("f", 1000, 10), 4))
+    last = serve([answer], inbound.ask("f", 1000, 10), 10)
+    assert last.resolved_ts == answer[0]
+    with pytest.raises(Corrupt, match="does not follow"):
+        inbound.take(last)
+    inbound.reset()
+    assert inbound.ask("f", 1000, 10) == PullRequest(feed="f", max_bytes=1000, wait_ms=10)
+    assert inbound.take(serve([answer], inbound.ask("f", 1000, 10), 10))[0] == [answer]
+
+
+def test_a_transaction_may_begin_anew_from_its_start() -> None:
+    again: Txn = (7, 6, b"ABCDEF")
+    inbound = Inbound("p", 0)
+    inbound.take(serve([(7, 5, b"abcdef")], inbound.ask("f", 1000, 10), 4))
+    asked = inbound.ask("f", 1000, 10)
+    asked.offset = 0
+    assert inbound.take(serve([again], asked, 10))[0] == [again]
+
+
 @given(st.binary(min_size=1, max_size=60), st.integers(1, 30), st.data())
 def test_a_bit_flipped_under_way_is_corruption_and_then_nothing_is_missing(
     payload: bytes, size: int, data: st.DataObject

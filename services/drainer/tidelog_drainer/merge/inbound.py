@@ -55,7 +55,8 @@ class Inbound:
     def take(self, frame: PullFrame) -> tuple[list[Txn], int]:
         """The whole transactions of a frame, and their bytes; large ones after `flush`.
 
-        Raises Corrupt when a payload is not what the Pump's checksum says.
+        Raises Corrupt when a payload is not what the Pump's checksum says, or a piece continues
+        nothing we have: then nothing of the frame counts, and `reset` begins from `after_ts` anew.
         """
         out: list[Txn] = []
         size = 0
@@ -90,8 +91,9 @@ class Inbound:
             raise
 
     def _join(self, piece: PulledTxn) -> tuple[bytes | Spooled, int] | None:
-        """Add a piece; payload and crc when it is the last. A piece that continues nothing we have
-        begins the transaction anew from its start, or waits for a request that does."""
+        """Add a piece; payload and crc when it is the last. Another one than the next begins its
+        transaction anew if it is the start of the same. Raises Corrupt for any other: the frame's
+        resolved_ts may lie above what then would be skipped."""
         cut = self._cut
         fits = cut is not None and (cut.commit_ts, cut.total, cut.crc) == (
             piece.commit_ts,
@@ -100,8 +102,12 @@ class Inbound:
         )
         if not fits or piece.offset != self._pieces.size:
             self._forget()
-            if piece.offset:
-                return None
+            if piece.offset or (cut is not None and cut.commit_ts != piece.commit_ts):
+                raise Corrupt(
+                    f"{self.node} sent transaction {piece.commit_ts} from offset {piece.offset} on,"
+                    " which does not follow on what it sent before",
+                    hint="it is asked again, from the start of the transaction",
+                )
         if self._cut is None:
             self._cut = PulledTxn(commit_ts=piece.commit_ts, total=piece.total, crc=piece.crc)
             if self._spool is not None and piece.total > self._spool.above:
