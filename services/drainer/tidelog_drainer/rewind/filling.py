@@ -104,18 +104,25 @@ class Filling:
         await asyncio.wait([self.task])
 
     async def look(self) -> None:
-        """How far is it?"""
+        """How far is it? Nothing that it meets ends the live feed, which looks."""
         if self.done or self.error is not None:
             return
-        with contextlib.suppress(Unavailable, StreamMissing):
-            known = await self._publisher.ask(AskPublished)
-            self.filled_ts = max(self.filled_ts, known.commit_ts)
-            self.error = self._refusal() or (Stopped(known.error) if known.error else None)
-            if self.filled_ts >= self._window.until:
-                tail = await read_tail(self._ports, self.config.feed)
-                self.done = tail.commit_ts is not None and tail.commit_ts >= self._window.until
+        try:
+            with contextlib.suppress(Unavailable, StreamMissing):
+                await self._look()
+        except TidelogError as error:  # as in `run`: it ends this replay, and its reader hears it
+            self.error = error
         if self.done or self.error is not None:
             self._stop.set()
+
+    async def _look(self) -> None:
+        """Raises Unavailable, StreamMissing, NotOurs."""
+        known = await self._publisher.ask(AskPublished)
+        self.filled_ts = max(self.filled_ts, known.commit_ts)
+        self.error = self._refusal() or (Stopped(known.error) if known.error else None)
+        if self.filled_ts >= self._window.until:
+            tail = await read_tail(self._ports, self.config.feed)
+            self.done = tail.commit_ts is not None and tail.commit_ts >= self._window.until
 
     def _refusal(self) -> Purged | None:
         """A Pump does not hold any more what is to be filled."""
