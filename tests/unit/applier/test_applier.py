@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from tests.unit.applier.publisher import EARLY_ID, FEED, Publisher, create
+from tests.unit.applier.publisher import EARLY_ID, FEED, Publisher, T, create
 from tests.unit.applier.sim_rig import (
     CONFIG,
     NODE,
@@ -228,6 +228,27 @@ def test_rows_wait_visibly_for_a_structure_that_is_not_there() -> None:
         await world.until(lambda: len(database.rows("d", "t")) == 1, 30, "the row")
         assert node.starts == 1
         assert "structure of" not in str(node.service.status())
+
+    run(main, 3)
+
+
+@pytest.mark.parametrize("junk", [b"{}", b"\xff", b"[" * 100_000], ids=["other", "bytes", "deep"])
+def test_a_structure_that_cant_be_read_is_a_typed_stop(junk: bytes) -> None:
+    async def main(world: World) -> None:
+        database = world_with_database(world)
+        publisher, node = await started(world)
+        bucket = Bucket(world.ports("drainer").bus, subjects.schemas_bucket(FEED))
+        await bucket.put(schema_key("d", "t", 1), junk)
+        await publisher.rows(t=[create(1, 1)])
+        await world.until(lambda: stopped(world), 30, "the typed stop")
+        error = node.service.status()["applier"]["error"]
+        assert f"d.t.1 in {bucket.name} is no structure of a table" in error
+        assert f"nats stream rm {bucket.stream}" in error
+        assert (node.starts, node.service.restarts_total) == (1, 0)
+        await bucket.put(schema_key("d", "t", 1), msgspec.json.encode(T))
+        node.kill()
+        node.restart()
+        await world.until(lambda: len(database.rows("d", "t")) == 1, 30, "the row")
 
     run(main, 3)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import msgspec
 import pytest
@@ -180,24 +180,54 @@ def test_a_snapshot_that_finds_no_place_in_a_message_is_tried_once_and_missed_by
     run(main)
 
 
-def test_a_history_that_is_another_file_all_at_once_is_an_error_of_the_configuration() -> None:
-    class Replaced(Alters):
-        wrong = False
+class Replaced(TwoTables):
+    """Another file all at once, when it is `wrong`."""
 
-        async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
-            if self.wrong:
-                raise Corrupt("/jobs.json holds something else")
-            async for page in super().jobs(after_job_id):
-                yield page
+    wrong = False
 
+    async def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
+        if self.wrong:
+            raise Corrupt("/jobs.json holds something else")
+        async for page in super().jobs(after_job_id):
+            yield page
+
+
+async def fetched(store: SchemaStore, bus: Bus) -> None:
+    """A job is read that the feed needs."""
+    await store.fetch_until_answered("a job")
+
+
+async def restored(store: SchemaStore, bus: Bus) -> None:
+    """All of it is read, for a bucket that was lost."""
+    await bus.stream_delete(Bucket(bus, SCHEMAS).stream)
+    await store.look()
+
+
+async def saved(store: SchemaStore, bus: Bus) -> None:
+    """All of it is read, for a page that is damaged when it is written anew."""
+    await damaged(bus)
+    await store.keep(16 * STEP)
+
+
+@pytest.mark.usefixtures(soon.__name__)
+@pytest.mark.parametrize("reads", [fetched, restored, saved])
+def test_a_history_that_is_another_file_all_at_once_is_an_error_of_the_configuration(
+    reads: Callable[[SchemaStore, Bus], Awaitable[None]],
+) -> None:
     async def main(world: World) -> None:
-        history = Replaced(5)
+        history = Replaced(10)
         world.open_ddl_history = lambda url, bus: history
-        store = SchemaStore(CONFIG, world.ports())
-        await store.open(5 * STEP, 0)
+        ports = world.ports()
+        first, store = SchemaStore(CONFIG, ports), SchemaStore(CONFIG, ports)
+        await first.open(10 * STEP, 0)
+        await first.keep(10 * STEP)
+        await store.open(10 * STEP, 0)
+        history.jobs_made = 16
+        await store.fetch()
+        await store.publish(dict(shapes(store)))
         history.wrong = True
         with pytest.raises(ConfigError, match="holds something else") as refused:
-            await store.fetch_until_answered("a job")
+            await reads(store, ports.bus)
         assert refused.value.hint == "`ddl-history`: a JSON array of jobs"
 
     run(main)

@@ -68,8 +68,9 @@ class Intake:
         """What is there, in order; maybe nothing, after `max_wait_s` at the latest.
 
         Raises Gap, Purged, UnparsablePayload behind all that came before; of the relay RelayGap,
-        Corrupt, ForeignDirectory, ForeignCluster, IoFailed. Raises Unavailable while a table's
-        structure can't be had, and DiskFull: call again, nothing is lost or handed on twice.
+        Corrupt, ForeignDirectory, ForeignCluster, IoFailed; Corrupt of a structure that is none.
+        Raises Unavailable while a table's structure can't be had, and DiskFull: call again, nothing
+        is lost or handed on twice.
         """
         try:
             found = await self._next(max_wait_s)

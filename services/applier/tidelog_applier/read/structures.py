@@ -7,12 +7,13 @@ from collections.abc import Iterable
 import msgspec
 
 from tidelog.changes import schema_key
-from tidelog.errors import StreamMissing, Unavailable
-from tidelog.kv import Bucket
+from tidelog.errors import Corrupt, StreamMissing, Unavailable
+from tidelog.kv import Bucket, Entry
 from tidelog.ports import Ports
 from tidelog.relay import TableKey
 from tidelog.schema.structure import TableStructure
 from tidelog.subjects import schemas_bucket
+from tidelog.unreadable import NOT_READABLE
 
 CACHED = 4096
 TRIES = 4
@@ -30,7 +31,8 @@ class Structures:
 
     async def get(self, db: str, table: str, version: int) -> TableStructure:
         """Raises Unavailable, also while nobody has published it: the Drainer writes
-        structures again when it sees that their bucket was lost."""
+        structures again when it sees that their bucket was lost. Raises Corrupt where somebody
+        else wrote there."""
         key = (db, table, version)
         found = self._known.get(key)
         if found is None:
@@ -54,7 +56,7 @@ class Structures:
                 problem = error
                 entry = None
             if entry is not None:
-                return _STRUCTURE.decode(entry.value)
+                return self._decoded(entry)
             await self._ports.clock.sleep(PAUSE_S)
         if isinstance(problem, Unavailable):
             raise problem
@@ -62,3 +64,14 @@ class Structures:
             f"the structure of {db}.{table} at version {version} is not in {self._bucket.name}",
             hint="the Drainer publishes it before the rows, and again after its bucket was lost",
         )
+
+    def _decoded(self, entry: Entry) -> TableStructure:
+        """Raises Corrupt."""
+        try:
+            return _STRUCTURE.decode(entry.value)
+        except NOT_READABLE as error:
+            raise Corrupt(
+                f"{entry.key} in {self._bucket.name} is no structure of a table: {error}",
+                hint=f"`nats stream rm {self._bucket.stream}`: the Drainer writes all structures"
+                " anew with its next batch; then start the Applier again",
+            ) from error

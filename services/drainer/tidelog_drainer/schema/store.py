@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 
@@ -18,6 +18,7 @@ from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.folded import Folded
 from tidelog.schema.history import TableAt, unpacked
+from tidelog.schema.model import DdlJob
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import SchemaTracker
 from tidelog_drainer import metrics
@@ -99,11 +100,8 @@ class SchemaStore:
         ConfigError for a file that can't be read or begins with something else."""
         if not self._config.ddl_history.startswith("file:"):
             return
-        try:
-            async for _ in self._history.jobs(0):
-                return
-        except Corrupt as error:
-            raise _wrong_file(error) from error
+        async for _ in self._jobs(0):
+            return
 
     # The beginning
 
@@ -161,7 +159,7 @@ class SchemaStore:
         """What came after the snapshot, and what finished late just below it. The history still
         has the newest job that is known."""
         found = False
-        async for page in self._history.jobs(max(0, read_upto - 1 - KEEP_JOBS)):
+        async for page in self._jobs(max(0, read_upto - 1 - KEEP_JOBS)):
             found = found or any(job.id == read_upto for job in page)
             self.tracker.add_jobs(page)
         if not found:
@@ -169,12 +167,21 @@ class SchemaStore:
 
     # Reading
 
+    async def _jobs(self, after_job: int) -> AsyncIterator[list[DdlJob]]:
+        """All that is read of the history comes by here. Raises Unavailable, ConfigError."""
+        try:
+            async for page in self._history.jobs(after_job):
+                yield page
+        except Corrupt as error:  # a wrong file, at the start or put in place later
+            raise ConfigError(error.message, hint="`ddl-history`: a JSON array of jobs") from error
+
     async def fetch(self, after_job: int | None = None, wanted: int = 0) -> int:
         """Read the jobs after the newest one known, or after `after_job`: jobs may finish out of
-        order. `wanted` is taken even if it was folded. Returns how many. Raises Unavailable."""
+        order. `wanted` is taken even if it was folded. Returns how many. Raises Unavailable,
+        ConfigError."""
         count = 0
         last = self.tracker.last_job
-        async for page in self._history.jobs(last if after_job is None else min(after_job, last)):
+        async for page in self._jobs(last if after_job is None else min(after_job, last)):
             self.tracker.add_jobs(page, wanted=wanted)
             count += len(page)
         return count
@@ -209,10 +216,11 @@ class SchemaStore:
             await self._take(fresh, why)
 
     async def _read_all(self, fold_ts: int) -> SchemaTracker:
-        """The whole history, folded up to `fold_ts` as it comes. Raises HistoryTooShort."""
+        """The whole history, folded up to `fold_ts` as it comes. Raises HistoryTooShort,
+        ConfigError, Unavailable."""
         fresh = SchemaTracker()
         first, fold_at = 0, KEEP_JOBS + FOLD_JOBS
-        async for page in self._history.jobs(0):
+        async for page in self._jobs(0):
             first = first or page[0].id
             fresh.add_jobs(page)
             if fresh.unfolded >= fold_at:
@@ -256,7 +264,8 @@ class SchemaStore:
         await self._structures.publish(structures)
 
     async def look(self) -> None:
-        """Is the bucket still the one that was written? Raises as `publish`, HistoryTooShort."""
+        """Is the bucket still the one that was written? Raises as `publish`, HistoryTooShort,
+        ConfigError."""
         if not self._opened:
             return  # the beginning's mark comes before anything is known to write
         if await self._structures.is_lost():
@@ -290,7 +299,7 @@ class SchemaStore:
 
     async def keep(self, passed_ts: int) -> None:
         """Fold what the feed has passed, and write the snapshot when that is worth it. Raises
-        Unavailable, StreamMissing: the one before holds."""
+        Unavailable, StreamMissing: the one before holds; HistoryTooShort, ConfigError."""
         self._passed_ts = max(self._passed_ts, passed_ts)
         async with self._one_at_a_time:
             self.tracker.fold(self._passed_ts, keep=KEEP_JOBS, at_least=FOLD_JOBS)
@@ -337,8 +346,6 @@ class SchemaStore:
         while True:
             try:
                 await ask()
-            except Corrupt as error:
-                raise _wrong_file(error) from error
             except (Unavailable, StreamMissing, DiskFull) as error:
                 self.waiting = f"{why}: {error}"
                 if not failures:
@@ -348,7 +355,3 @@ class SchemaStore:
                 continue
             self.waiting = ""
             return
-
-
-def _wrong_file(error: Corrupt) -> ConfigError:
-    return ConfigError(error.message, hint="`ddl-history`: a JSON array of jobs")
