@@ -122,8 +122,9 @@ class RewindingFeed(Generic[T]):
     reader of a feed after a position; None = wherever the stream begins. `rewinding` None: what the
     stream lacks is an error.
 
-    Who can't be asked for a replay is waited for, PATIENCE_S at most; so is a Drainer that has no
-    place for it any more.
+    Before a replay, who can't be asked for one is waited for, PATIENCE_S at most; so is a Drainer
+    that has no place for it any more. In the midst of one the Drainer is waited for as long as it
+    takes.
     """
 
     def __init__(

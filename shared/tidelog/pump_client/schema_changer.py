@@ -146,7 +146,11 @@ class SchemaChanger:
         while True:
             try:
                 pending.start_ts = await self._upstream.begin()
-                await self._keep(pending)
+                try:
+                    await self._keep(pending)
+                except BaseException:  # a full disk; the next one begins another
+                    self._upstream.end(pending.start_ts)
+                    raise
                 return await self._upstream.commit(
                     Binlog(
                         start_ts=pending.start_ts,

@@ -39,6 +39,7 @@ from tidelog.security.access import NatsAccess
 log = structlog.get_logger()
 
 TIMEOUT_S = 10.0
+API_RETRY_S = 0.05
 ANSWERS_GO_TO = ("_INBOX.", "_INBOX_", "_R_.")
 """Inboxes as clients name them, with a prefix of the key's own, and across accounts."""
 WINDOW_BYTES = 16 << 20
@@ -168,6 +169,8 @@ class NatsBus:
             except Unavailable:
                 if self.connection.closing or loop.time() >= deadline:
                     raise
+                # One that is closed for good says so at once.
+                await asyncio.sleep(API_RETRY_S)
 
     async def stream_create(self, config: StreamConfig) -> StreamState:
         existing = await self.stream_state(config.name)

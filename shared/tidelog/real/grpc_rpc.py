@@ -8,6 +8,7 @@ from collections import OrderedDict
 import grpc
 import grpc.aio
 
+from tidelog.errors import ConfigError
 from tidelog.real.grpc_channel import RECONNECT, UNBOUNDED, open_channel
 from tidelog.real.pem import read_pem
 from tidelog.security.tls import TlsFiles
@@ -72,12 +73,17 @@ class GrpcRpc:
         return answer
 
     def stream(self, address: str, method: str) -> GrpcDuplex:
+        """Raises RpcFailed."""
         return GrpcDuplex(self._channel(address).stream_stream(method, None, None)(None))
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = open_channel(address, self._tls, OPTIONS)
+            try:
+                channel = self._channels[address] = open_channel(address, self._tls, OPTIONS)
+            except ConfigError as error:
+                # They could be read when we began: somebody renews them, one after the other.
+                raise RpcFailed(error.message) from error
             while len(self._channels) > MAX_CHANNELS:
                 self._dropped.append(self._channels.popitem(last=False)[1])
         self._channels.move_to_end(address)

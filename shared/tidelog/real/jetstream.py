@@ -32,7 +32,6 @@ TTL = "Nats-TTL"
 
 STREAM_NOT_FOUND = 10059
 NO_MESSAGE_FOUND = 10037
-CONSUMER_NOT_FOUND = 10014
 TTL_DISABLED = 10166
 WRONG_LAST_SEQUENCE = (10071, 10164)
 """Wrong last sequence, with and without the present one in its text."""

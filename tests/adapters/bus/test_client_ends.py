@@ -301,3 +301,25 @@ def test_what_takes_a_message_and_raises_costs_that_message_and_no_more(
         await bus.close()
 
     asyncio.run(run())
+
+
+def test_a_client_that_is_closed_for_good_leaves_others_their_time(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its calls are tried again until they are given up."""
+    monkeypatch.setattr(real_bus, "TIMEOUT_S", 1.0)
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        await bus.connection._client.close()
+        asked = asyncio.create_task(bus.stream_state("S"))
+        turns = 0
+        while not asked.done():
+            turns += 1
+            await asyncio.sleep(0.01)
+        with pytest.raises(Unavailable):
+            asked.result()
+        assert turns > 10
+        await bus.close()
+
+    asyncio.run(run())

@@ -20,9 +20,12 @@ from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, TidelogError, Unavailable, Untrusted
 from tidelog.pump_client.delivery.grpc_way import GrpcWay
+from tidelog.pump_client.errors import NotSent
 from tidelog.real.bus import NatsBus
+from tidelog.real.grpc_rpc import GrpcRpc
 from tidelog.security.access import NatsAccess
 from tidelog.security.tls import TlsFiles
+from tidelog.upstream.rpc import RpcFailed
 
 
 class Files(NamedTuple):
@@ -195,3 +198,37 @@ def test_a_status_address_may_prove_a_name_instead_of_its_address(pki: Pki) -> N
     asyncio.run(asked("tidb"))
     with pytest.raises(Unavailable, match="tikv"):
         asyncio.run(asked("tikv"))
+
+
+def test_files_that_are_renewed_one_after_the_other_are_read_until_they_fit(
+    pki: Pki, tmp_path: Path
+) -> None:
+    own = Pair(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
+    address = [""]
+
+    def give(pair: Pair, *, whole: bool = True) -> None:
+        Path(own.cert).write_bytes(Path(pair.cert).read_bytes())
+        if whole:
+            Path(own.key).write_bytes(Path(pair.key).read_bytes())
+
+    async def scenario() -> None:
+        tls = TlsFiles(ssl_ca=pki.good.ca, ssl_cert=own.cert, ssl_key=own.key)
+        way = GrpcWay("pump-1", lambda: address[0], 0, tls)
+        rpc = GrpcRpc(tls)
+        with serving("grpc", pki.cell(pki.good.issue("server")).server) as port:
+            address[0] = f"{HOST}:{port}"
+            before = await way.write([b""], 5.0)
+            give(pki.good.issue("writer"), whole=False)
+            address[0] = f"localhost:{port}"
+            with pytest.raises(NotSent):
+                await way.write([b""], 5.0)
+            with pytest.raises(RpcFailed):
+                await rpc.call(address[0], "/s.Service/Call", b"", timeout_s=5)
+            give(pki.good.issue("writer"))
+            address[0] = f"{HOST}:{port}"
+            assert [type(one) for one in await way.write([b""], 5.0)] == [type(before[0])]
+        await way.close()
+        await rpc.close()
+
+    give(pki.good.issue("writer"))
+    asyncio.run(scenario())

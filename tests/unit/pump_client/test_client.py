@@ -61,6 +61,23 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def test_what_goes_together_fits_the_bus() -> None:
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        assert isinstance(cluster.bus, MemoryBus)
+        cluster.bus.max_payload = 64 << 10
+        value = bytes(2 << 10)
+        many = [
+            Binlog(tp=Prewrite, start_ts=start_ts, prewrite_key=b"k", prewrite_value=value)
+            for start_ts in range(10, 110)
+        ]
+        await asyncio.gather(*map(client.write, many))
+        (pump,) = cluster.pumps.values()
+        assert sum(pump.sizes) == 100
+        assert max(pump.sizes) > 10
+
+    play(body, "p1")
+
+
 def test_commit_and_rollback_follow_their_prewrite() -> None:
     async def body(client: PumpClient, cluster: FakeCluster) -> None:
         for start_ts in range(10, 40):

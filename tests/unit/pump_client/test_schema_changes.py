@@ -309,6 +309,30 @@ def test_a_change_that_the_registry_refuses_is_over(
     run(main)
 
 
+def test_a_full_disk_leaves_no_transaction_open() -> None:
+    async def main(world: World) -> None:
+        async def app(client: Writer) -> None:
+            disk: Any = client._changer._disk
+            write, refusals = disk.write_file, [DiskFull("no space left")] * 5
+
+            async def full(path: str, data: bytes) -> None:
+                begun = path == PENDING_PATH and data and msgspec.json.decode(data)["start_ts"]
+                if begun and refusals:
+                    raise refusals.pop()
+                await write(path, data)
+
+            disk.write_file = full
+            await client.ddl("create database shop")
+            assert not refusals
+            assert client._upstream.decisions.status()["open"] == 0
+
+        shore = Shore(world)
+        shore.start("app", app)
+        await shore.read_until(lambda: bool(shore.queries()))
+
+    run(main)
+
+
 @pytest.mark.parametrize("error", [DiskFull("no space left"), Forbidden("it may not")])
 @pytest.mark.parametrize("died", [False, True])
 def test_a_change_that_may_be_in_the_history_is_not_ended_by_a_refusal(

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog.errors import (
     BadInput,
+    ConfigError,
     DeadlineExceeded,
     MessageTooLarge,
     NoResponders,
@@ -106,6 +107,7 @@ class GrpcWay:
         return outcome
 
     async def _connected(self) -> grpc.aio.Channel:
+        """Raises NotSent; ConfigError: no grpcio, or files of TLS that never could be used."""
         require_grpc()
 
         address = self._address_now()
@@ -113,16 +115,19 @@ class GrpcWay:
             raise NotSent(
                 f"{self._node} announces no gRPC address", hint="set the Pump's grpc-addr"
             )
-        if self._channel is None or address != self._address:
-            old, self._address = self._channel, address
-            self._channel = self._opened(address)
-            if old is not None:
-                await old.close(None)  # cancels what is under way there
-        return self._channel
-
-    def _opened(self, address: str) -> grpc.aio.Channel:
-        """Raises ConfigError."""
-        return open_channel(address, self._tls, _OPTIONS)
+        if self._channel is not None and address == self._address:
+            return self._channel
+        try:
+            fresh = open_channel(address, self._tls, _OPTIONS)
+        except ConfigError as error:
+            if not self._address:
+                raise
+            # They could be used once: somebody renews them, one file after the other.
+            raise NotSent(error.message, hint=error.hint) from error
+        old, self._channel, self._address = self._channel, fresh, address
+        if old is not None:
+            await old.close(None)  # cancels what is under way there
+        return fresh
 
     async def close(self) -> None:
         if self._channel is not None:

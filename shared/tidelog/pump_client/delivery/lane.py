@@ -74,9 +74,8 @@ class Lane(Actor[Send]):
 
     async def on_batch(self, batch: list[Send]) -> None:
         silences, limit = self._silences, self._limit()
-        for chunk in cut(
-            [send for send in batch if not send.reply.settled], BATCH_BYTES, BATCH_COUNT
-        ):
+        waiting = [send for send in batch if not send.reply.settled]
+        for chunk in cut(waiting, min(BATCH_BYTES, limit), BATCH_COUNT):
             await self._window.acquire()
             if self._silences != silences:
                 # The Pump went silent while these waited: let their writers go elsewhere at once.
