@@ -10,6 +10,9 @@ from prometheus_client import Counter
 from tidelog.metrics import position_ms, shown
 
 ENDED = Counter("tidelog_backfill_jobs_ended", "Tries of jobs that ended, by state", ["state"])
+EVENTS_DROPPED = Counter(
+    "tidelog_backfill_events_dropped", "Events of jobs that nobody was sent: NATS took none"
+)
 
 JOBS = shown(
     "tidelog_backfill_jobs",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelog.actor import Ref
 from tidelog.messages import OFFLINE, ONLINE, PAUSED, PUMP, Heartbeat, NodeStatus
 from tidelog.ports import Clock
@@ -21,6 +23,8 @@ from tidelog_pump.write.load import Load
 
 FAR_S = 60.0
 """Further ahead of W a Commit's timestamp is no matter of an oracle that is asked just now."""
+TOLD = 4
+"""Damaged segments that are named."""
 DRAINED = "nobody serves {}: another Pump drains it, takes no Prewrites for it, takes it offline"
 
 
@@ -91,11 +95,8 @@ class Announcer:
             found["slots"] = "; ".join(f"{slot} can't be drained: {why}" for slot, why in whys)
         if not self._segments.sync:
             found["sync_log"] = "off: what is acked may be lost when the machine stops"
-        for segment, why in self._segments.damaged.items():
-            found["damaged"] = (
-                f"{segment}: {why}; readers of it are stopped, `tidelog inspect {segment}` shows "
-                "what is left"
-            )
+        if self._segments.damaged:
+            found["damaged"] = damage(self._segments.damaged)
         if resolved.unanswered:
             found["oracle"] = f"nothing new can be read until it answers: {resolved.unanswered}"
         ahead_s = (physical_ms(resolved.max_commit_ts) - physical_ms(resolved.high_ts)) / 1000
@@ -148,6 +149,19 @@ def complaints(late: Shown, waiting: list[Waiting]) -> dict[str, str]:
             f"`tidelog resolve {prewrite.start_ts}`"
         )
     return found
+
+
+def damage(segments: Mapping[str, str]) -> str:
+    """Why each is damaged, by name: of the first few, for a heartbeat is one message."""
+    names = list(segments)
+    told = [f"{name}: {segments[name]}" for name in names[:TOLD]]
+    if over := len(names) - len(told):
+        told.append(f"and {over} more, see damaged_segments in /status")
+    of_them = "it" if len(names) == 1 else "them"
+    return (
+        f"{'; '.join(told)}; readers of {of_them} are stopped, `tidelog inspect {names[0]}` shows "
+        "what is left"
+    )
 
 
 def retained(texts: list[str]) -> dict[str, str]:

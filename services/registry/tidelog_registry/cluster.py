@@ -310,8 +310,9 @@ class Cluster:
             number = max(node.order.number, node.status.order.number) + 1
             node.order = Order(wish.action, max(number, wall_ms))
             self._enter(key, node, state, effects, ordered_anew=True)
-            if event == "removed" and key[0] == APPLIER and before != CLOSING:
-                self._forget(node, effects)
+        # One that stopped in order is offline already, and what it needs next is kept till now.
+        if event == "removed" and key[0] == APPLIER and before != CLOSING:
+            self._forget(node, effects)
         if state == OFFLINE and node.join is not None:
             self.joins.end(node, OFFLINE, effects)
         return StateReply(node.shown(), lost), effects

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 
 from tidelog.errors import BadInput, Refused
@@ -67,6 +69,14 @@ class Consumers:
             pulled.pop(node, None)
             if not pulled:
                 self.forget_feed(feed)
+
+    def announced_by(self, nodes: Set[str]) -> None:
+        """Only these nodes are known. What another one told counts on, but it is nobody that an
+        operator could let go: a consumer that it alone announced is removed by its own name."""
+        for key, announcers in list(self._announcers.items()):
+            announcers &= nodes
+            if not announcers:
+                del self._announcers[key]
 
     def forget_feed(self, feed: str) -> None:
         """No Pump speaks for it any more; one that still does brings it back."""

@@ -13,7 +13,7 @@ import structlog
 
 from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import BadInput, ForeignCluster, Refused, TidelogError
+from tidelog.errors import BadInput, ForeignCluster, Overloaded, Refused, TidelogError
 from tidelog.failpoints import hit
 from tidelog.membership import Member
 from tidelog.messages import (
@@ -63,7 +63,8 @@ log = structlog.get_logger()
 ACK_S = 2.0
 RETRY_S = 0.3
 WAITERS = 8
-"""Answers owed for one join; a Pump that asks more often gets the older ones refused."""
+"""Answers owed for one join; a Pump that asks more often gets the older ones refused. And for the
+orders to one Pump, until they are in its entry; more are refused before they change anything."""
 EVENTS = 4096
 
 
@@ -92,6 +93,7 @@ class Directory(Actor[DirectoryMail]):
         self._joining: dict[str, deque[Reply[Registered]]] = {}
         self._operating: list[tuple[Member, StateReply, Reply[StateReply]]] = []
         self._events: deque[NodeStatus] = deque(maxlen=EVENTS)
+        self._drops_events = False
 
     async def on_start(self) -> None:
         view = await self._members.ask(Look)
@@ -113,6 +115,7 @@ class Directory(Actor[DirectoryMail]):
 
     async def on_tick(self) -> None:
         self._run(self._cluster.tick(self._now()))
+        self._kept.consumers.announced_by({name for _, name in self._cluster.nodes})
         await self._publish_events()
 
     def _handle(self, message: DirectoryMail) -> None:
@@ -210,7 +213,10 @@ class Directory(Actor[DirectoryMail]):
 
     def _operate(self, message: Operate) -> None:
         wish = message.body
+        waiting = [member for member, _, _ in self._operating if member.node == wish.node]
         try:
+            if len(waiting) >= WAITERS and not wish.dry_run:
+                raise Overloaded(f"{len(waiting)} orders to {wish.node} are not written yet")
             read, wall_ms = self._kept.consumers.read, self._ports.clock.wall_ms()
             answer, effects = self._cluster.operate(wish, self._now(), read, wall_ms)
         except TidelogError as error:
@@ -224,7 +230,7 @@ class Directory(Actor[DirectoryMail]):
         written = [effect.member for effect in effects if isinstance(effect, Write)]
         if not written and not wish.dry_run:
             # Asked again while the entry is being written: no sooner answered than who asked first.
-            written = [member for member, _, _ in self._operating if member.node == wish.node]
+            written = waiting
         if written:
             self._operating.append((written[-1], answer, message.reply))
         elif wish.dry_run or answer.status.kind == PUMP:
@@ -255,6 +261,8 @@ class Directory(Actor[DirectoryMail]):
                 case Notify(drainer, pump):
                     self.spawn(self._notify(drainer, pump), f"notify-{drainer}")
                 case Changed(status):
+                    if len(self._events) == EVENTS:
+                        self._count_drop("too many wait: the oldest goes")
                     self._events.append(status)
                 case Joined(pump, state):
                     self._end_join(pump, state)
@@ -300,13 +308,27 @@ class Directory(Actor[DirectoryMail]):
         await forgetting.forget(self._ports, self._config.cluster, feed, pumps, gone)
 
     async def _publish_events(self) -> None:
+        """One that can't be sent is dropped: who missed it asks for the list. Those behind it are
+        tried at the next tick: it may take long to be refused, and heartbeats wait meanwhile."""
         while self._events:
             status = self._events.popleft()
-            metrics.STATE_CHANGES.labels(status.state).inc()
             log.info("node", node=status.nodeId, state=status.state, alive=status.isAlive)
             hit("registry.directory.before_events")
             subject = subjects.registry_event(self._config.cluster, status.kind, status.nodeId)
-            await self._ports.bus.publish(subject, messages.encode(status))
+            try:
+                await self._ports.bus.publish(subject, messages.encode(status))
+            except TidelogError as error:
+                self._count_drop(str(error))
+                return
+            metrics.STATE_CHANGES.labels(status.state).inc()
+            self._drops_events = False
+
+    def _count_drop(self, why: str) -> None:
+        """Said once, until one is published again."""
+        metrics.EVENTS_DROPPED.inc()
+        if not self._drops_events:
+            log.warning("state events are dropped", why=why)
+        self._drops_events = True
 
     async def _watch_members(self) -> None:
         while True:

@@ -8,6 +8,10 @@ from tidelog.metrics import position_ms, shown
 
 JOINS = Counter("tidelog_registry_joins", "Pump joins that ended, by outcome", ["outcome"])
 STATE_CHANGES = Counter("tidelog_registry_state_changes", "State events published", ["state"])
+EVENTS_DROPPED = Counter(
+    "tidelog_registry_events_dropped",
+    "State events that nobody was sent: NATS took none, or too many waited",
+)
 MEMBERSHIP_LOST = Counter(
     "tidelog_registry_membership_lost", "Times the membership bucket was missing or rolled back"
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.backfill.service_rig import CONFIG, END_TS, JOB, Client, started
 from tests.unit.registry.nodes import CLUSTER, nodes
@@ -13,10 +15,21 @@ from tidelog import subjects
 from tidelog.bulk.control import JobStatus
 from tidelog.bulk.jobs import SparkSettings
 from tidelog.bulk.process import JobProcessEnded
-from tidelog.errors import BadInput, Conflict, NotFound, Overloaded, Stopped
+from tidelog.errors import (
+    BadInput,
+    Conflict,
+    DeadlineExceeded,
+    MessageTooLarge,
+    NotFound,
+    Overloaded,
+    Stopped,
+    Unavailable,
+)
 from tidelog.messages import Consumer
-from tidelog.ports import Request
+from tidelog.ports import Headers, Request
+from tidelog.sim.bus import SimBus
 from tidelog.sim.world import World, run
+from tidelog_backfill import metrics
 from tidelog_cli import bulk
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
@@ -268,3 +281,59 @@ def test_what_nobody_foresaw_ends_its_job_only() -> None:
         assert "TypeError: not foreseen" in str(failed.failed)
 
     run(main, 1)
+
+
+def test_a_word_that_comes_twice_of_a_job_that_is_forgotten_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the keeper waits to be rid of an event of `c`, it is told twice that `a` is released,
+    and in between that `b` has ended, which lets it forget `a`."""
+
+    async def publish(_: SimBus, subject: str, data: bytes, headers: Headers | None = None) -> None:
+        await asyncio.sleep(6)
+
+    async def main(world: World) -> None:
+        config = RegistryConfig(cluster=CLUSTER, oracle="embedded")
+        world.node("registry").start(build_registry, config)
+        await world.sleep(8)
+        client, clockwork = await started(world, msgspec.structs.replace(CONFIG, kept=1))
+        await client.submit("a")
+        await client.submit("b")
+        await client.until(world, "a", "running")
+        clockwork.step_s = 0.3
+        await client.cancel("a")
+        await client.until(world, "b", "running")
+        with monkeypatch.context() as patch:
+            patch.setattr(SimBus, "publish", publish)
+            await client.submit("c")
+            await world.sleep(1)
+        await world.sleep(6)
+        await client.until(world, "c", "done")
+        assert clockwork.began == ["a", "b", "c"]
+        assert clockwork.forgotten[0] == "a"
+        assert world.node("backfill").service.restarts_total == 0
+
+    run(main, 9)
+
+
+@pytest.mark.parametrize("kind", [DeadlineExceeded, MessageTooLarge, Unavailable])
+def test_an_event_that_can_not_be_sent_ends_no_job(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def publish(_: SimBus, subject: str, data: bytes, headers: Headers | None = None) -> None:
+        raise kind("not sent")
+
+    async def main(world: World) -> None:
+        client, clockwork = await started(world)
+        before = metrics.EVENTS_DROPPED._value.get()
+        with monkeypatch.context() as patch, capture_logs() as logs:
+            patch.setattr(SimBus, "publish", publish)
+            await client.submit("a")
+            await client.until(world, "a", "done")
+        told = metrics.EVENTS_DROPPED._value.get() - before
+        assert told >= 10, "at each step, and at the end"
+        assert [line["event"] for line in logs].count("events of jobs are dropped") == 1
+        assert clockwork.began == ["a"]
+        assert world.node("backfill").service.restarts_total == 0
+
+    run(main, 10)

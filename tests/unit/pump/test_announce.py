@@ -8,6 +8,7 @@ import pytest
 from tests.unit.pump.rig import CONFIG, NODE, commit, prewrite, start
 from tidelog.sim import World, run
 from tidelog.timestamps import compose
+from tidelog_pump.announce import TOLD, damage
 from tidelog_pump.config import StorageConfig
 
 SMALL = msgspec.structs.replace(CONFIG, segment_bytes=4096)
@@ -45,7 +46,8 @@ def test_a_commit_that_no_reader_gets_for_long_is_told() -> None:
     run(main, 2)
 
 
-def test_a_damaged_segment_is_told_by_its_name() -> None:
+@pytest.mark.parametrize("damaged", [(1,), (1, 2)])
+def test_each_damaged_segment_is_told_by_its_name(damaged: tuple[int, ...]) -> None:
     async def main(world: World) -> None:
         registry, client = await start(world, SMALL)
         for _ in range(4):
@@ -54,12 +56,23 @@ def test_a_damaged_segment_is_told_by_its_name() -> None:
         pump = world.node(NODE)
         await pump.stop()
         disk = pump.ports().disk
-        data = disk.read_file("value/000001.vlog")
-        await disk.write_file("value/000001.vlog", data[:-1] + bytes([data[-1] ^ 1]))
+        names = [f"value/{number:06}.vlog" for number in damaged]
+        for name in names:
+            data = disk.read_file(name)
+            await disk.write_file(name, data[:-1] + bytes([data[-1] ^ 1]))
         pump.restart()
         beats = len(registry.beats)
         await world.until(lambda: len(registry.beats) > beats, 20)
         told = registry.beats[-1].status.detail["damaged"]
-        assert "value/000001.vlog: its footer is damaged" in told
+        for name in names:
+            assert f"{name}: its footer is damaged" in told
+        assert f"`tidelog inspect {names[0]}` shows what is left" in told
 
     run(main, 3)
+
+
+def test_of_many_damaged_segments_the_first_are_named() -> None:
+    told = damage({f"s{n}": "gone" for n in range(TOLD + 3)})
+    assert told.startswith("s0: gone; s1: gone; ")
+    assert "; and 3 more, see damaged_segments in /status; readers of them are stopped" in told
+    assert f"s{TOLD}" not in told

@@ -3,6 +3,7 @@ asked who has it; readers go on."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -20,9 +21,14 @@ from tests.unit.pump.rig import (
     ts_now,
 )
 from tests.unit.pump.rig import start as start_one
+from tidelog import subjects
 from tidelog.errors import Refused
+from tidelog.messages import decode, encode
+from tidelog.ports import Request
+from tidelog.pump_control import ControlRequest, WhoHas
 from tidelog.sim import World, run
 from tidelog_cli.resolve import resolve
+from tidelog_pump.late import verifier
 
 OTHER = "pump-2"
 
@@ -135,3 +141,38 @@ def test_a_prewrite_right_behind_it_is_no_loss() -> None:
         assert not shown(world)
 
     run(main, 3)
+
+
+def test_what_is_being_asked_is_not_asked_a_second_time_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One more than are remembered at a time, while the first one's answer does not come."""
+    monkeypatch.setattr(verifier, "QUESTIONS", 2)
+    asked: list[tuple[int, float]] = []
+    silent: set[int] = set()
+
+    async def main(world: World) -> None:
+        async def answer(request: Request) -> None:
+            about = decode(request.data, ControlRequest).ts
+            asked.append((about, world.loop.time()))
+            if about not in silent:
+                request.respond(encode(WhoHas("pending")))
+
+        registry, here = await start_one(world)
+        await here.bus.serve(subjects.pump(CLUSTER, OTHER, "control"), answer)
+        registry.pumps = [NODE, OTHER]
+        base = ts_now(world)
+        await here.done(commit(base, base + 60), commit(base + 1, base + 61))
+        await world.until(lambda: {about for about, _ in asked} == {base, base + 1}, 10)
+        silent.add(base)
+        seen = len(asked)
+        await world.until(lambda: base in [about for about, _ in asked[seen:]], 60)
+        await here.done(commit(base + 2, base + 62))
+        await world.sleep(60)
+        times = [at for about, at in asked[seen:] if about == base]
+        assert len(times) > 2
+        gaps = [later - at for at, later in pairwise(times)]
+        assert min(gaps) >= verifier.ASK_S
+        assert {about for about, _ in asked[-20:]} == {base, base + 1, base + 2}
+
+    run(main, 4)

@@ -226,6 +226,13 @@ def test_a_silent_applier_goes_with_its_consumer_and_a_silent_drainer_without() 
         assert len([effect for effect in effects if isinstance(effect, Forget)]) == count
 
 
+def test_an_applier_that_stopped_in_order_is_let_go_of_by_an_order_alone() -> None:
+    scene = Scene(APPLIER, ONLINE)
+    assert not [e for e in EVENTS["stops"](scene) if isinstance(e, Forget)]
+    assert scene.state == OFFLINE
+    assert len([e for e in scene.wish("offline") if isinstance(e, Forget)]) == 1
+
+
 def test_the_feed_stays_while_another_drainer_is_there() -> None:
     scene = Scene(DRAINER, CLOSING)
     scene.cluster.register(scene.beside, scene.now)

@@ -18,7 +18,7 @@ from tidelog.actor import Actor, Reply
 from tidelog.bulk.control import RUNNING, AskJobs, Cancel, Jobs, JobStatus, Submit
 from tidelog.bulk.jobs import Job
 from tidelog.bulk.told import Progress, Report
-from tidelog.errors import DiskFull, TidelogError
+from tidelog.errors import DiskFull, NotFound, TidelogError
 from tidelog.messages import encode
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
@@ -89,6 +89,7 @@ class JobKeeper(Actor[Mail]):
         self._not_before = 0.0
         self._told: Progress | None = None
         self._is_noted = True
+        self._drops_events = False
 
     async def on_start(self) -> None:
         disk, config = self._ports.disk, self._config
@@ -216,8 +217,12 @@ class JobKeeper(Actor[Mail]):
         await self._publish(job)
 
     async def _release(self, job_id: str) -> None:
-        """Not one whose cancel could not be kept after all: it is held again."""
-        job = self._queue.find(job_id)
+        """Not one whose cancel could not be kept after all: it is held again. Told twice, while the
+        first word waited here, it may be forgotten by now."""
+        try:
+            job = self._queue.find(job_id)
+        except NotFound:
+            return
         if job.ended:
             job.released = True
             await self._note()
@@ -268,8 +273,17 @@ class JobKeeper(Actor[Mail]):
             self._is_noted = False
 
     async def _publish(self, job: Kept) -> None:
+        """What can't be sent is dropped: who missed it asks for the status."""
         subject = subjects.backfill(self._config.cluster, self._config.node, f"event.{job.id}")
-        await self._ports.bus.publish(subject, encode(job.status()))
+        try:
+            await self._ports.bus.publish(subject, encode(job.status()))
+        except TidelogError as error:
+            metrics.EVENTS_DROPPED.inc()
+            if not self._drops_events:
+                log.warning("events of jobs are dropped", why=str(error))
+            self._drops_events = True
+        else:
+            self._drops_events = False
 
     async def _hold(self) -> None:
         pins = Pins(self._ports, self._config.cluster)

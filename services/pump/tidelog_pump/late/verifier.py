@@ -228,7 +228,9 @@ class Verifier(Actor[VerifierMessage]):
             start_ts, commit_ts, at = unpack(key, value)
             question = self._questions.setdefault(start_ts, _Question())
             if len(self._questions) > QUESTIONS:
-                del self._questions[next(iter(self._questions))]
+                # Not one that runs: it would be asked a second time meanwhile.
+                idle = (ts for ts, one in self._questions.items() if not one.running)
+                del self._questions[next(idle)]
             if not question.running and question.next_s <= now_s:
                 question.running = True
                 self._running += 1
