@@ -29,7 +29,10 @@ SILENT_S = 1.5
 console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH)
 errors = Console(stderr=True)
 Dir = Annotated[
-    Path | None, typer.Option("--dir", help="Directory of the topology; else tidelog-data here.")
+    Path | None,
+    typer.Option(
+        "--dir", help="Directory of the topology; else TIDELOG_NATS_URL's, else tidelog-data here."
+    ),
 ]
 Nats = Annotated[str, typer.Option("--nats", help="NATS URL of the topology, instead of --dir.")]
 Cluster = Annotated[str, typer.Option(help="Cluster name, with --nats.")]

@@ -26,6 +26,7 @@ EXITS = (
     (errors.EXIT_UNAVAILABLE, "nobody answers, or the time is over"),
     (errors.EXIT_RESTART, "a typed stop, or damage found: a service is to be started again"),
     (errors.EXIT_CONFIG, "the configuration is wrong: starting again changes nothing"),
+    (130, "a command that Ctrl-C ended"),
 )
 INTRODUCTION = """# Exit codes and errors
 

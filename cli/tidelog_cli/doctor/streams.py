@@ -77,7 +77,7 @@ def judge(feed: str, stream: Stream, nodes: Nodes) -> list[Finding]:
         found.append(
             about.warning(
                 f"{says} changes go, however young they are",
-                "raise `changes-max-bytes` of its Drainer, and `nats stream edit`'s max_bytes",
+                "raise its max_bytes, and `changes-max-bytes` of its Drainer (docs/operating.md)",
             )
         )
     for reader in nodes.consumers:

@@ -49,9 +49,10 @@ class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
     lease_s: Period = 6.0
     """How long an untrusted membership bucket is waited for (I3)."""
     changes_max_age_s: Annotated[float, Range(0, 36500 * DAY_S, "seconds")] = 7 * 86400.0
-    """How long the stream keeps a change; 0 = as long as there is room."""
+    """How long the stream keeps a change; 0 = as long as there is room. Of one that is made: one
+    that is there stays as it is."""
     changes_max_bytes: Annotated[int, Range(0, 1 << 60, "bytes")] = 10 << 30
-    """0 = what the server's store has."""
+    """0 = what the server's store has. Of a stream that is made, too."""
     rewind_bytes: Bytes = 256 << 20
     """What one rewind fills for a reader; what is missing then, the reader asks for again."""
 

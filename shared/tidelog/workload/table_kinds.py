@@ -34,8 +34,6 @@ from tidelog.workload.dice import Dice
 Row = dict[str, Value]
 DrawKey = Callable[[Dice, int], Value]
 
-_NO_DEFAULT = ("", "", None)
-
 
 class ColumnPlan(msgspec.Struct, frozen=True):
     name: str

@@ -47,8 +47,8 @@ class StreamTooSmall(Stopped):
     def __init__(self, stream: str, needed: int, max_bytes: int) -> None:
         super().__init__(
             f"{stream} holds {max_bytes} bytes, one transaction needs more than {needed}",
-            hint=f"raise its max_bytes (`nats stream edit {stream}`), and"
-            " changes-max-bytes for when it is made anew; then start the Drainer again",
+            hint=f"raise its max_bytes (`nats stream edit {stream}`; with keys: docs/operating.md)"
+            " and changes-max-bytes for when it is made anew; then start the Drainer again",
         )
 
 
