@@ -37,14 +37,23 @@ _SEQUENCES = (
     " WHERE TABLE_TYPE = 'SEQUENCE' ORDER BY 1, 2"
 )
 
+_WORTH_A_WORD = {
+    "keys": _KEYLESS,
+    "triggers": _TRIGGERS,
+    "actions of foreign keys": _CASCADES,
+    "sequences": _SEQUENCES,
+}
+"""As `Tables` has them."""
+
 
 class Tables(msgspec.Struct, frozen=True):
-    """DB.TABLE of those that are worth a word."""
+    """DB.TABLE of those that are worth a word. `untold`: what the server does not tell."""
 
     keyless: list[str] = []
     triggers: list[str] = []
     cascades: list[str] = []
     sequences: list[str] = []
+    untold: list[str] = []
 
 
 class Database:
@@ -66,7 +75,7 @@ class Database:
             return None
 
     async def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """None where the server knows no such thing. Raises ConfigError, Unavailable."""
+        """Empty where the server knows no such thing. Raises ConfigError, Unavailable."""
         try:
             return await self._session.rows(sql)
         except StatementRefused:
@@ -76,18 +85,19 @@ class Database:
         return [str(grant) for (grant,) in await self._rows("SHOW GRANTS")]
 
     async def tables(self) -> Tables:
-        return Tables(
-            await self._tables(_KEYLESS),
-            await self._tables(_TRIGGERS),
-            await self._tables(_CASCADES),
-            await self._tables(_SEQUENCES),
-        )
+        untold: list[str] = []
+        found = [await self._tables(sql, what, untold) for what, sql in _WORTH_A_WORD.items()]
+        return Tables(*found, untold)
 
-    async def _tables(self, sql: str) -> list[str]:
+    async def _tables(self, sql: str, what: str, untold: list[str]) -> list[str]:
         """Neither the server's own nor ours."""
         hidden = {*SYSTEM_SCHEMAS, *OURS}
-        rows = [(str(db), str(table)) for db, table in await self._rows(sql)]
-        return [f"{db}.{table}" for db, table in rows if db.lower() not in hidden]
+        try:
+            rows = await self._session.rows(sql)
+        except StatementRefused:
+            untold.append(what)
+            return []
+        return [f"{db}.{table}" for db, table in rows if str(db).lower() not in hidden]
 
     async def channels(self, schema: str) -> list[int] | None:
         """Those that its mark table names; None: this account may not look."""

@@ -96,6 +96,10 @@ def _privileges(grants: Sequence[str], place: str) -> set[str]:
 def slow_tables(where: str, tables: Tables) -> list[Finding]:
     about = About("tables", where)
     findings = []
+    if tables.untold:
+        findings.append(
+            about.unknown(f"it does not tell of {', '.join(tables.untold)}", "look there by hand")
+        )
     if tables.triggers or tables.cascades:
         findings.append(
             about.warning(

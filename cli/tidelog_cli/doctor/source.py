@@ -66,6 +66,10 @@ def eligible(where: str, tables: Tables) -> list[Finding]:
     """What of its tables a copy is slow for, or lacks."""
     about = About("tables", where)
     findings = []
+    if tables.untold:
+        findings.append(
+            about.unknown(f"it does not tell of {', '.join(tables.untold)}", "look there by hand")
+        )
     if tables.keyless:
         findings.append(
             about.warning(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -96,6 +96,18 @@ class Choice:
     def takes(self, db: str, table: str) -> bool:
         return self.everything or any(_matches(p, db, table) for p in self._patterns)
 
+    @property
+    def renames(self) -> bool:
+        return bool(self._maps)
+
+    def unmet(self, tables: Sequence[Table]) -> list[str]:
+        """What was named, and is none of these."""
+        return [
+            ".".join(pattern)
+            for pattern in self._patterns
+            if not any(_matches(pattern, table.db, table.name) for table in tables)
+        ]
+
     def renamed(self, db: str, table: str) -> tuple[str, str]:
         for old, (new_db, new_table) in self._maps:
             if _matches(old, db, table):
@@ -116,9 +128,10 @@ def _matches(pattern: tuple[str, str], db: str, table: str) -> bool:
     )
 
 
-def plans(source: Iterable[Table], downstream: Iterable[Table], choice: Choice) -> list[Plan]:
-    """Each chosen table of the source, then what only the downstream has in the same databases.
-    Raises BadInput if two go into one, or none is chosen."""
+def plans(source: Sequence[Table], downstream: Sequence[Table], choice: Choice) -> list[Plan]:
+    """Each chosen table of the source, then what only the downstream has in the same databases, or
+    of what was named (by the source's names, so not where `maps` rename), then what was named and
+    is nowhere. Raises BadInput if two go into one, or none is chosen."""
     there = {(t.db.lower(), t.name.lower()): t for t in downstream}
     met: dict[tuple[str, str], str] = {}
     found: list[Plan] = []
@@ -136,19 +149,15 @@ def plans(source: Iterable[Table], downstream: Iterable[Table], choice: Choice) 
         met[place] = table.shown
         databases.add(place[0])
         found.append(_plan(table, f"{db}.{name}", there.get(place)))
-    found += _only_downstream(there, met.keys(), databases) if choice.everything else ()
-    if not found:
+    if not met:
         raise BadInput("the source has no such table", hint="look at --table and at the URL")
-    return found
-
-
-def _only_downstream(
-    there: dict[tuple[str, str], Table], met: Iterable[tuple[str, str]], databases: set[str]
-) -> Iterator[Plan]:
-    for place in sorted(there.keys() - set(met)):
-        if place[0] in databases:
-            table = there[place]
-            yield Plan("", table.shown, problem="only downstream", rows=table.rows)
+    for place in sorted(there.keys() - met.keys()):
+        table = there[place]
+        named = not choice.renames and choice.takes(table.db, table.name)
+        if place[0] in databases if choice.everything else named:
+            found.append(Plan("", table.shown, problem="only downstream", rows=table.rows))
+    unmet = choice.unmet([*source, *downstream])
+    return [*found, *(Plan(name, name, problem="no such table") for name in unmet)]
 
 
 def _plan(source: Table, called: str, downstream: Table | None) -> Plan:

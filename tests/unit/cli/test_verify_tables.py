@@ -42,6 +42,17 @@ def test_routes_and_patterns() -> None:
     assert [p.problem for p in everything] == ["", "", "only downstream"]
 
 
+def test_what_is_named_and_can_not_be_compared_is_no_success() -> None:
+    """A slip of the pen, and a table that upstream dropped."""
+    choice = Choice(["shop.orders", "SHOP.old", "shop.itmes"], ())
+    found = plans([table("shop.orders", ID)], [table("shop.orders", ID), table("shop.old")], choice)
+    assert [(p.source, p.downstream, p.problem) for p in found] == [
+        ("shop.orders", "shop.orders", ""),
+        ("", "shop.old", "only downstream"),
+        ("shop.itmes", "shop.itmes", "no such table"),
+    ]
+
+
 def test_what_can_not_be_compared_is_refused() -> None:
     source = [table("a.t", ID), table("b.t", ID)]
     with pytest.raises(BadInput, match=r"both go into c\.t"):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from tidelog.downstreams.mysql_session import MysqlSession, StatementRefused
 from tidelog.errors import BadInput, Forbidden, Refused, TidelogError, Unavailable
 from tidelog.messages import APPLIER, DRAINER, OFFLINE, PAUSED, PUMP, Consumer, Nodes, NodeStatus
 from tidelog.timestamps import TS_MAX, compose
@@ -24,7 +26,7 @@ from tidelog_cli.doctor import (
     source,
     streams,
 )
-from tidelog_cli.doctor.databases import Tables
+from tidelog_cli.doctor.databases import Database, Tables
 from tidelog_cli.doctor.finding import OK, UNKNOWN, WARNING, WRONG, Finding, found
 from tidelog_cli.doctor.ring import Loop
 from tidelog_cli.doctor.server_edge import Greeting, JetStream, monitoring_url
@@ -288,6 +290,20 @@ def test_tables_that_are_slow_or_lack_something() -> None:
         assert worst(source.eligible("x", tables)) == WARNING
     assert worst(downstream.slow_tables("x", Tables(triggers=["a.b"]))) == WARNING
     assert "a.s" in source.eligible("x", Tables(sequences=["a.s"]))[0].says
+
+
+def test_what_the_server_does_not_tell_is_no_good_news() -> None:
+    class Refusing:
+        async def rows(self, sql: str) -> list[tuple[str, str]]:
+            if "TRIGGERS" in sql:
+                raise StatementRefused(1109, "Unknown table 'TRIGGERS'", sql)
+            return []
+
+    tables = asyncio.run(Database(cast(MysqlSession, Refusing()), "x").tables())
+    for about in (downstream.slow_tables, source.eligible):
+        (finding,) = about("x", tables)
+        assert finding.verdict == UNKNOWN
+        assert "triggers" in finding.says
 
 
 def test_how_the_source_commits() -> None:
