@@ -16,6 +16,7 @@ from tidelog.downstream import Checkpoint, DownstreamOptions, TakenOver
 from tidelog.downstreams import open_downstream
 from tidelog.downstreams.state_tables import CONTROL, lock_name
 from tidelog.errors import Refused, Stopped, Unavailable
+from tidelog_backfill.snapshot import mysql_source
 from tidelog_backfill.snapshot.batches import BATCH_BYTES
 from tidelog_backfill.snapshot.mysql_source import MysqlSource
 from tidelog_backfill.snapshot.plan import Chunk
@@ -222,6 +223,22 @@ def test_a_geometry_is_refused_by_its_name(source: MariaDb) -> None:
     with pytest.raises(Refused, match=r"copied: shop\.place\.at \(point\)") as refused:
         MysqlSource(url(source), "").found(("shop.*",), S)
     assert "all others" in refused.value.hint
+
+
+def test_a_text_that_comes_as_no_utf8_is_named_by_its_table(
+    source: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a TiDB may hold one that was told to skip its check."""
+    sql(
+        source,
+        "create or replace table shop.word (id int primary key, v varchar(9)) charset utf8mb4",
+        "insert into shop.word values (1, 'café')",
+    )
+    assert contents(source, "shop.word") == [{"id": 1, "v": "café"}]
+    latin = (*mysql_source._OURS, "SET SESSION character_set_results = latin1")
+    monkeypatch.setattr(mysql_source, "_OURS", latin)
+    with pytest.raises(Stopped, match=r"no UTF-8: b'caf\\xe9': shop\.word: SELECT"):
+        contents(source, "shop.word")
 
 
 def contents(source: MariaDb, name: str) -> list[dict[str, Any]]:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
+
 import pytest
 
-from tidelog.errors import Refused, Unavailable
+from tidelog.bulk.jobs import BackfillJob
+from tidelog.errors import NotFound, Refused, Unavailable
 from tidelog.schema.structure import TableStructure
+from tidelog_backfill.snapshot import run
 from tidelog_backfill.snapshot.plan import CopiedTable
-from tidelog_backfill.snapshot.refusals import refuse_changed, refuse_keyless, refuse_ordered
+from tidelog_backfill.snapshot.refusals import (
+    refuse_changed,
+    refuse_keyless,
+    refuse_ordered,
+    refuse_unmet,
+)
+from tidelog_backfill.snapshot.source import Found
+
+S = 100
+NO_SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 
 
 def _table(name: str, *key: str, ordered: bool = False) -> CopiedTable:
@@ -18,6 +34,14 @@ def test_tables_without_a_key() -> None:
     refuse_keyless([_table("a", "id")])
     with pytest.raises(Refused, match=r"unique key: d\.b, d\.c"):
         refuse_keyless([_table("a", "id"), _table("b"), _table("c")])
+
+
+def test_names_that_no_table_has() -> None:
+    """A slip of the pen must not look like a copy of all that was named."""
+    tables = [_table("a", "id")]
+    assert refuse_unmet(["D.A", "log_?.*"], tables, "here") == ["here has no table log_?.*"]
+    with pytest.raises(NotFound, match=r"here has no table d\.b"):
+        refuse_unmet(["d.a", "d.b"], tables, "here")
 
 
 def test_tables_that_are_written_in_order() -> None:
@@ -31,3 +55,45 @@ def test_tables_that_changed_while_the_copy_began() -> None:
     refuse_changed([a, b], [b, a])
     with pytest.raises(Unavailable, match=r"began: d\.a, d\.c \("):
         refuse_changed([a, b], [_table("a", "x"), b, _table("c")])
+
+
+class OfNow:
+    """A source as MySQL is, with a key in one of its tables."""
+
+    shown, is_exact, is_now, guarantee = "mysql://u@db:3306", False, True, ""
+
+    def timestamp(self) -> int:
+        return 0
+
+    def found(self, tables: Any, ts: int) -> Found:
+        return Found([_table("a", "id"), _table("b"), _table("c")])
+
+    def chunks(self, *_: object) -> list[Any]:
+        return []
+
+
+@pytest.mark.parametrize("to", [{"to_feed": True}, {"downstream": "mysql://u@db/"}])
+def test_rows_that_the_stream_brings_again_are_not_copied_to_where_it_goes_on(
+    to: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = AsyncMock(anew="empty it", kept=AsyncMock(return_value=None))
+    monkeypatch.setattr(run, "open_source", lambda *_: OfNow())
+    monkeypatch.setattr(run, "open_target", lambda *_: target)
+    job = BackfillJob(source="mysql://u@db/", snapshot_ts=S, **to)
+    with pytest.raises(Refused, match=r"unique key: d\.b, d\.c"):
+        run.backfill(NO_SPARK, job, lambda _: None)
+    target.prepare.assert_not_called()
+
+
+def test_files_may_hold_them_and_the_report_warns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "open_source", lambda *_: OfNow())
+    job = BackfillJob(source="mysql://u@db/", parquet=f"{tmp_path}/copy", snapshot_ts=S)
+    for _ in ("begun", "given again"):
+        warnings = run.backfill(NO_SPARK, job, lambda _: None).warnings
+        (told,) = [one for one in warnings if "unique key" in one]
+        assert told == (
+            "without a primary or NOT NULL unique key, the copy may hold rows that the feed has"
+            f" after {S}, and nothing tells which: d.b, d.c"
+        )

@@ -205,6 +205,7 @@ def test_sql_that_has_more_or_less_than_the_table(lines: list[str], told: str) -
         ("-- SET TIME_ZONE='+08:00';\n", ""),
         ("/*!40103 SET TIME_ZONE='+08:00' */;\n", r"\+08:00"),
         ('/*!40101 SET NAMES binary*/; SET SESSION time_zone="SYSTEM";\n', "SYSTEM"),
+        ("SET time_zone='UTC'; BEGIN; SET time_zone = '-01:00';\n", "-01:00"),
     ],
 )
 def test_timestamps_of_another_zone_are_refused(statement: str, told: str) -> None:
@@ -251,6 +252,50 @@ def test_a_value_in_quotes_needs_no_line_end() -> None:
 def test_names_are_compared_without_case() -> None:
     assert of_csv(["V,Id\n", "a,1\n"], KEYED) == [["1", "a"]]
     assert of_sql(["insert ignore into d.T (V, `ID`) values ('a',1);\n"], KEYED) == [["1", "a"]]
+
+
+ONE, TWO = "INSERT INTO `t` VALUES (1,'a');", "INSERT INTO `t` VALUES (2,'b');"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"/*!40101 SET NAMES binary*/; {ONE}\n{TWO}\n",
+        f"SET NAMES utf8; {ONE}{TWO}\n",
+        f"begin; {ONE} {TWO} COMMIT;\n",
+        f"LOCK TABLES `t` WRITE; {ONE}\n{TWO} unlock tables;\n",
+        f"SET @a='x; -- it''s \\'', @b=\"/*;\", @`c;'`=1; {ONE}{TWO}\n",
+        f"SET @@GLOBAL.GTID_PURGED=/*!80000 '+' it's; */ 'u:1-5'; {ONE}{TWO}\n",
+        f"/* it's; */{ONE} -- SET @a='\n--\n{TWO}--",
+        f"/*!40000 ALTER TABLE `t` DISABLE KEYS */;{ONE}{TWO}/*!40000 ALTER TABLE t ENABLE KEYS*/",
+        f"/*/ many\n\n{TWO}\nlines **/ {ONE}\n{TWO}/* and\none more */\n",
+    ],
+)
+def test_only_what_has_no_rows_is_passed_by(text: str) -> None:
+    """Up to its end: rows may follow on the line."""
+    assert of_sql(text.splitlines(keepends=True), KEYED) == [["1", "a"], ["2", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["SET NAMES utf8\n", ONE], "line 1 can't be read from character 1"),
+        (["SET @a='b; \n", ONE], "line 1 can't be read from character 1"),
+        ([f"SET @a=1 -- '; {ONE}\n"], "line 1 can't be read from character 1"),
+        (["SET @a=1 /* ;\n", f"{ONE} */;\n"], "line 1 can't be read from character 1"),
+        ([f"BEGIN; SETTLE; {ONE}\n"], "line 1 can't be read from character 8"),
+        ([f"--{ONE}\n"], "line 1 can't be read from character 1"),
+        ([f"/* a */ DELETE FROM t; {ONE}\n"], "line 1 can't be read from character 9"),
+        (["/* a\n", f"*/ x {ONE}\n"], "line 2 can't be read from character 4"),
+        (["/* a\n", "*/ INSERT INTO t VALUES (1);\n"], "line 2 has a row of 1 values"),
+        ([f"{ONE} /* a\n", f"{TWO}\n"], "line 2 is the last one, and its comment does not end"),
+        (["/*!40000 INSERT INTO `t` VALUES (1,'a') */;\n"], "line 1 has rows in a comment"),
+        (["SET @a=1 /*T![x] REPLACE INTO t VALUES (1,'a') */;\n"], "line 1 has rows in a comment"),
+    ],
+)
+def test_what_may_have_rows_is_not_passed_by(lines: list[str], told: str) -> None:
+    with pytest.raises(Corrupt, match=rf"t\.sql: {told}"):
+        of_sql(lines, KEYED)
 
 
 def test_statements_may_follow_each_other_on_a_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +13,10 @@ from tidelog.errors import ConfigError, Refused, Stopped, TidelogError, Unavaila
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
 from tidelog_backfill.snapshot.dump_source import DumpSource
+from tidelog_backfill.snapshot.parquet import LOCK
 from tidelog_backfill.snapshot.parquet import PLAN as PLAN_FILE
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.refusals import refuse_another
-from tidelog_backfill.snapshot.run import Backfill
 from tidelog_backfill.snapshot.source import Found
 
 S = 100
@@ -63,8 +62,7 @@ def test_a_directory_of_other_tables(tmp_path: Path) -> None:
 
 def _run(dump: Path, place: str, table: str) -> Any:
     job = BackfillJob(source=str(dump), parquet=place, tables=(table,), snapshot_ts=S)
-    with asyncio.Runner() as loop:
-        return Backfill(NO_SPARK, job, lambda _: None, loop).run()
+    return run.backfill(NO_SPARK, job, lambda _: None)
 
 
 @pytest.mark.parametrize("data", [b"", b'{"ts":"x"}', b"\xff"])
@@ -77,7 +75,7 @@ def test_a_directory_whose_plan_can_not_be_read(tmp_path: Path, data: bytes) -> 
     with pytest.raises(Stopped, match=f"{PLAN_FILE} is no plan of a backfill") as raised:
         _run(tmp_path, str(place), "d.t")
     assert raised.value.hint == "name another directory, or empty this one"
-    assert [one.name for one in place.iterdir()] == [PLAN_FILE]
+    assert sorted(one.name for one in place.iterdir()) == [PLAN_FILE, LOCK]
 
 
 def test_a_dump_of_an_unknown_moment_is_not_copied_as_of_now(tmp_path: Path) -> None:
@@ -134,7 +132,7 @@ def test_a_ddl_that_runs_while_a_copy_begins(
     monkeypatch.setattr(run, "open_source", lambda *_: Changing())
     with pytest.raises(Unavailable, match=r"while the copy began: d\.t"):
         _run(tmp_path, str(tmp_path / "copy"), "d.t")
-    assert not (tmp_path / "copy").exists()
+    assert [one.name for one in (tmp_path / "copy").iterdir()] == [LOCK]
 
 
 @pytest.mark.parametrize(("error", "says"), [(Stopped("no"), True), (Unavailable("no"), False)])

@@ -12,6 +12,8 @@ from tests.unit.backfill.pb_logs import SECOND, ddl, facts, inserted, ints, writ
 from tests.unit.schema import jobs
 from tidelog.changes import RowMessage
 from tidelog.errors import Stopped
+from tidelog.pb_files import savepoint
+from tidelog.pb_files.savepoint import Savepoint
 from tidelog.schema import jobs as kinds
 from tidelog.schema.model import DdlJob, TableInfo
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
@@ -271,6 +273,70 @@ def test_of_a_transaction_that_was_half_written_the_rest_is_replayed(
     for number, records in enumerate(files):
         write(tmp_path, *records, number=number)
     assert _shown(tmp_path) == [(2, 9), (3, 0), (3, 1), (3, 2), (4, 8)]
+
+
+ORIGINALS = b"consistent = false\ncommitTS = 1\nschema-version = 1\n"
+
+
+def _saved(directory: Path, content: bytes) -> None:
+    """b"": the original's drainer keeps its savepoint somewhere else."""
+    if content:
+        (directory / "savepoint").write_bytes(content)
+
+
+@pytest.mark.parametrize("saved", [b"", ORIGINALS])
+@pytest.mark.parametrize(
+    "files",
+    ["abb", "abbb", "ab bc", "ab  bbc", "ab b bc", "ab a bc", "ab abbc"],
+)
+def test_the_last_transaction_written_again_alone_is_replayed_once(
+    tmp_path: Path, files: str, saved: bytes
+) -> None:
+    """On a quiet cluster the savepoint is just before it."""
+    _saved(tmp_path, saved)
+    for number, each in enumerate(files.split(" ")):
+        ids = ["abc".index(one) for one in each]
+        write(tmp_path, *(inserted((1 + at) * S, "t", id=at) for at in ids), number=number)
+    assert _shown(tmp_path) == [(1, 0), (2, 1), (3, 2)][: len(set(files) - {" "})]
+
+
+def test_the_original_has_one_record_for_each_transaction(tmp_path: Path) -> None:
+    """Whatever it makes of it the second time."""
+    _saved(tmp_path, ORIGINALS)
+    write(tmp_path, *(inserted(2 * S, "t", id=at) for at in (1, 2)))
+    assert _shown(tmp_path) == [(2, 1)]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_transaction_of_ours_in_several_equal_records_is_whole(
+    tmp_path: Path, alone: bool
+) -> None:
+    """Of a table without a key, and behind a rotation, too."""
+    equal = inserted(2 * S, "t", id=7)
+    first = write(tmp_path, inserted(1 * S, "t", id=1), equal, equal, number=0)
+    last = write(tmp_path, equal, inserted(3 * S, "t", id=3), number=1)
+    saved = Savepoint(3 * S, feed="f", file=1, offset=last.stat().st_size)
+    _saved(tmp_path, savepoint.dump(saved))
+    rows = [(1, 1), (2, 7), (2, 7)]
+    assert _shown(first if alone else tmp_path) == (rows if alone else [*rows, (2, 7), (3, 3)])
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_transaction_in_several_records_is_whole_without_a_savepoint(
+    tmp_path: Path, rotated: bool
+) -> None:
+    records = [inserted(1 * S, "t", id=1), *(inserted(2 * S, "t", id=at) for at in (7, 8, 8, 9))]
+    files = [records[:2], [], records[2:3], records[3:]] if rotated else [records]
+    for number, each in enumerate(files):
+        write(tmp_path, *each, number=number)
+    assert _shown(tmp_path) == [(1, 1), (2, 7), (2, 8), (2, 8), (2, 9)]
+
+
+def test_a_file_named_alone_beside_a_savepoint_that_is_none_is_read(tmp_path: Path) -> None:
+    """As one without a savepoint."""
+    _saved(tmp_path, b"\xff")
+    row = inserted(1 * S, "t", id=1)
+    assert _shown(write(tmp_path, row, row)) == [(1, 1)]
 
 
 def test_where_it_ends_does_not_change_what_is_early(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from tidelog.errors import Corrupt
 from tidelog_backfill.files.chunk import Chunk, Facts
+from tidelog_backfill.files.held import Held
 from tidelog_backfill.files.pb_survey import in_log
 from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
@@ -39,6 +40,18 @@ def alone(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop") -> Facts:
 def chained(facts: Iterable[Facts], *, on_corrupt: OnCorrupt = "stop") -> list[Facts]:
     """Facts of all chunks of some logs, in their order, each of an exact chunk with the verdicts of
     its Prewrites; those are surveyed again that guessed wrong. Raises as `survey` does."""
+    return _chained(facts, on_corrupt, None)
+
+
+def in_order(
+    chunks: Iterable[Chunk], *, on_corrupt: OnCorrupt = "stop", held: Held | None = None
+) -> list[Facts]:
+    """Of all chunks of some logs, in their order; `held` is told of each. Raises as `survey`
+    does."""
+    return _chained(map(_unknown, chunks), on_corrupt, held)
+
+
+def _chained(facts: Iterable[Facts], on_corrupt: OnCorrupt, held: Held | None) -> list[Facts]:
     found: list[Facts] = []
     path, at = "", 0
     reached = 0, 0
@@ -48,18 +61,13 @@ def chained(facts: Iterable[Facts], *, on_corrupt: OnCorrupt = "stop") -> list[F
         begin = min(at, one.chunk.end)
         right = one
         if one.begin != begin:
-            right = survey(_from(one.chunk, begin), on_corrupt=on_corrupt)
+            right = survey(_from(one.chunk, begin), on_corrupt=on_corrupt, held=held)
         if right.chunk.kind == "pb":
             right = in_log(right, reached, on_corrupt)
             reached = right.reached
         found.append(right)
         at = max(at, right.end)
-    return settled(found, on_corrupt)
-
-
-def in_order(chunks: Iterable[Chunk], *, on_corrupt: OnCorrupt = "stop") -> list[Facts]:
-    """Of all chunks of some logs, in their order. Raises as `survey` does."""
-    return chained(map(_unknown, chunks), on_corrupt=on_corrupt)
+    return settled(found, on_corrupt, held)
 
 
 def _unknown(chunk: Chunk) -> Facts:

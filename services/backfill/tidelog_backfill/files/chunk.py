@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
+
+from tidelog.skipped import Skipped
 
 Kind = Literal["segment", "relay", "pb"]
 """A Pump's value log (ours or the original's), an Applier's relay log, or `pb_binlog` files."""
@@ -23,9 +27,10 @@ class Chunk(msgspec.Struct, frozen=True):
     `exact`: a record begins at `begin`, or would but for damage. Otherwise the first one is a
     guess: what looks like a record within a row's value is taken for one. `cuts`: offsets of some
     more of its records, rising. `verdicts`: (start_ts, commit_ts, 0 = rolled back, or UNDECIDED) of
-    Prewrites whose verdict is not near behind them; they count before any other. `again`: offsets
-    in a pb file, [begin, end), of what a drainer wrote a second time when it began again from its
-    savepoint, perhaps behind a rotation: it is passed over."""
+    Prewrites whose verdict is not near behind them; they count before any other. `again`: offsets,
+    [begin, end), rising, of what is passed over: in a pb file what a drainer wrote a second time
+    when it began again from its savepoint, perhaps behind a rotation; in a segment transactions
+    that another chunk shows (`files.held`)."""
 
     kind: Kind
     path: str
@@ -45,6 +50,10 @@ class Chunk(msgspec.Struct, frozen=True):
                 yield msgspec.structs.replace(self, begin=begin, end=cut, cuts=())
                 begin = cut
         yield msgspec.structs.replace(self, begin=begin, cuts=())
+
+    def passes_over(self, offset: int) -> bool:
+        at = bisect_right(self.again, offset, key=itemgetter(0))
+        return at > 0 and offset < self.again[at - 1][1]
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +92,15 @@ class FoundVersion(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
+class Lack(msgspec.Struct, frozen=True):
+    """Transactions that are in no log, as a record of this one says (docs/adr/0011): from the first
+    of them to the record itself, which is behind them all. Of some records as one: to the last."""
+
+    first_ts: int
+    last_ts: int
+    skipped: Skipped
+
+
 class Run(msgspec.Struct, frozen=True, gc=False):
     """Transactions with rows that follow one another by commit_ts in a chunk, with no DDL of the
     chunk among them, some MiB at most (or one transaction). [begin, end): the offsets between which
@@ -112,8 +130,9 @@ class Facts(msgspec.Struct, frozen=True):
     `starts`: the smallest and the largest start_ts of its Prewrites. `fake_ts`: of a Pump's
     newest fake, behind which nothing older comes. `skipped`: bytes of
     damaged records, passed by on request; `skipped_at`: offset and bytes of the first few. `runs`:
-    rising by first_ts, not overlapping. `opens_ts`: commit_ts of a pb file's first record, 0 where
-    there is none; `reached`: the highest in it or before it, and how many records have that.
+    rising by first_ts, not overlapping. `lacks`: the first few, the rest as one. `opens_ts`:
+    commit_ts of a pb file's first record, 0 where there is none; `reached`: the highest in it or
+    before it, and how many records have that.
     """
 
     chunk: Chunk
@@ -139,5 +158,6 @@ class Facts(msgspec.Struct, frozen=True):
     skipped: int = 0
     skipped_at: list[tuple[int, int]] = []
     runs: list[Run] = []
+    lacks: list[Lack] = []
     opens_ts: int = 0
     reached: tuple[int, int] = (0, 0)

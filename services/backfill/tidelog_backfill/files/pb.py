@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 import structlog
 from google.protobuf.message import DecodeError
 
-from tidelog.pb_files import framing, names
+from tidelog.errors import Stopped
+from tidelog.pb_files import framing, names, savepoint
 from tidelog.pb_files.framing import Record
 from tidelog.pb_files.reader import file_records, whole_files
 from tidelog_backfill.files.chunk import Chunk
@@ -21,6 +22,7 @@ from tidelog_proto.pb_binlog_pb2 import Binlog
 
 log = structlog.get_logger()
 
+Writer = Literal["ours", "original", ""]
 _MAGIC = framing.MAGIC.to_bytes(4, "little")
 
 
@@ -54,6 +56,33 @@ def file_number(path: Path) -> int:
 def is_packed(path: Path) -> bool:
     name = names.parse(path.name)
     return name is not None and bool(name.packed)
+
+
+def writer(path: Path) -> Writer:
+    """Of a file, as the savepoint beside it tells; "": there is none that can be read."""
+    try:
+        saved = savepoint.load(path.with_name(names.SAVEPOINT).read_bytes())
+    except (FileNotFoundError, Stopped):
+        return ""
+    return "original" if saved.file is None else "ours"
+
+
+def first_before(chunk: Chunk, commit_ts: int, on_corrupt: OnCorrupt) -> bytes:
+    """The first record of that commit_ts in the files before the chunk's; b"": none has it. Raises
+    Corrupt."""
+    path = Path(chunk.path)
+    files = names.in_order(entry.name for entry in path.parent.iterdir())
+    first = b""
+    for name in reversed([one for one in files if one.number < file_number(path)]):
+        before = path.with_name(name.text)
+        whole = Chunk("pb", str(before), 0, before.stat().st_size, exact=True)
+        places = enumerate(PbRecords(whole, on_corrupt))
+        found = ((at, one.payload) for at, (one, binlog) in places if binlog.commit_ts == commit_ts)
+        at, payload = next(found, (0, b""))
+        first = payload or first
+        if at or (first and whole.end and not payload):  # it begins in that file, or behind it
+            break
+    return first
 
 
 @final

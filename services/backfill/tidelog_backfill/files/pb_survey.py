@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from tidelog.pb_files.framing import Record
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
-from tidelog_backfill.files.pb import PbRecords, is_packed
+from tidelog_backfill.files.pb import PbRecords, first_before, is_packed, writer
 from tidelog_backfill.files.records import CUT_BYTES, OnCorrupt
 from tidelog_backfill.files.runs import Piece, runs
 from tidelog_proto.pb_binlog_pb2 import Binlog, BinlogType, Column, Event
@@ -41,7 +42,7 @@ def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt, reached: tuple[int, int] = (0
     records = PbRecords(chunk, on_corrupt)
     packed = is_packed(Path(chunk.path))
     found = _Found()
-    order = _Order(*reached)
+    order = _Order(chunk, on_corrupt, reached)
     cuts = [chunk.begin]
     count = 0
     for record, binlog in records:
@@ -68,35 +69,57 @@ def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt, reached: tuple[int, int] = (0
 
 
 class _Order:
-    """Records rise by commit_ts, those of one transaction have the same. A drainer may have died
-    between two of these: what it wrote again has more of them than are there. `again` as in
-    Chunk, `opens_ts` as in Facts."""
+    """Which records a drainer wrote again after it had died. `again` as in Chunk, `opens_ts` as in
+    Facts.
 
-    def __init__(self, highest: int, count: int) -> None:
+    Ours has none: what the savepoint does not cover is cut before it goes on. The original goes on
+    behind its savepoint, and has a record for each transaction: what is not above all before it is
+    there again. Without a savepoint either may have written them (the original may be told to keep
+    it in another directory): a transaction may be several records, and what is written again begins
+    with its first one, or with something older, and may have more of them than are there."""
+
+    def __init__(self, chunk: Chunk, on_corrupt: OnCorrupt, reached: tuple[int, int]) -> None:
         self.again: list[tuple[int, int]] = []
         self.opens_ts = 0
-        self._highest, self._count = highest, count
-        self._met = count
-        """Of those with the highest commit_ts, since something older came."""
+        self._writer = writer(Path(chunk.path))
+        self._highest, self._count = reached
+        self._met = self._count
+        """Of those with the highest commit_ts, since something older or the first one came."""
+        self._first: bytes | None = None
+        """Of those; None: it is in a file before this one."""
+        self._look_up = partial(first_before, chunk, self._highest, on_corrupt)
 
     @property
     def reached(self) -> tuple[int, int]:
         return self._highest, self._count
 
     def is_again(self, commit_ts: int, record: Record) -> bool:
+        """Raises Corrupt."""
         self.opens_ts = self.opens_ts or commit_ts
         if commit_ts > self._highest:
             self._highest, self._count, self._met = commit_ts, 1, 1
+            self._first = record.payload
             return False
-        self._met = self._met + 1 if commit_ts == self._highest else 0
-        if self._met > self._count:
-            self._count = self._met
+        if self._is_new(commit_ts, record.payload):
+            self._count += commit_ts == self._highest
             return False
         if self.again and self.again[-1][1] == record.offset:
             self.again[-1] = self.again[-1][0], record.end
         else:
             self.again.append((record.offset, record.end))
         return True
+
+    def _is_new(self, commit_ts: int, payload: bytes) -> bool:
+        """Of one that is not above all before it."""
+        if self._writer:
+            return self._writer == "ours"
+        if commit_ts < self._highest:
+            self._met = 0
+            return False
+        if self._first is None:
+            self._first = self._look_up()
+        self._met = 1 if payload == self._first else self._met + 1
+        return self._met > self._count
 
 
 class _Found:

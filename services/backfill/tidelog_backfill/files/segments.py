@@ -14,6 +14,8 @@ from tidelog.errors import UnparsablePayload
 from tidelog.payload import FAKE, PREWRITE, PREWRITE_HEAD, Head, head
 from tidelog.rows.errors import Malformed
 from tidelog.rows.payload import Payload, read_payload
+from tidelog.skipped import from_key
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files.chunk import UNDECIDED, Chunk
 from tidelog_backfill.files.parts import following
 from tidelog_backfill.files.records import LogFile, OnCorrupt, Placed, Records
@@ -56,20 +58,22 @@ class Transactions:
     def value(self, offset: int, payload: bytes | memoryview) -> Payload | None:
         """What makes one of them; None: it is passed by. Raises Corrupt."""
         try:
-            return read_payload(bytes(payload))
+            return _read(bytes(payload))
         except Malformed as error:
             self.records.lose(offset, record.HEADER_BYTES + len(payload), f"no Binlog: {error}")
             return None
 
     def __iter__(self) -> Iterator[Transaction]:
-        """In the order of Prewrites. Raises Corrupt."""
+        """In the order of Prewrites, but for those that the chunk passes over. Raises Corrupt."""
         for step in self.records.steps():
             self._take(step)
         self._look_ahead()
-        verdicts = self._verdicts
+        verdicts, chunk = self._verdicts, self._chunk
         for start_ts, (offset, payload) in self._prewrites.items():
             commit_ts = verdicts.get(start_ts, UNDECIDED)
             if commit_ts > 0:
+                if chunk.again and chunk.passes_over(offset):
+                    continue
                 yield commit_ts, start_ts, offset, payload
             elif commit_ts == UNDECIDED:
                 self.waiting[start_ts] = offset
@@ -127,6 +131,20 @@ def verdicts_of(
                 kind, start_ts, commit_ts = _head(records, placed)
                 if start_ts in wanted and kind not in (PREWRITE, FAKE):
                     yield start_ts, commit_ts
+
+
+def _read(payload: bytes) -> Payload:
+    """Raises Malformed, also for a record of what was skipped that the Drainer would stop at."""
+    found = read_payload(payload)
+    if found.is_ddl:
+        return found
+    try:
+        skipped = from_key(found.key)
+    except NOT_READABLE as error:
+        raise Malformed(f"its record of what was skipped is none: {error}") from error
+    if skipped is not None and found.mutations:
+        raise Malformed("it records what was skipped, and has rows itself")
+    return found
 
 
 def _head(records: Records, placed: Placed) -> Head:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
+
 import msgspec
 
 from tidelog.changes import MarkedTxn, Marker
 from tidelog.payload import committed
 from tidelog.relay.batches import above
+from tidelog.skipped import Skipped, from_key
 from tidelog.subjects import escape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files import row_texts
-from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
+from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion, Lack
+from tidelog_backfill.files.held import Held
+from tidelog_backfill.files.lost import few_lacks
 from tidelog_backfill.files.pb_survey import pb_survey
 from tidelog_backfill.files.records import FEW, LogFile, OnCorrupt, Records, unreadable
 from tidelog_backfill.files.relays import Entry, Relay
@@ -23,15 +28,15 @@ _Key = tuple[int, str, str, int]
 """Table id, database, table, schema version."""
 
 
-def survey(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop") -> Facts:
+def survey(chunk: Chunk, *, on_corrupt: OnCorrupt = "stop", held: Held | None = None) -> Facts:
     """The `chunk` of the facts is exact, if its first record is one (`files.chain` sees to that).
-    Raises Corrupt."""
+    `held` is told what transactions with rows a Pump's chunk has. Raises Corrupt."""
     if chunk.kind == "pb":
         return pb_survey(chunk, on_corrupt)
     with LogFile(chunk.path) as file:
         if chunk.kind == "relay":
             return _relay(Relay(file, chunk, on_corrupt), chunk)
-        return _segment(Transactions(file, chunk, on_corrupt), chunk)
+        return _segment(Transactions(file, chunk, on_corrupt), chunk, held)
 
 
 class _Found:
@@ -40,6 +45,7 @@ class _Found:
     def __init__(self) -> None:
         self.rows = self.size = self.first_ts = self.last_ts = 0
         self.ddls: list[FoundDdl] = []
+        self._lacks: list[Lack] = []
         self._pieces: list[Piece] = []
         self._versions: dict[_Key, tuple[int, int, int]] = {}
 
@@ -48,6 +54,9 @@ class _Found:
             self.first_ts = first_ts
         if last_ts > self.last_ts:
             self.last_ts = last_ts
+
+    def lack(self, commit_ts: int, skipped: Skipped) -> None:
+        self._lacks.append(Lack(min(skipped.from_ts, commit_ts), commit_ts, skipped))
 
     def piece(self, one: Piece) -> None:
         rows, size = one[2:4]
@@ -85,11 +94,13 @@ class _Found:
             skipped=records.skipped,
             skipped_at=records.skipped_at,
             runs=runs(self._pieces, (ddl.commit_ts for ddl in self.ddls)),
+            lacks=few_lacks(self._lacks),
         )
 
 
-def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
+def _segment(transactions: Transactions, chunk: Chunk, held: Held | None) -> Facts:
     found = _Found()
+    places = array("q")
     for commit_ts, start_ts, offset, payload in transactions:
         found.seen(commit_ts, commit_ts)
         value = transactions.value(offset, payload)
@@ -99,11 +110,16 @@ def _segment(transactions: Transactions, chunk: Chunk) -> Facts:
             found.ddls.append(FoundDdl(commit_ts, start_ts, committed(payload, commit_ts)))
             continue
         rows = 0
+        if not value.mutations and (skipped := from_key(value.key)) is not None:
+            found.lack(commit_ts, skipped)
         for mutation in value.mutations:
             key = mutation.table_id, "", "", value.schema_version
             found.count(key, commit_ts, commit_ts, len(mutation.sequence))
             rows += len(mutation.sequence)
         found.piece((commit_ts, commit_ts, rows, len(payload), offset, offset + 1))
+        places.extend((commit_ts, start_ts, offset))
+    if held is not None:
+        held.tell(chunk, places)
     facts = found.facts(chunk, transactions.records)
     waiting = transactions.waiting
     return msgspec.structs.replace(
@@ -179,6 +195,9 @@ class _RelayFound(_Found):
             commit_ts = row_texts.commit_ts_of(body)
             if commit_ts > batch.after:
                 self.ddls.append(FoundDdl(commit_ts, started.get(commit_ts, 0), body))
+        for txn in txns:
+            if isinstance(txn.skipped, Skipped):
+                self.lack(txn.commit_ts, txn.skipped)
         return txns
 
     def _told_rows(self, entry: Entry, txns: list[MarkedTxn]) -> bool:

@@ -14,19 +14,20 @@ from pathlib import Path
 import msgspec
 
 from tidelog_backfill.files.chunk import Facts
+from tidelog_backfill.files.held import Held
 from tidelog_backfill.files.records import LogFile, OnCorrupt
 from tidelog_backfill.files.segments import verdicts_of
 from tidelog_backfill.files.survey import survey
 
 
-def settled(facts: Sequence[Facts], on_corrupt: OnCorrupt) -> list[Facts]:
+def settled(facts: Sequence[Facts], on_corrupt: OnCorrupt, held: Held | None = None) -> list[Facts]:
     """Of exact chunks of some logs, in their order: those are surveyed again whose Prewrites have
-    verdicts that they did not see. Raises as `survey` does."""
+    verdicts that they did not see, and `held` is told of them. Raises as `survey` does."""
     logs = groupby(facts, lambda one: Path(one.chunk.path).parent)
-    return [one for _, log in logs for one in _of_log(list(log), on_corrupt)]
+    return [one for _, log in logs for one in _of_log(list(log), on_corrupt, held)]
 
 
-def _of_log(log: list[Facts], on_corrupt: OnCorrupt) -> list[Facts]:
+def _of_log(log: list[Facts], on_corrupt: OnCorrupt, held: Held | None) -> list[Facts]:
     lone: dict[int, int] = {}
     for one in log:
         for start_ts, commit_ts in one.lone:
@@ -42,17 +43,18 @@ def _of_log(log: list[Facts], on_corrupt: OnCorrupt) -> list[Facts]:
         first, last = one.starts
         told = {start: ts for start, ts in early.items() if first <= start <= last}
         told |= {start: lone[start] for start in one.waiting if start in lone}
-        found.append(_told(one, told, on_corrupt) if told else one)
+        found.append(_told(one, told, on_corrupt, held) if told else one)
         seen.update(one.waiting, (start for start, _ in one.chunk.verdicts))
         early |= {start: ts for start, ts in one.lone if start not in seen and start not in early}
     return found
 
 
-def _told(facts: Facts, verdicts: dict[int, int], on_corrupt: OnCorrupt) -> Facts:
+def _told(
+    facts: Facts, verdicts: dict[int, int], on_corrupt: OnCorrupt, held: Held | None
+) -> Facts:
     told = tuple(sorted((dict(facts.chunk.verdicts) | verdicts).items()))
-    return survey(
-        msgspec.structs.replace(facts.chunk, cuts=(), verdicts=told), on_corrupt=on_corrupt
-    )
+    chunk = msgspec.structs.replace(facts.chunk, cuts=(), verdicts=told)
+    return survey(chunk, on_corrupt=on_corrupt, held=held)
 
 
 def _again(log: list[Facts], open_: set[int], on_corrupt: OnCorrupt) -> dict[int, int]:

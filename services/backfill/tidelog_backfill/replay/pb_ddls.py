@@ -72,8 +72,13 @@ def _text(facts: Facts, ddl: FoundDdl, *, early: bool) -> TextDdl:
         raise Corrupt(f"{where}: a DDL that is no text: {error}") from error
     used = _USE.match(text)
     db = used[1].replace("``", "`") if used is not None else ""
-    query = text[used.end() if used is not None else 0 :].strip().rstrip(";").rstrip()
+    query = bare(text[used.end() if used is not None else 0 :])
     return TextDdl(ddl.commit_ts, db, query, where, early)
+
+
+def bare(text: str) -> str:
+    """Without what ends it."""
+    return text.strip().rstrip(";").rstrip()
 
 
 def told_apart(query: str) -> list[Token]:

@@ -2,11 +2,15 @@
 
 A text has no job id, and is not the job's own: TiDB writes it anew. But a job ends right after its
 binlog is committed (`SchemaTracker.version_at`), so the next one to end that says the same is it.
+Our Writer's jobs are told right before their binlogs, so of these the last one is it; clients may
+overtake one another between the two, but then the text, which is the job's own, tells them apart.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
+from operator import attrgetter
 from typing import final
 
 from tidelog.changes import DdlMessage
@@ -17,13 +21,16 @@ from tidelog.schema.errors import UnknownTable
 from tidelog.schema.steps import Step, changes_schema
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import DdlOutcome, SchemaTracker, is_setval
-from tidelog.timestamps import physical_ms
+from tidelog.timestamps import LOGICAL_BITS
 from tidelog_backfill.replay.errors import DdlNotDecided, DdlNotTold
-from tidelog_backfill.replay.pb_ddls import TextDdl, message, told_apart
+from tidelog_backfill.replay.pb_ddls import TextDdl, bare, message, told_apart
 from tidelog_backfill.replay.routing import Place
 
 ENDS_WITHIN_MS = 600_000
-"""A job, after its binlog: servers that don't answer are waited for."""
+"""A job, after its binlog, or the binlog after a job that was told before it: servers that don't
+answer are waited for."""
+_WITHIN = ENDS_WITHIN_MS << LOGICAL_BITS
+_finished = attrgetter("finished_ts")
 
 
 @final
@@ -34,10 +41,9 @@ class HistorySchemas:
         self._tracker = tracker
         self._policy = DdlPolicy(policy)
         self._base = _tables_at(tracker, begins)
-        steps = (one for one in tracker.steps() if changes_schema(one))
-        self._left = sorted(
-            (one for one in steps if one.finished_ts >= begins), key=lambda one: one.version
-        )
+        steps = filter(changes_schema, tracker.steps())
+        self._left = sorted((one for one in steps if _ends(one) >= begins), key=_finished)
+        """Jobs whose binlogs may be in the files."""
         self.left_out: dict[str, int] = Counter()
         self.forgotten: list[tuple[int, Place]] = []
 
@@ -50,7 +56,7 @@ class HistorySchemas:
         if is_setval(ddl.query):
             self.left_out["setval"] += 1
             return None
-        step = next((one for one in self._left if self._is(one, ddl)), None)
+        step = self._step(ddl)
         if step is None:
             raise DdlNotTold(ddl, "the DDL history has no job that may be it")
         self._left.remove(step)
@@ -68,9 +74,15 @@ class HistorySchemas:
             return None
         return message(ddl, [outcome])
 
+    def _step(self, ddl: TextDdl) -> Step | None:
+        begin = bisect_left(self._left, ddl.commit_ts - _WITHIN, key=_finished)
+        end = bisect_right(self._left, ddl.commit_ts + _WITHIN, key=_finished)
+        near = sorted(self._left[begin:end], key=lambda one: _rank(one, ddl))
+        return next((one for one in near if self._is(one, ddl)), None)
+
     def _is(self, step: Step, ddl: TextDdl) -> bool:
-        late = physical_ms(step.finished_ts) - physical_ms(ddl.commit_ts)
-        if step.finished_ts < ddl.commit_ts or late > ENDS_WITHIN_MS:
+        late = step.finished_ts - ddl.commit_ts
+        if (late > 0) if step.told_before else (late < 0):
             return False
         own = told_apart(step.query)
         if own and [one.word for one in own[:1]] != [one.word for one in ddl.tokens[:1]]:
@@ -80,6 +92,18 @@ class HistorySchemas:
         if ddl.db and ddl.db.lower() not in dbs:
             return False
         return _names(step, outcome).issubset(ddl.names) or _by_job(ddl)
+
+
+def _ends(step: Step) -> int:
+    """Its binlog is looked for up to there."""
+    return step.finished_ts + (_WITHIN if step.told_before else 0)
+
+
+def _rank(step: Step, ddl: TextDdl) -> tuple[bool, int]:
+    """The lowest of those that may be it is it. A Drainer may have written the text anew."""
+    if step.told_before:
+        return bare(step.query) != ddl.query, -step.version
+    return False, step.version
 
 
 def _names(step: Step, outcome: DdlOutcome) -> frozenset[str]:

@@ -21,7 +21,7 @@ from tidelog.schema.tracker import SchemaTracker
 from tidelog.subjects import unescape
 from tidelog.timestamps import TS_MAX
 from tidelog_backfill.files.chunk import Facts
-from tidelog_backfill.files.lost import damaged, missing, undecided
+from tidelog_backfill.files.lost import damaged, missing, undecided, unwritten
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay import plan_pb, plan_relays, plan_segments
@@ -71,7 +71,8 @@ def plan(
     ]
     if segments:
         segments[-1] = msgspec.structs.replace(segments[-1], commit_ts=until)
-    warnings = [*outline.warnings, *missing(gaps), *damaged(facts)]
+    lacks = map(str, unwritten(facts, after, until))
+    warnings = [*outline.warnings, *missing(gaps), *lacks, *damaged(facts)]
     skipped = sum(one.skipped for one in facts)
     return Plan(outline.begins, until, segments, outline.left_out, warnings, skipped)
 

@@ -19,9 +19,14 @@ class Lines:
         self.number = 0
 
     def __iter__(self) -> Iterator[str]:
-        while line := self.more():
-            self.number = self._read
+        while line := self.next():
             yield line
+
+    def next(self) -> str:
+        """The line behind, that other rows may begin with; empty at the file's end."""
+        line = self.more()
+        self.number = self._read
+        return line
 
     def more(self) -> str:
         """The line behind, of the same row; empty at the file's end."""

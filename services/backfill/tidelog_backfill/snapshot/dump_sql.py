@@ -23,9 +23,17 @@ _VALUE = rf"(?:_\w+\s*|[xXbB])?{_STRING}|[^',()\s]++"
 _ROW = re.compile(rf"\(\s*((?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*+)\s*\)")
 _TOKEN = re.compile(_VALUE)
 _BETWEEN_ROWS = re.compile(r"[\s,]*")
-_BETWEEN_STATEMENTS = re.compile(r"[\s;]*")
-_LEFT_OUT = ("/*", "--", "SET ", "LOCK ", "UNLOCK ", "BEGIN", "COMMIT")
-_ZONE = re.compile(r"""^(?!--).*?\bTIME_ZONE\s*=\s*['"]([^'"]*)['"]""", re.IGNORECASE)
+_BETWEEN_STATEMENTS = re.compile(r"(?:[\s;]|--(?!\S).*)*+")
+_COMMENT = r"/\*(?:[^*]|\*(?!/))*+\*/"
+_PASSED_BY = re.compile(
+    r"(?:SET|(?:UN)?LOCK|BEGIN|COMMIT)\b"
+    rf"""(?:[^;'"`/#-]++|{_STRING}|"(?:[^"\\]|\\.)*+"|`[^`]*+`|{_COMMENT}|/(?!\*)|-(?!-))*+;""",
+    re.IGNORECASE,
+)
+"""A statement without rows, which ends on its line, behind strings and comments with a ';'."""
+_ROWS_WITHIN = re.compile(r"/\*[MT]?!(?:\d+|\[[^]/]*\])?\s*(?:INSERT|REPLACE)\b", re.IGNORECASE)
+"""A comment that a server carries out."""
+_ZONE = re.compile(r"""\bTIME_ZONE\s*=\s*['"]([^'"]*)['"]""", re.IGNORECASE)
 _UTC = frozenset(("+00:00", "-00:00", "+0:00", "UTC"))
 _OF_NUMBERS = frozenset("+-.0123456789")
 """What a value without quotes begins with, if it is not NULL."""
@@ -37,16 +45,14 @@ def sql_rows(lines: Lines, table: TableStructure) -> Iterator[list[Token]]:
     columns = stored(table)
     order: Order | None = None  # of the statement that rows are of
     for line in lines:
-        if order is None and (not line.strip() or line.startswith(_LEFT_OUT)):
-            _check_zone(line, columns, lines)
-            continue
         at = 0
         while (at := _next(line, at, order)) < len(line):
             if order is None:
                 insert = _INSERT.match(line, at)
                 if insert is None:
-                    raise lines.unreadable(at)
-                order, at = _order(insert, table.name, columns, lines), insert.end()
+                    line, at = _passed_by(line, at, columns, lines)
+                else:
+                    order, at = _order(insert, table.name, columns, lines), insert.end()
             elif line[at] == ";":
                 order = None
             else:
@@ -59,13 +65,43 @@ def sql_rows(lines: Lines, table: TableStructure) -> Iterator[list[Token]]:
         raise lines.corrupt("is the last one, and its statement does not end there")
 
 
-def _check_zone(line: str, columns: Sequence[ColumnStructure], lines: Lines) -> None:
+def _passed_by(
+    line: str, at: int, columns: Sequence[ColumnStructure], lines: Lines
+) -> tuple[str, int]:
+    """A comment, or a statement without rows; the line where it ends, and the place behind it.
+    Raises Corrupt for anything else: it may have rows."""
+    if line.startswith("/*", at):
+        text, line, end = _comment(line, at, lines)
+    else:
+        found = _PASSED_BY.match(line, at)
+        if found is None:
+            raise lines.unreadable(at)
+        text, end = found[0], found.end()
+    if _ROWS_WITHIN.search(text):
+        raise lines.corrupt("has rows in a comment")
+    _check_zone(text, columns, lines)
+    return line, end
+
+
+def _comment(line: str, at: int, lines: Lines) -> tuple[str, str, int]:
+    """Its text; the line where it ends, and the place behind it. Raises Corrupt."""
+    parts: list[str] = []
+    end = line.find("*/", at + 2)
+    while end < 0:
+        parts.append(line[at:])
+        line, at = lines.next(), 0
+        if not line:
+            raise lines.corrupt("is the last one, and its comment does not end there")
+        end = line.find("*/")
+    end += len("*/")
+    return "".join([*parts, line[at:end]]), line, end
+
+
+def _check_zone(text: str, columns: Sequence[ColumnStructure], lines: Lines) -> None:
     """The stream's TIMESTAMPs are in UTC. Raises Corrupt for those of another zone."""
-    found = _ZONE.match(line)
-    if found is None or found[1].upper() in _UTC:
-        return
-    if any(column.base == "timestamp" for column in columns):
-        raise lines.corrupt(f"sets the time zone {found[1]}, and TIMESTAMPs are taken in UTC only")
+    others = [zone for zone in _ZONE.findall(text) if zone.upper() not in _UTC]
+    if others and any(column.base == "timestamp" for column in columns):
+        raise lines.corrupt(f"sets the time zone {others[0]}, and TIMESTAMPs are taken in UTC only")
 
 
 def _next(line: str, at: int, order: Order | None) -> int:

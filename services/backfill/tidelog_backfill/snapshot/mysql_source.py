@@ -30,12 +30,21 @@ from tidelog_backfill.snapshot.values import DECODERS, selected, stored
 READ_TIMEOUT_S = 600
 SQL_CHARS = 200
 """Of a statement that an error quotes."""
+TEXT_BYTES = 40
+"""Of a text that an error quotes, by which its row may be found: the driver names no column."""
 EXACT = "every row is as it was at the snapshot's timestamp"
 GUARANTEE = (
     "each row is as it was at some moment between the snapshot's timestamp and the copy's end; once"
-    " the stream is applied up to that end, all are as upstream. That takes a source whose"
-    " transactions are committed there before their Commit is sent to a Pump"
+    " the stream is applied up to that end, all are as upstream. That takes tables with a key, and"
+    " a source whose transactions are committed there before their Commit is sent to a Pump"
 )
+_GC = frozenset((8055, 9006))
+"""TiDB's garbage collection has passed the snapshot's timestamp. Nothing brings it back."""
+_GC_HINT = (
+    "SET GLOBAL tidb_gc_life_time to more than a copy takes, until it is done; this one can't be"
+    " gone on with"
+)
+_NO_TEXT_HINT = "mend the value at the source, or leave the table out: `tables` names the others"
 _ROW_ID = "`_tidb_rowid`"
 _OURS = (
     "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615",
@@ -179,10 +188,11 @@ class MysqlSource:
         if order:
             sql += f" ORDER BY {', '.join(order)}"
         begin = self._at(ts) if self.is_exact else [_PATIENT]
+        told = f"{table.shown}: {sql}"
         with self._connected(begin) as connection, connection.cursor(_Unread) as cursor:
-            with self._errors(sql):
+            with self._errors(told):
                 cursor.execute(sql)
-            yield batches(self._rows(cursor, sql), columns, batch_rows)
+            yield batches(self._rows(cursor, told), columns, batch_rows)
 
     def _order(self, table: CopiedTable) -> list[str]:
         """Of a table that is not cut. A second try of one that is `ordered` passes by as many rows
@@ -191,8 +201,8 @@ class MysqlSource:
             return [_ROW_ID]
         return [name(column) for column in table.structure.key_columns] if table.ordered else []
 
-    def _rows(self, cursor: SSCursor, sql: str) -> Iterator[Sequence[Any]]:
-        with self._errors(sql):
+    def _rows(self, cursor: SSCursor, told: str) -> Iterator[Sequence[Any]]:
+        with self._errors(told):
             yield from iter(cursor.fetchone, None)
 
     def _at(self, ts: int) -> list[str]:
@@ -245,12 +255,20 @@ class MysqlSource:
 
     @contextmanager
     def _errors(self, sql: str) -> Iterator[None]:
+        """As ours, with what was asked."""
+        asked = sql[:SQL_CHARS]
         try:
             yield
+        except UnicodeDecodeError as error:
+            what = f"{self.shown} has a text that is no UTF-8: {error.object[:TEXT_BYTES]!r}"
+            raise Stopped(f"{what}: {asked}", hint=_NO_TEXT_HINT) from error
         except (pymysql.err.MySQLError, OSError) as error:
             found = typed(error, self.shown, sql)
+            if error.args and error.args[0] in _GC:
+                what = f"{self.shown} has rows of the snapshot's timestamp no more"
+                raise Stopped(f"{what} ({error.args[0]}): {asked}", hint=_GC_HINT) from error
             if isinstance(found, StatementRefused):
-                why = f"({found.code}): {error.args[-1]}: {sql[:SQL_CHARS]}"
+                why = f"({found.code}): {error.args[-1]}: {asked}"
                 raise Stopped(f"{self.shown} refused a statement {why}") from error
             raise found from error
 

@@ -1,7 +1,8 @@
 """Parquet files as target: a directory per table, a file per chunk, named by its number.
 
 A file is there when it is whole, so the files themselves say which chunks are done. The plan lies
-beside them in `_backfill.json`, and `_SUCCESS` says that the copy is whole.
+beside them in `_backfill.json`, and `_SUCCESS` says that the copy is whole. The backfill at work
+holds `_backfill.lock`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyarrow import fs, parquet
 
 from tidelog.downstream import Image
 from tidelog.errors import Refused, Stopped
+from tidelog.ports import Lock
 from tidelog.subjects import escape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.column_types import file_type
@@ -25,7 +27,7 @@ from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 from tidelog_backfill.snapshot.values import stored
 
-PLAN, WHOLE = "_backfill.json", "_SUCCESS"
+PLAN, LOCK, WHOLE = "_backfill.json", "_backfill.lock", "_SUCCESS"
 
 GROUP_BYTES = 32 << 20
 """Of values, about: a writer's memory holds one row group."""
@@ -100,38 +102,51 @@ class ParquetTarget:
         self._url = url
         self._lake = Lake(url)
         self._files, self._root = self._lake.files, self._lake.root
+        self._lock: Lock | None = None
 
     @property
     def anew(self) -> str:
         return "name another directory, or empty this one"
 
     async def kept(self) -> SnapshotPlan | None:
-        path = f"{self._root}/{PLAN}"
-        if self._is_file(path):
-            with self._files.open_input_stream(path) as stream:
-                data = stream.read()
-            try:
-                return msgspec.json.decode(data, type=SnapshotPlan)
-            except NOT_READABLE as error:
-                raise Stopped(
-                    f"{path} is no plan of a backfill: {error}", hint=self.anew
-                ) from error
-        everything = fs.FileSelector(self._root, allow_not_found=True)
+        """Raises DirectoryLocked while another backfill has it, too."""
+        await self._lake.make(self._root)
+        self._lock = self._lake.lock(LOCK)
+        plan = self._plan()
+        if plan is not None:
+            return plan
         begun = f"{PLAN}{NEW}"  # a plan that was not kept, as its writer was ended
-        if any(one.base_name != begun for one in self._files.get_file_info(everything)):
+        everything = self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
+        if any(one.base_name not in (LOCK, begun) for one in everything):
             raise Refused(
                 f"{self._url} is not empty", hint="a backfill fills a directory of its own"
             )
         return None
 
+    def _plan(self) -> SnapshotPlan | None:
+        path = f"{self._root}/{PLAN}"
+        if not self._is_file(path):
+            return None
+        with self._files.open_input_stream(path) as stream:
+            data = stream.read()
+        try:
+            return msgspec.json.decode(data, type=SnapshotPlan)
+        except NOT_READABLE as error:
+            raise Stopped(f"{path} is no plan of a backfill: {error}", hint=self.anew) from error
+
     async def prepare(self, tables: Sequence[CopiedTable], ts: int) -> Prepared:
-        """Nothing is made before the plan is kept: who begins again finds an empty place."""
+        """No table is made before the plan is kept: who begins again finds an empty place."""
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
+        """Raises Refused where another backfill has kept one since, as do `done` and `finish`: of
+        an object store, where nobody is kept out, that is noticed there."""
+        if self._plan() is not None:
+            raise self._another()
         await self._put(PLAN, msgspec.json.encode(plan))
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
+        self._check(plan)
         files = zip(plan.chunks, files_of(plan), strict=True)
         return frozenset(
             chunk.number for chunk, name in files if self._is_file(f"{self._root}/{name}")
@@ -142,11 +157,22 @@ class ParquetTarget:
 
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
         """`_SUCCESS` tells the rows' timestamp, too."""
+        self._check(plan)
         told = {"ts": plan.ts, "reach": reach, "guarantee": plan.guarantee}
         await self._put(WHOLE, msgspec.json.encode(told))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def _check(self, plan: SnapshotPlan) -> None:
+        kept = self._plan()
+        if kept is None or kept.digest != plan.digest:
+            raise self._another()
+
+    def _another(self) -> Refused:
+        hint = "let it end, or name another directory"
+        return Refused(f"another backfill writes {self._url}", hint=hint)
 
     async def _put(self, name: str, data: bytes) -> None:
         await self._lake.put(f"{self._root}/{name}", data)

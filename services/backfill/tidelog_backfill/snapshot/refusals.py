@@ -1,13 +1,15 @@
-"""What a backfill refuses to do: pure checks of what was asked and found."""
+"""What a backfill refuses to do, or warns of: pure checks of what was asked and found."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.errors import ConfigError, Refused, Unavailable
+from tidelog.errors import ConfigError, NotFound, Refused, Unavailable
+from tidelog_backfill.files.names import Names
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.source import Source
 
+_NO_KEY = "without a primary or NOT NULL unique key"
 _AHEAD_HINT = (
     "only a source read at a timestamp (TiDB, a dump) can tell which of their rows the stream"
     " brings again; leave them out by `tables`"
@@ -48,16 +50,41 @@ def refuse_changed(before: Sequence[CopiedTable], after: Sequence[CopiedTable]) 
         )
 
 
+def refuse_unmet(patterns: Sequence[str], tables: Sequence[CopiedTable], source: str) -> list[str]:
+    """A warning for each pattern that no table is meant by. Raises NotFound for a name."""
+    warnings = []
+    for pattern in patterns:
+        names = Names([pattern])
+        if any(names.wants(table.db, table.structure.name) for table in tables):
+            continue
+        told = f"{source} has no table {pattern}"
+        if not set(pattern) & set("*?["):
+            raise NotFound(told, hint="look at `--tables`: nothing is copied while one is missing")
+        warnings.append(told)
+    return warnings
+
+
 def refuse_keyless(tables: Sequence[CopiedTable]) -> None:
-    """Rows that are ahead of the checkpoint would be there twice. Raises Refused."""
-    keyless = [table.shown for table in tables if not table.structure.key_columns]
-    if keyless:
-        named = ", ".join(keyless)
-        raise Refused(f"without a primary or NOT NULL unique key: {named}", hint=_AHEAD_HINT)
+    """Rows that are ahead of the timestamp would be there twice, in a downstream and for a reader
+    that goes on in the feed. Raises Refused."""
+    if named := _keyless(tables):
+        raise Refused(f"{_NO_KEY}: {named}", hint=_AHEAD_HINT)
+
+
+def keyless_ahead(tables: Sequence[CopiedTable], ts: int) -> list[str]:
+    """A warning, where the copy itself is what is wanted, and no stream need follow it."""
+    named = _keyless(tables)
+    what = "the copy may hold rows that the feed has after"
+    return [f"{_NO_KEY}, {what} {ts}, and nothing tells which: {named}"] if named else []
+
+
+def _keyless(tables: Sequence[CopiedTable]) -> str:
+    return ", ".join(table.shown for table in tables if not table.structure.key_columns)
 
 
 def refuse_ordered(tables: Sequence[CopiedTable]) -> None:
-    """The same for tables that the downstream itself keeps from being replaced. Raises Refused."""
+    """As `refuse_keyless`, of tables whose rows the downstream itself keeps from being replaced.
+    Raises Refused."""
     ordered = [table.shown for table in tables if table.ordered]
     if ordered:
         named = ", ".join(ordered)

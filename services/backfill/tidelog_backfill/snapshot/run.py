@@ -26,11 +26,13 @@ from tidelog_backfill.snapshot.parquet import ParquetTarget
 from tidelog_backfill.snapshot.pin import Pin
 from tidelog_backfill.snapshot.plan import Asked, Chunk, SnapshotPlan, waves
 from tidelog_backfill.snapshot.refusals import (
+    keyless_ahead,
     refuse_another,
     refuse_changed,
     refuse_keyless,
     refuse_ordered,
     refuse_unknown_moment,
+    refuse_unmet,
 )
 from tidelog_backfill.snapshot.source import Found, Source
 from tidelog_backfill.snapshot.sources import open_source
@@ -125,8 +127,12 @@ class Backfill:
         if not found.tables:
             wanted = ", ".join(self._job.tables) or "any"
             raise NotFound(f"{source.shown} has no table to copy: {wanted}", hint="db.table")
-        if not source.is_exact and self._job.downstream:
-            refuse_keyless(found.tables)
+        warnings = [*found.warnings, *refuse_unmet(self._job.tables, found.tables, source.shown)]
+        if not source.is_exact:
+            if self._job.parquet:
+                warnings += keyless_ahead(found.tables, ts)
+            else:
+                refuse_keyless(found.tables)
         prepared = self._loop.run(self.target.prepare(found.tables, ts))
         if not source.is_exact:
             refuse_ordered(prepared.tables)
@@ -138,7 +144,7 @@ class Backfill:
             tables=prepared.tables,
             chunks=chunks,
             asked=self._asked,
-            warnings=[*found.warnings, *prepared.warnings],
+            warnings=[*warnings, *prepared.warnings],
         )
 
     def _found(self) -> tuple[int, Found]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import structlog
 
 from tidelog_backfill.files.chunk import Facts
-from tidelog_backfill.files.lost import damaged, missing
+from tidelog_backfill.files.lost import damaged, missing, unwritten
 from tidelog_backfill.replay.plan_relays import coverage, gaps
 from tidelog_backfill.source.pushdown import Window
 
@@ -50,7 +50,9 @@ def losses(facts: Sequence[Facts], window: Window, warnings: Sequence[str] = ())
     begins = min((above for above, _ in coverage(relays)), default=0)
     lacks = list(gaps(relays, max(begins, window.after_ts), window.until_ts))
     found += [Loss(MISSING, after_ts=one.position, until_ts=one.after) for one in lacks]
-    told = {*damaged(facts), *missing(lacks)}
+    for one in unwritten(facts, window.after_ts, window.until_ts):
+        found.append(Loss(str(one), after_ts=one.from_ts - 1, until_ts=one.to_ts))
+    told = {*damaged(facts), *missing(lacks), *(one.why for one in found)}
     return [*found, *(Loss(why) for why in warnings if why not in told)]
 
 

@@ -28,9 +28,9 @@ _KNOWN = (
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """`paths`: one directory, or those of several Pumps, with commas between. `rows`: changes,
-    records as they lie in the files, or what on-corrupt=skip passes by. `tables`: `db.table` with
-    wildcards, commas between; `table`: one, typed. Changes with after_ts < commit_ts <= until_ts.
-    `ddl_history`: for Pumps' logs."""
+    records as they lie in the files, or what on-corrupt=skip passes by and the log itself says it
+    lacks. `tables`: `db.table` with wildcards, commas between; `table`: one, typed. Changes with
+    after_ts < commit_ts <= until_ts. `ddl_history`: for Pumps' logs."""
 
     paths: tuple[str, ...]
     rows: RowForm = "decoded"

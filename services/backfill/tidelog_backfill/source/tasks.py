@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from tempfile import TemporaryFile
 
 import msgspec
 
@@ -12,6 +13,7 @@ from tidelog.schema.history import unpacked
 from tidelog.schema.structure import TableStructure, structure
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.files.chunk import Chunk, Facts
+from tidelog_backfill.files.held import Held
 from tidelog_backfill.files.inputs import CHUNK_BYTES, Input, found
 from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay.history import schema_history
@@ -80,8 +82,9 @@ def _chunk_bytes(options: Options, read: Input) -> int:
 
 
 def lost(options: Options, window: Window) -> list[Loss]:
-    """What a reading with on-corrupt=skip leaves out. Without a DDL history, nothing is told of
-    rows of Pumps' logs that can't be decoded. Raises as `tasks` does."""
+    """What a reading with on-corrupt=skip leaves out, and what is in no log, as this one says.
+    Without a DDL history, nothing is told of rows of Pumps' logs that can't be decoded. Raises as
+    `tasks` does."""
     options = msgspec.structs.replace(options, on_corrupt="skip")
     read = found(*options.paths)
     facts = _facts(read.chunks(_chunk_bytes(options, read)), options)
@@ -93,7 +96,9 @@ def lost(options: Options, window: Window) -> list[Loss]:
 def _planned(
     chunks: Sequence[Chunk], options: Options, window: Window, only: tuple[str, ...]
 ) -> list[Task]:
-    facts = _facts(chunks, options)
+    with TemporaryFile() as file:
+        held = Held(file, window.after_ts, window.until_ts)
+        facts = held.once(in_order(chunks, on_corrupt=options.on_corrupt, held=held))
     made = _plan(facts, options, window, only)
     tell(losses(facts, window, made.warnings))
     views = ((one.chunk, _view(one.chunk, made.segments)) for one in facts)
