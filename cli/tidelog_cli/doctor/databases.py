@@ -37,14 +37,6 @@ _SEQUENCES = (
     " WHERE TABLE_TYPE = 'SEQUENCE' ORDER BY 1, 2"
 )
 
-_WORTH_A_WORD = {
-    "keys": _KEYLESS,
-    "triggers": _TRIGGERS,
-    "actions of foreign keys": _CASCADES,
-    "sequences": _SEQUENCES,
-}
-"""As `Tables` has them."""
-
 
 class Tables(msgspec.Struct, frozen=True):
     """DB.TABLE of those that are worth a word. `untold`: what the server does not tell."""
@@ -86,8 +78,13 @@ class Database:
 
     async def tables(self) -> Tables:
         untold: list[str] = []
-        found = [await self._tables(sql, what, untold) for what, sql in _WORTH_A_WORD.items()]
-        return Tables(*found, untold)
+        return Tables(
+            await self._tables(_KEYLESS, "keys", untold),
+            await self._tables(_TRIGGERS, "triggers", untold),
+            await self._tables(_CASCADES, "actions of foreign keys", untold),
+            await self._tables(_SEQUENCES, "sequences", untold),
+            untold,
+        )
 
     async def _tables(self, sql: str, what: str, untold: list[str]) -> list[str]:
         """Neither the server's own nor ours."""
