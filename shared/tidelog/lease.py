@@ -154,27 +154,25 @@ class Lease(Actor[LeaseMail]):
     # Standing by ----------------------------------------------------------------------------
 
     async def _acquire(self) -> None:
-        seen: tuple[Holder | None, int] | None = None
-        since = 0.0
+        seen, since, there = -1, 0.0, False
         while True:
             try:
                 found, revision = await self._store.read()
                 now = self._clock.monotonic()
                 # One that was there and is gone is looked at for as long: its holder writes it
                 # again where the store was lost, or somebody deleted it.
-                if seen is None or seen[1] != revision:
+                if seen != revision:
                     since = now
-                never = found is None and revision == 0
-                first = never and (seen is None or seen[0] is None)
-                seen = (found, revision)
-                if self._is_free(found, first=first) or await self._ran_out(found, now - since):
+                seen, there = revision, there or revision > 0
+                free = self._is_free(found, first=not there)
+                if free or await self._ran_out(found, now - since):
                     await self._take(found, revision)
                     return
                 self._role.standby = f"{found} leads" if found is not None else ""
                 self._waiting = ""
             except (Conflict, StreamMissing, Unavailable) as error:
                 # Nobody renews what nobody can reach: how long it stood says nothing.
-                seen, self._waiting = seen and (seen[0], -1), f"the feed's lease: {error}"
+                seen, self._waiting = -1, f"the feed's lease: {error}"
             await self._until_due(LOOK_S)
 
     def _is_free(self, found: Holder | None, *, first: bool) -> bool:

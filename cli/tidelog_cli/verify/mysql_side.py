@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence, Set
 from typing import Any
 
@@ -19,6 +20,7 @@ from tidelog_cli.verify.sides import Chunk, Key, Range, Row, Sum, checkpoint_of
 from tidelog_cli.verify.tables import Column, Part, Table
 
 _DENIED = frozenset((1044, 1045, 1049, 1142, 1143, 1227, 1698))
+_TLS_HINT = "`?tls=on` where it wants TLS; tls_ca=FILE must be who signed its certificate"
 _NO_TABLE = frozenset((1049, 1146))
 _CHANGED = 1412
 _SESSION = (
@@ -64,11 +66,13 @@ class MysqlSide:
         try:
             async with asyncio.timeout(place.target.connect_timeout_s):
                 await connection._connect()
-        except (pymysql.err.MySQLError, OSError) as error:
-            raise _typed(error, place.shown) from error
-        except RuntimeError as error:
-            hint = "add ?tls=on (and tls_ca=FILE) to its URL: this login needs TLS"
-            raise ConfigError(f"{place.shown}: {error}", hint=hint) from error
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, RuntimeError) or _is_about_tls(error):
+                raise ConfigError(f"{place.shown}: {error}", hint=_TLS_HINT) from error
+            if isinstance(error, (pymysql.err.MySQLError, OSError)):
+                raise _typed(error, place.shown) from error
+            raise
         version = (await _ask(connection, place, "SELECT VERSION()"))[0][0]
         side = cls(place, connection, str(version), checkpoint_table)
         for statement in _SESSION:
@@ -202,9 +206,14 @@ async def _ask(
         raise _typed(error, place.shown) from error
 
 
+def _is_about_tls(error: BaseException) -> bool:
+    known = isinstance(error, pymysql.err.MySQLError) and error.args[:1] in ((2026,), (3159,))
+    return known or isinstance(error.__cause__, ssl.SSLError)
+
+
 def _typed(error: Exception, where: str) -> ConfigError | Unavailable | BadInput | InvariantBroken:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    message = str(error.args[1]) if len(error.args) > 1 else str(error)
+    message = str(error.args[1]) if len(error.args) > 1 else str(error) or "no answer in time"
     if code in _DENIED:
         hint = "check user, password, TLS (`?tls=on`) and rights: it reads all that it compares"
         return ConfigError(f"{where} does not let us in ({code}): {message}", hint=hint)

@@ -10,7 +10,7 @@ from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError
 
 _HINT = "mysql://USER:PASSWORD@HOST:PORT/, sqlite:////absolute/path or dump:///absolute/path"
-_NO_OTHER = frozenset(("file", "blackhole"))
+_DATABASES = frozenset(("mysql", "mariadb", "tidb", "mysql+aiomysql", "sqlite"))
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Place(msgspec.Struct, frozen=True):
             if parts.netloc or parts.query or not path.startswith("/"):
                 raise ConfigError(f"the {what} URL is no dump's", hint=_HINT)
             return cls("dump", path)
-        if scheme in _NO_OTHER:
+        if scheme not in _DATABASES:
             raise ConfigError(f"the {what} URL is none that can be compared", hint=_HINT)
         target = Target.parse(url, what=what)
         return cls(target.scheme, target.path, target)

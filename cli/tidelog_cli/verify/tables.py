@@ -96,9 +96,16 @@ class Choice:
     def takes(self, db: str, table: str) -> bool:
         return self.everything or any(_matches(p, db, table) for p in self._patterns)
 
-    @property
-    def renames(self) -> bool:
-        return bool(self._maps)
+    def misses(self, table: Table, databases: set[str]) -> bool:
+        """Should the source have this one of the downstream? Of those whose database the source
+        has, or is named; by the source's names, so not where `maps` rename."""
+        if self.everything:
+            return table.db.lower() in databases
+        return not self._maps and any(
+            _matches(pattern, table.db, table.name)
+            and (table.db.lower() in databases or not set(pattern[0]) & set("*?["))
+            for pattern in self._patterns
+        )
 
     def unmet(self, tables: Sequence[Table]) -> list[str]:
         """What was named, and is none of these."""
@@ -129,8 +136,7 @@ def _matches(pattern: tuple[str, str], db: str, table: str) -> bool:
 
 
 def plans(source: Sequence[Table], downstream: Sequence[Table], choice: Choice) -> list[Plan]:
-    """Each chosen table of the source, then what only the downstream has in the same databases, or
-    of what was named (by the source's names, so not where `maps` rename), then what was named and
+    """Each chosen table of the source, then what only the downstream has, then what was named and
     is nowhere. Raises BadInput if two go into one, or none is chosen."""
     there = {(t.db.lower(), t.name.lower()): t for t in downstream}
     met: dict[tuple[str, str], str] = {}
@@ -151,12 +157,10 @@ def plans(source: Sequence[Table], downstream: Sequence[Table], choice: Choice) 
         found.append(_plan(table, f"{db}.{name}", there.get(place)))
     if not met:
         raise BadInput("the source has no such table", hint="look at --table and at the URL")
-    for place in sorted(there.keys() - met.keys()):
-        table = there[place]
-        named = not choice.renames and choice.takes(table.db, table.name)
-        if place[0] in databases if choice.everything else named:
-            found.append(Plan("", table.shown, problem="only downstream", rows=table.rows))
-    unmet = choice.unmet([*source, *downstream])
+    below = [there[place] for place in sorted(there.keys() - met.keys())]
+    missed = [table for table in below if choice.misses(table, databases)]
+    found += [Plan("", t.shown, problem="only downstream", rows=t.rows) for t in missed]
+    unmet = choice.unmet([*source, *missed])
     return [*found, *(Plan(name, name, problem="no such table") for name in unmet)]
 
 

@@ -21,7 +21,7 @@ def context(tls: Tls) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         names = ", ".join(name for name in (tls.ca, tls.cert, tls.key) if name)
         raise ConfigError(
-            f"the TLS files {names} of the downstream URL can't be used: {error}",
+            f"the TLS files {names} of the URL can't be used: {error}",
             hint="PEM files: tls_ca the authority's certificate, tls_cert and tls_key our own",
         ) from error
     return found

@@ -28,6 +28,7 @@ from tidelog.pump_client.routing.strategy import make_strategy
 from tidelog.pump_client.running import running
 from tidelog.pump_client.skipping import Skipping
 from tidelog.real.grpc_channel import require_grpc
+from tidelog.real.pem import read_pem
 from tidelog.security.tls import TlsFiles
 from tidelog.supervisor import Supervisor
 from tidelog_proto.binlog_pb2 import Binlog, Prewrite, Rollback
@@ -93,6 +94,8 @@ class PumpClient:
             raise BadInput(f"transport {transport!r} is not known", hint=f"one of {NATS}, {GRPC}")
         if transport == GRPC:
             require_grpc()
+        if tls is not None:
+            read_pem(tls)  # later on they may be in renewal, and only then be wrong
         self._bus = bus
         self._cluster = cluster
         self._cluster_id = cluster_id

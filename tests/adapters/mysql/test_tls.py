@@ -134,8 +134,12 @@ def test_a_comparison_asks_by_the_same_url(secured: Secured, tmp_path: Path) -> 
         await (await MysqlSide.connect(place, "tidb_binlog.checkpoint")).close()
 
     asyncio.run(scenario(given))
-    with pytest.raises((ConfigError, Unavailable), match="does not let us in"):
+    with pytest.raises(ConfigError, match="does not let us in"):
         asyncio.run(scenario(f"password_file={tmp_path / 'password'}"))
+    other = Authority(tmp_path / "other")
+    with pytest.raises(ConfigError) as refused:
+        asyncio.run(scenario(f"tls-ca={other.ca}&password_file={tmp_path / 'password'}"))
+    assert "who signed" in refused.value.hint
 
 
 def test_files_that_are_none_are_named(secured: Secured, tmp_path: Path) -> None:

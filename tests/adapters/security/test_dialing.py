@@ -9,16 +9,19 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
 from tests.adapters.security.fake_server import context, serving
 from tests.adapters.security.pki import CLIENT, HOST, Authority, Pair
+from tests.unit.pump_client.fakes import Dice, LoopClock, MemoryBus
 from tidelog.ddl_history import open_history
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, TidelogError, Unavailable, Untrusted
+from tidelog.ports import Bus
+from tidelog.pump_client import PumpClient
 from tidelog.pump_client.delivery.grpc_way import GrpcWay
 from tidelog.pump_client.errors import NotSent
 from tidelog.real.bus import NatsBus
@@ -43,6 +46,7 @@ class Cell(NamedTuple):
 async def dial_grpc(port: int, files: Files) -> TidelogError | None:
     own = files.own or Pair("", "")
     tls = TlsFiles(ssl_ca=files.ca, ssl_cert=own.cert, ssl_key=own.key)
+    PumpClient(cast(Bus, MemoryBus()), "c", 0, LoopClock(), Dice(), tls=tls)
     way = GrpcWay("pump-1", lambda: f"{HOST}:{port}", 0, tls)
     try:
         return (await way.write([b""], 5.0))[0]
@@ -220,8 +224,9 @@ def test_files_that_are_renewed_one_after_the_other_are_read_until_they_fit(
             before = await way.write([b""], 5.0)
             give(pki.good.issue("writer"), whole=False)
             address[0] = f"localhost:{port}"
-            with pytest.raises(NotSent):
-                await way.write([b""], 5.0)
+            for one in (way, GrpcWay("pump-2", lambda: address[0], 0, tls)):
+                with pytest.raises(NotSent):
+                    await one.write([b""], 5.0)
             with pytest.raises(RpcFailed):
                 await rpc.call(address[0], "/s.Service/Call", b"", timeout_s=5)
             give(pki.good.issue("writer"))

@@ -51,6 +51,16 @@ def test_what_is_named_and_can_not_be_compared_is_no_success() -> None:
         ("", "shop.old", "only downstream"),
         ("shop.itmes", "shop.itmes", "no such table"),
     ]
+    renamed = Choice(["shop.orders", "copy.old"], ["shop.*=copy.*"])
+    found = plans(
+        [table("shop.orders", ID)], [table("copy.orders", ID), table("copy.old")], renamed
+    )
+    assert [p.problem for p in found] == ["", "no such table"]
+    elsewhere = Choice(["*.orders"], ())
+    found = plans(
+        [table("shop.orders", ID)], [table("shop.orders", ID), table("b.orders")], elsewhere
+    )
+    assert [p.problem for p in found] == [""], "another tenant's is none of ours"
 
 
 def test_what_can_not_be_compared_is_refused() -> None:

@@ -19,6 +19,7 @@ from tests.unit.drainer.test_stops import CONFIG, remembered, said
 from tidelog import changes, subjects
 from tidelog.changes import Marker, Watermark
 from tidelog.feeds import Feeds
+from tidelog.kv import Bucket
 from tidelog.lease import TAKEOVER_S
 from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, Consumer
 from tidelog.ports import Outgoing
@@ -244,6 +245,28 @@ def test_a_store_that_is_lost_leaves_one_leader(seed: int) -> None:
         assert [leads(made.first), leads(made.second)].count(True) == 1
 
     run(main, seed)
+
+
+@pytest.mark.parametrize("how", ["deleted", "lost"])
+def test_a_record_that_is_gone_stays_its_holders(how: str) -> None:
+    """Who stands by looks four times as often as the holder renews."""
+
+    async def main(world: World) -> None:
+        made = await scene(world)
+        bucket = Bucket(world.ports().bus, subjects.feeds_bucket(CLUSTER))
+        epoch = said(made.first, "lease")["epoch"]
+        for _ in range(8):
+            if how == "lost":
+                await world.ports().bus.stream_delete(bucket.stream)
+            else:
+                (key,) = [one for one in (await bucket.entries())[0] if "lease" in one]
+                await bucket.delete(key)
+            await world.sleep(1.3)
+            assert said(made.first, "lease")["epoch"] == epoch
+            assert not leads(made.second)
+        await made.whole()
+
+    run(main, 1)
 
 
 def refilled(world: World) -> list[int]:

@@ -66,7 +66,8 @@ _NO_TLS = ("handshake", "verification check", "unwrap failed")
 
 
 class GrpcWay:
-    """The channel to one Pump, opened when first needed and again when its address changes."""
+    """The channel to one Pump, opened when first needed and again when its address changes. `tls`:
+    files that could be used when the client began."""
 
     def __init__(
         self, node: str, address: Callable[[], str], cluster_id: int, tls: TlsFiles | None = None
@@ -107,7 +108,7 @@ class GrpcWay:
         return outcome
 
     async def _connected(self) -> grpc.aio.Channel:
-        """Raises NotSent; ConfigError: no grpcio, or files of TLS that never could be used."""
+        """Raises NotSent; ConfigError: grpcio is not installed."""
         require_grpc()
 
         address = self._address_now()
@@ -120,8 +121,6 @@ class GrpcWay:
         try:
             fresh = open_channel(address, self._tls, _OPTIONS)
         except ConfigError as error:
-            if not self._address:
-                raise
             # They could be used once: somebody renews them, one file after the other.
             raise NotSent(error.message, hint=error.hint) from error
         old, self._channel, self._address = self._channel, fresh, address
