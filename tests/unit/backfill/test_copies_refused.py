@@ -13,7 +13,7 @@ from tidelog.bulk.jobs import BackfillJob
 from tidelog.errors import NotFound, Refused, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
-from tidelog_backfill.snapshot.plan import CopiedTable
+from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.refusals import (
     refuse_changed,
     refuse_keyless,
@@ -38,10 +38,10 @@ def test_tables_without_a_key() -> None:
 
 def test_names_that_no_table_has() -> None:
     """A slip of the pen must not look like a copy of all that was named."""
-    tables = [_table("a", "id")]
-    assert refuse_unmet(["D.A", "log_?.*"], tables, "here") == ["here has no table log_?.*"]
+    found = Found([_table("a", "id")], others=[("d", "v")])
+    assert refuse_unmet(["D.A", "d.v", "log_?.*"], found, "here") == ["here has no table log_?.*"]
     with pytest.raises(NotFound, match=r"here has no table d\.b"):
-        refuse_unmet(["d.a", "d.b"], tables, "here")
+        refuse_unmet(["d.a", "d.b"], found, "here")
 
 
 def test_tables_that_are_written_in_order() -> None:
@@ -83,6 +83,20 @@ def test_rows_that_the_stream_brings_again_are_not_copied_to_where_it_goes_on(
     with pytest.raises(Refused, match=r"unique key: d\.b, d\.c"):
         run.backfill(NO_SPARK, job, lambda _: None)
     target.prepare.assert_not_called()
+
+
+def test_nor_are_those_of_a_plan_that_an_earlier_release_has_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = OfNow()
+    asked = Asked("main", source.shown, ())
+    plan = SnapshotPlan(S, False, "", source.found((), S).tables, [], asked)
+    target = AsyncMock(anew="empty it", kept=AsyncMock(return_value=plan))
+    monkeypatch.setattr(run, "open_source", lambda *_: source)
+    monkeypatch.setattr(run, "open_target", lambda *_: target)
+    job = BackfillJob(source="mysql://u@db/", feed="main", snapshot_ts=S, to_feed=True)
+    with pytest.raises(Refused, match=r"unique key: d\.b, d\.c"):
+        run.backfill(NO_SPARK, job, lambda _: None)
 
 
 def test_files_may_hold_them_and_the_report_warns(

@@ -47,6 +47,13 @@ def test_a_lock_that_nobody_holds_any_more_leaves_a_directory_empty(tmp_path: Pa
     asyncio.run(main())
 
 
+def test_in_a_directory_of_something_else_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "shop.t-schema.sql").touch()
+    with pytest.raises(Refused, match="is not empty"):
+        asyncio.run(ParquetTarget(str(tmp_path)).kept())
+    assert [one.name for one in tmp_path.iterdir()] == ["shop.t-schema.sql"]
+
+
 def test_where_nobody_can_be_kept_out_one_of_two_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

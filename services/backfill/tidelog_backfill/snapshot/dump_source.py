@@ -199,7 +199,7 @@ class DumpSource:
             without = ", ".join(".".join(place) for place in files)
             what = f"{self.shown} has rows of {without}, and no -schema.sql of them"
             raise NotFound(what, hint=NAMING)
-        return Found(found, [*warnings, *told])
+        return Found(found, [*warnings, *told], list(views))
 
     def _sorted(self, wanted: Names) -> tuple[dict[_Place, str], dict[_Place, list[str]]]:
         """The files of structures and those of rows. Raises BadInput for files whose rows would be

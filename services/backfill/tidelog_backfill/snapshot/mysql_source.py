@@ -122,17 +122,14 @@ class MysqlSource:
             plain = [row for row in wanted if row[2] == "BASE TABLE"]
             warnings: list[str] = []
             found = [self._table(ask, warnings, *row[:2], *row[3:5]) for row in plain]
-        warnings += [
-            f"{row[0]}.{row[1]} is not copied: {str(row[2]).lower()}"
-            for row in wanted
-            if row[2] != "BASE TABLE"
-        ]
+        others = [row for row in wanted if row[2] != "BASE TABLE"]
+        warnings += [f"{row[0]}.{row[1]} is not copied: {str(row[2]).lower()}" for row in others]
         warnings += [
             f"{row[0]}.{row[1]}: the copy is not partitioned"
             for row in plain
             if "partitioned" in str(row[5] or "")
         ]
-        return Found(found, warnings)
+        return Found(found, warnings, [(str(row[0]), str(row[1])) for row in others])
 
     def _table(
         self, ask: Any, warnings: list[str], db: str, table: str, collation: Any, comment: Any

@@ -109,9 +109,14 @@ class ParquetTarget:
         return "name another directory, or empty this one"
 
     async def kept(self) -> SnapshotPlan | None:
-        """Raises DirectoryLocked while another backfill has it, too."""
+        """Raises DirectoryLocked while another backfill has it, too; Refused where there is
+        something else: then nothing is left there."""
+        self._found()
         await self._lake.make(self._root)
         self._lock = self._lake.lock(LOCK)
+        return self._found()
+
+    def _found(self) -> SnapshotPlan | None:
         plan = self._plan()
         if plan is not None:
             return plan

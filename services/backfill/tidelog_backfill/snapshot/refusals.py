@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidelog.errors import ConfigError, NotFound, Refused, Unavailable
 from tidelog_backfill.files.names import Names
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
-from tidelog_backfill.snapshot.source import Source
+from tidelog_backfill.snapshot.source import Found, Source
 
 _NO_KEY = "without a primary or NOT NULL unique key"
 _AHEAD_HINT = (
@@ -50,12 +50,12 @@ def refuse_changed(before: Sequence[CopiedTable], after: Sequence[CopiedTable]) 
         )
 
 
-def refuse_unmet(patterns: Sequence[str], tables: Sequence[CopiedTable], source: str) -> list[str]:
-    """A warning for each pattern that no table is meant by. Raises NotFound for a name."""
+def refuse_unmet(patterns: Sequence[str], found: Found, source: str) -> list[str]:
+    """A warning for each pattern that nothing is meant by. Raises NotFound for a name."""
     warnings = []
     for pattern in patterns:
         names = Names([pattern])
-        if any(names.wants(table.db, table.structure.name) for table in tables):
+        if any(names.wants(db, name) for db, name in found.names):
             continue
         told = f"{source} has no table {pattern}"
         if not set(pattern) & set("*?["):

@@ -96,6 +96,8 @@ class Backfill:
             plan = self._begun()
         else:
             refuse_another(plan, self._asked, self._job.snapshot_ts, self.target.anew)
+            if not (plan.exact or self._job.parquet):
+                refuse_keyless(plan.tables)  # an earlier release took them into a feed
             wait(self._pin.hold(plan.ts))
         self._copy(plan)
         reach = plan.ts if plan.exact else wait(self._pin.reach(self._source.timestamp()))
@@ -127,7 +129,7 @@ class Backfill:
         if not found.tables:
             wanted = ", ".join(self._job.tables) or "any"
             raise NotFound(f"{source.shown} has no table to copy: {wanted}", hint="db.table")
-        warnings = [*found.warnings, *refuse_unmet(self._job.tables, found.tables, source.shown)]
+        warnings = [*found.warnings, *refuse_unmet(self._job.tables, found, source.shown)]
         if not source.is_exact:
             if self._job.parquet:
                 warnings += keyless_ahead(found.tables, ts)

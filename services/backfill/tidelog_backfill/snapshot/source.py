@@ -20,10 +20,17 @@ them."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Tables to copy, and what of the source is not copied, a sentence each."""
+    """Tables to copy, and what of the source is not copied, a sentence each. `others`: database and
+    name of views and the like, which are not."""
 
     tables: list[CopiedTable]
     warnings: list[str] = []
+    others: list[tuple[str, str]] = []
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Of all that is there, copied or not."""
+        return [*((table.db, table.structure.name) for table in self.tables), *self.others]
 
 
 class Source(Protocol):
