@@ -8,7 +8,8 @@ stops us (the rule of segments, design section 6).
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right, insort
+from array import array
+from bisect import bisect_right
 
 import msgspec
 import structlog
@@ -54,8 +55,37 @@ class _Id(msgspec.Struct, frozen=True):
     id: int
 
 
-Place = tuple[int, int, int]
-"""Job id, offset of its JSON, length."""
+class _Places:
+    """Where the JSON of each job lies, by id: 24 bytes for each, as there may be MAX_JOBS."""
+
+    def __init__(self) -> None:
+        self._ids, self._offsets, self._lengths = array("q"), array("q"), array("q")
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def newest(self) -> int:
+        """The highest id, 0 = there is none."""
+        return self._ids[-1] if self._ids else 0
+
+    def add(self, job_id: int, offset: int, length: int) -> None:
+        at = self.above(job_id)
+        self._ids.insert(at, job_id)
+        self._offsets.insert(at, offset)
+        self._lengths.insert(at, length)
+
+    def above(self, job_id: int) -> int:
+        """How many ids are at most that one: the index of the next."""
+        return len(self._ids) if job_id >= self.newest else bisect_right(self._ids, job_id)
+
+    def of(self, job_id: int) -> tuple[int, int] | None:
+        at = self.above(job_id) - 1
+        return self[at] if at >= 0 and self._ids[at] == job_id else None
+
+    def __getitem__(self, at: int) -> tuple[int, int]:
+        """Offset and length."""
+        return self._offsets[at], self._lengths[at]
 
 
 class DdlStore(Actor[Append | Page]):
@@ -63,7 +93,7 @@ class DdlStore(Actor[Append | Page]):
         self._disk = ports.disk
         self._file: File
         self._synced: File
-        self._places: list[Place] = []
+        self._places = _Places()
         self._full = False
         """The synced length found no room: its file takes no more before it is opened again."""
 
@@ -80,7 +110,7 @@ class DdlStore(Actor[Append | Page]):
         self._file = await self._disk.open(PATH, create=True)
         self._synced = await self._disk.open(SYNCED_PATH, create=True)
         await self._disk.sync_dir(".")
-        self._places = []
+        self._places = _Places()
         await self._recover(unpack_length(self._synced.read(0, self._synced.size)))
         self._full = False
         self._mark()
@@ -102,7 +132,7 @@ class DdlStore(Actor[Append | Page]):
         position, size = 0, self._file.size
         while (found := self._read_record(position, size)) is not None:
             job_id, length = found
-            self._remember((job_id, position + HEADER.size, length))
+            self._places.add(job_id, position + HEADER.size, length)
             position += HEADER.size + length
         if position < synced:
             what = "has a bad record" if position < size else "ends"
@@ -123,17 +153,9 @@ class DdlStore(Actor[Append | Page]):
         data = self._file.read(position + HEADER.size, length)
         return (_job_id(data), length) if crc32c(data) == crc else None
 
-    def _remember(self, place: Place) -> None:
-        if not self._places or place[0] > self._places[-1][0]:
-            self._places.append(place)
-        else:
-            insort(self._places, place)
-
     def _at(self, job_id: int) -> bytes | None:
-        index = bisect_right(self._places, (job_id, -1, -1))
-        if index < len(self._places) and self._places[index][0] == job_id:
-            return self._file.read(*self._places[index][1:])
-        return None
+        place = self._places.of(job_id)
+        return None if place is None else self._file.read(*place)
 
     async def _append(self, asks: list[Append]) -> None:
         """One write and one fdatasync for all; the same job again is acked, another one of its id
@@ -150,7 +172,7 @@ class DdlStore(Actor[Append | Page]):
                 known = kept or fresh.get(job_id)
                 if known is not None and known != ask.job:
                     raise Conflict(f"DDL job {job_id} is kept already, with another content")
-                newest = max([self._places[-1][0] if self._places else 0, *fresh])
+                newest = max([self._places.newest, *fresh])
                 if known is None and ask.after not in (None, newest):
                     raise Conflict(f"the newest DDL job is {newest}, not {ask.after}")
                 if known is None and len(self._places) + len(fresh) >= MAX_JOBS:
@@ -192,7 +214,7 @@ class DdlStore(Actor[Append | Page]):
             raise
         hit("registry.ddl.synced")
         for job_id, job in fresh.items():
-            self._remember((job_id, offset + HEADER.size, len(job)))
+            self._places.add(job_id, offset + HEADER.size, len(job))
             offset += HEADER.size + len(job)
         self._mark()
         metrics.DDL_JOBS.labels("kept").inc(len(fresh))
@@ -214,11 +236,11 @@ class DdlStore(Actor[Append | Page]):
 
     def _page(self, wanted: DdlList) -> DdlJobs:
         """Oldest first; at least one job, else up to `limit` and PAGE_BYTES."""
-        index = bisect_right(self._places, wanted.after_job_id, key=lambda place: place[0])
+        index = self._places.above(wanted.after_job_id)
         jobs: list[msgspec.Raw] = []
         room = PAGE_BYTES
         while index < len(self._places) and len(jobs) < max(1, wanted.limit):
-            _, offset, length = self._places[index]
+            offset, length = self._places[index]
             if jobs and length > room:
                 break
             jobs.append(msgspec.Raw(self._file.read(offset, length)))
