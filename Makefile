@@ -192,7 +192,7 @@ bench: $(VENV)/.dev mariadb wheel ## figures beside the limits of this machine
 	@$(PY) -m bench
 
 .PHONY: bench-report
-bench-report: $(VENV)/.dev mariadb wheel ## docs/figures.md measured anew, on an idle machine (three quarters of an hour)
+bench-report: $(VENV)/.dev mariadb wheel ## docs/figures.md measured anew, on an idle machine (30 to 50 minutes)
 	@$(PY) -m bench --report --runs 3 --json bench/figures.json
 	@$(PY) -m bench.page --from bench/figures.json
 
