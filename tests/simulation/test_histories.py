@@ -175,9 +175,12 @@ def test_a_row_applied_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(SimTable, "share", twice)
     found = []
-    for seed in range(4):
+    for seed in range(6):
         calls = 0
-        found.append(play(seed).findings)
+        findings = play(seed).findings
+        if calls > 5:  # in some histories all is applied in safe mode, where twice is once
+            found.append(findings)
+    assert len(found) >= 4
     assert not any(findings.clean for findings in found)
     assert any(findings.duplicates for findings in found)
 
