@@ -67,24 +67,6 @@ def writer(path: Path) -> Writer:
     return "original" if saved.file is None else "ours"
 
 
-def first_before(chunk: Chunk, commit_ts: int, on_corrupt: OnCorrupt) -> bytes:
-    """The first record of that commit_ts in the files before the chunk's; b"": none has it. Raises
-    Corrupt."""
-    path = Path(chunk.path)
-    files = names.in_order(entry.name for entry in path.parent.iterdir())
-    first = b""
-    for name in reversed([one for one in files if one.number < file_number(path)]):
-        before = path.with_name(name.text)
-        whole = Chunk("pb", str(before), 0, before.stat().st_size, exact=True)
-        places = enumerate(PbRecords(whole, on_corrupt))
-        found = ((at, one.payload) for at, (one, binlog) in places if binlog.commit_ts == commit_ts)
-        at, payload = next(found, (0, b""))
-        first = payload or first
-        if at or (first and whole.end and not payload):  # it begins in that file, or behind it
-            break
-    return first
-
-
 @final
 class PbRecords:
     """The records of an exact chunk, once. A packed file can't be entered in its midst: all of it

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from tidelog.pb_files.framing import Record
 from tidelog_backfill.files.chunk import Chunk, Facts, FoundDdl, FoundVersion
-from tidelog_backfill.files.pb import PbRecords, first_before, is_packed, writer
+from tidelog_backfill.files.pb import PbRecords, is_packed, writer
 from tidelog_backfill.files.records import CUT_BYTES, OnCorrupt
 from tidelog_backfill.files.runs import Piece, runs
 from tidelog_proto.pb_binlog_pb2 import Binlog, BinlogType, Column, Event
@@ -42,7 +41,7 @@ def pb_survey(chunk: Chunk, on_corrupt: OnCorrupt, reached: tuple[int, int] = (0
     records = PbRecords(chunk, on_corrupt)
     packed = is_packed(Path(chunk.path))
     found = _Found()
-    order = _Order(chunk, on_corrupt, reached)
+    order = _Order(chunk, reached)
     cuts = [chunk.begin]
     count = 0
     for record, binlog in records:
@@ -75,32 +74,27 @@ class _Order:
     Ours has none: what the savepoint does not cover is cut before it goes on. The original goes on
     behind its savepoint, and has a record for each transaction: what is not above all before it is
     there again. Without a savepoint either may have written them (the original may be told to keep
-    it in another directory): a transaction may be several records, and what is written again begins
-    with its first one, or with something older, and may have more of them than are there."""
+    it in another directory): a transaction may be several records, equal ones too, so only what
+    begins with something older is there again, and may have more of them than are there."""
 
-    def __init__(self, chunk: Chunk, on_corrupt: OnCorrupt, reached: tuple[int, int]) -> None:
+    def __init__(self, chunk: Chunk, reached: tuple[int, int]) -> None:
         self.again: list[tuple[int, int]] = []
         self.opens_ts = 0
         self._writer = writer(Path(chunk.path))
         self._highest, self._count = reached
         self._met = self._count
-        """Of those with the highest commit_ts, since something older or the first one came."""
-        self._first: bytes | None = None
-        """Of those; None: it is in a file before this one."""
-        self._look_up = partial(first_before, chunk, self._highest, on_corrupt)
+        """Of those with the highest commit_ts, since something older came."""
 
     @property
     def reached(self) -> tuple[int, int]:
         return self._highest, self._count
 
     def is_again(self, commit_ts: int, record: Record) -> bool:
-        """Raises Corrupt."""
         self.opens_ts = self.opens_ts or commit_ts
         if commit_ts > self._highest:
             self._highest, self._count, self._met = commit_ts, 1, 1
-            self._first = record.payload
             return False
-        if self._is_new(commit_ts, record.payload):
+        if self._is_new(commit_ts):
             self._count += commit_ts == self._highest
             return False
         if self.again and self.again[-1][1] == record.offset:
@@ -109,16 +103,14 @@ class _Order:
             self.again.append((record.offset, record.end))
         return True
 
-    def _is_new(self, commit_ts: int, payload: bytes) -> bool:
+    def _is_new(self, commit_ts: int) -> bool:
         """Of one that is not above all before it."""
         if self._writer:
             return self._writer == "ours"
         if commit_ts < self._highest:
             self._met = 0
             return False
-        if self._first is None:
-            self._first = self._look_up()
-        self._met = 1 if payload == self._first else self._met + 1
+        self._met += 1
         return self._met > self._count
 
 
