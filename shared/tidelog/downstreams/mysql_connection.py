@@ -12,6 +12,22 @@ from tidelog.downstreams.mysql_tls import context
 from tidelog.downstreams.target import Target
 
 
+def driver_arguments(target: Target) -> dict[str, Any]:
+    """Of aiomysql and of pymysql. Raises ConfigError: files of TLS."""
+    return {
+        "host": target.host,
+        "port": target.port,
+        "unix_socket": target.unix_socket or None,
+        "user": target.user,
+        # The driver writes latin1; so the server gets UTF-8.
+        "password": target.password.encode().decode("latin1"),
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "program_name": "tidelog",
+        "ssl": context(target.tls) if target.tls is not None else None,
+    }
+
+
 class MysqlConnection(aiomysql.Connection):  # type: ignore[misc]
     """One that is lost, or that another task discards meanwhile, is told as lost: uvloop says
     RuntimeError, and the driver AttributeError."""
@@ -19,19 +35,7 @@ class MysqlConnection(aiomysql.Connection):  # type: ignore[misc]
     @classmethod
     def to(cls, target: Target) -> Self:
         """Not connected yet. Raises ConfigError: files of TLS."""
-        return cls(
-            host=target.host,
-            port=target.port,
-            unix_socket=target.unix_socket or None,
-            user=target.user,
-            # The driver writes latin1; so the server gets UTF-8.
-            password=target.password.encode().decode("latin1"),
-            charset="utf8mb4",
-            autocommit=True,
-            client_flag=CLIENT.FOUND_ROWS,
-            program_name="tidelog",
-            ssl=context(target.tls) if target.tls is not None else None,
-        )
+        return cls(**driver_arguments(target), client_flag=CLIENT.FOUND_ROWS)
 
     def _set_keep_alive(self) -> None:
         """What the driver asks of the socket first."""

@@ -11,8 +11,8 @@ import pymysql
 from pymysql.cursors import SSCursor
 
 from tidelog.downstreams.literals import Kind, name, quote, table_name
+from tidelog.downstreams.mysql_connection import driver_arguments
 from tidelog.downstreams.mysql_session import StatementRefused, typed
-from tidelog.downstreams.mysql_tls import context
 from tidelog.downstreams.row_text import number_literal, text_literal
 from tidelog.downstreams.target import Target
 from tidelog.downstreams.writing import kind_of
@@ -231,18 +231,10 @@ class MysqlSource:
         target = self._target
         with self._errors("connect"):
             connection = pymysql.connect(
-                host=target.host,
-                port=target.port,
-                unix_socket=target.unix_socket or None,
-                user=target.user,
-                password=target.password.encode().decode("latin1"),
-                charset="utf8mb4",
-                autocommit=True,
+                **driver_arguments(target),
                 conv=DECODERS,
                 connect_timeout=target.connect_timeout_s,
                 read_timeout=READ_TIMEOUT_S,
-                program_name="tidelog",
-                ssl=context(target.tls) if target.tls is not None else None,
             )
         with closing(connection):
             for sql in (*_OURS, *begin):
