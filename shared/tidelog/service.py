@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import inspect
 import os
 import signal
@@ -25,7 +24,7 @@ import msgspec
 import structlog
 import uvloop
 
-from tidelog import failpoints, logs, metrics
+from tidelog import cycles, failpoints, logs, metrics
 from tidelog.config import HelpRequested, ServiceConfig, load, redacted, redacted_url
 from tidelog.errors import EXIT_FAILED, EXIT_OK, EXIT_RESTART, TidelogError, exit_code
 from tidelog.health import HTTP_FILE
@@ -44,9 +43,6 @@ C = TypeVar("C", bound=ServiceConfig)
 Build = Callable[[C, Ports], Supervisor | Awaitable[Supervisor]]
 log = structlog.get_logger()
 
-COLLECT_AFTER = (20_000, 20, 20)
-"""The collector of cycles looks at new objects after so many (Python's default: 700). We leave few
-cycles and have many objects in flight; what was imported is never looked at again."""
 QUIET_S = 2.0
 """A start waits for NATS that long before it says so."""
 
@@ -70,9 +66,7 @@ def main(
         config = msgspec.structs.replace(config, data_dir=config.data_dir or f"data/{name}")
         logs.configure(config.log_format, config.log_level, service=name, node=config.node_id)
         failpoints.arm_from_text(variables.get("TIDELOG_FAILPOINTS", ""))
-        gc.freeze()
-        gc.set_threshold(*COLLECT_AFTER)
-        gc.enable()
+        cycles.settle()
         uvloop.run(Runner(name, config, build, open_downstream, offline(config)).run())
     except HelpRequested as help_text:
         sys.stdout.write(f"{help_text.message}\n")
@@ -125,8 +119,9 @@ class Runner:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
-        self._stall = metrics.StallWatch()
+        self._stall, sweep = metrics.StallWatch(), cycles.Sweep()
         self._stall.start()
+        sweep.start()
         node, cluster = self._config.node_id, self._config.cluster
         metrics.build_info.labels(self._name, node, cluster, version("tidelog")).set(1)
         admin = HttpAdmin(self.status, self.routes, self._config.admin_token)
@@ -139,6 +134,7 @@ class Runner:
                 raise
             log.info("stopped before everything ran")
         finally:
+            sweep.stop()
             self._stall.stop()
             await admin.stop()
             if self._bus is not None:

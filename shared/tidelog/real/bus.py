@@ -94,13 +94,15 @@ class NatsBus:
         return self.connection.reconnects
 
     async def close(self) -> None:
-        """Send what is queued (at most 2 s), then end everything."""
+        """Send what is queued (at most 2 s), then end everything, also if this is cancelled."""
         if self.connection.closing:
             return
-        await self.connection.flush()
-        for served in list(self.served):
-            await served.close()
-        await self.connection.close()
+        try:
+            await self.connection.flush()
+            for served in list(self.served):
+                await served.close()
+        finally:
+            await self.connection.close()
 
     # -- core -------------------------------------------------------------------------------------
 

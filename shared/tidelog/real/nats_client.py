@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -52,6 +53,21 @@ def header_bytes(headers: dict[str, str]) -> int:
     return 14 + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
 
 
+@contextmanager
+def cancellable() -> Iterator[None]:
+    """nats-py waits by `asyncio.wait_for`, which before Python 3.12 gives the result, or the error,
+    of what ended in the moment of a cancellation. That would be lost, and whoever was to end tries
+    to connect for ever; some it catches by itself. Raises CancelledError again."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        yield
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
+
+
 class SinkClient(Client):
     """A client whose subscriptions are served by synchronous sinks, not by queues and tasks."""
 
@@ -90,7 +106,8 @@ class SinkClient(Client):
         its PING overtake what is still in its buffer. Raises nats-py's errors."""
         try:
             await self._flush_pending(force_flush=True)
-            await self.flush(SYNC_S)
+            with cancellable():
+                await self.flush(SYNC_S)
         except (RuntimeError, AssertionError) as error:
             # The connection is gone, and nobody has read of it yet.
             raise errors.StaleConnectionError from error
@@ -115,25 +132,29 @@ class SinkClient(Client):
         self._transport = None
 
     async def end(self) -> None:
-        """Close, and see that a reconnection under way really ends: nats-py swallows some of its
-        cancellations and then opens a connection that nobody closes. A server that takes nothing
-        more is cut off after END_S: nats-py would wait for it to take the rest; where it stands
-        still in a handshake, for ever."""
+        """Close, and see that a reconnection under way really ends, also if this is cancelled: it
+        would open a connection that nobody closes. A server that takes nothing more is cut off
+        after END_S: nats-py would wait for it to take the rest; where it stands still in a
+        handshake, for ever."""
         cut = asyncio.get_running_loop().call_later(END_S, self._cut)
         try:
             async with asyncio.timeout(2 * END_S):
-                await self.close()
+                with cancellable():
+                    await self.close()
         except (OSError, RuntimeError) as error:
             log.debug("NATS connection", error=str(error))
         finally:
             cut.cancel()
+            await self._end_reconnecting()
+            self._cut()
+
+    async def _end_reconnecting(self) -> None:
         task = self._reconnection_task
         for _ in range(20):
             if task is None or task.done():
                 break
             task.cancel()
             await asyncio.wait([task], timeout=0.1)
-        self._cut()
 
     def _cut(self) -> None:
         """At once: TLS that is closed waits for the other side's goodbye, and its socket would
@@ -187,14 +208,16 @@ class SinkClient(Client):
                 self.options["tls"] = self._tls()
             except ConfigError as error:
                 log.error("the certificates stay as they were", error=error.message)
-        await super()._connect_to_server(s)
+        with cancellable():
+            await super()._connect_to_server(s)
 
     async def _process_connect_init(self) -> None:
         """What comes of a connection that is gone between its first words is not always an OSError
         (uvloop's word for it, half a line, a handshake's protocol that is there no more), and so,
         for nats-py, nothing after which it would try again."""
         try:
-            await super()._process_connect_init()
+            with cancellable():
+                await super()._process_connect_init()
         except OSError:
             raise  # a certificate that is refused is a ValueError, too
         except (RuntimeError, ValueError, AttributeError) as error:

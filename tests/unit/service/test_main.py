@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import gc
+import weakref
+
 import pytest
 
-from tidelog import logs
+from tests.conditions import until
+from tidelog import cycles, logs
 from tidelog.config import ServiceConfig
 from tidelog.errors import EXIT_OK, ConfigError, exit_code
+from tidelog.http_admin import HttpAdmin
 from tidelog.ports import Ports
-from tidelog.service import main
+from tidelog.real.ports import no_downstream
+from tidelog.service import Runner, main
 from tidelog.supervisor import Supervisor
 
 
@@ -40,3 +48,31 @@ def test_a_key_that_is_none_ends_it_with_the_table_s_code(
     said = capsys.readouterr().err
     assert "tidelog-pump: unknown key" in said
     assert "nats-url" in said
+
+
+class Loop:
+    """Refers to itself: no count of references lets go of it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def is_gone(left: weakref.ref[Loop]) -> bool:
+    return left() is None
+
+
+class Waits(Runner):
+    """Is done when what it let go of is gone, twice."""
+
+    async def _run(self, admin: HttpAdmin) -> None:
+        for _ in range(2):
+            await until(functools.partial(is_gone, weakref.ref(Loop())))
+
+
+def test_a_service_keeps_no_cycles_however_few_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycles, "SWEEP_S", 0.01)
+    gc.disable()
+    try:
+        asyncio.run(Waits("pump", ServiceConfig(), never, no_downstream, None).run())
+    finally:
+        gc.enable()

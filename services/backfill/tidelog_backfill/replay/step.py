@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog.cycles import settle
 from tidelog_backfill.files.chain import alone, chained
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.records import OnCorrupt
@@ -30,7 +31,6 @@ from tidelog_backfill.replay.write import (
     writer,
 )
 from tidelog_backfill.task_errors import errors_carried
-from tidelog_backfill.worker import settle
 
 TASK_BYTES = 8 << 20
 """A chunk is cut for more tasks than this only where cores would be idle."""

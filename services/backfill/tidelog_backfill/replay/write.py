@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tidelog.bulk.jobs import OnCorrupt
+from tidelog.cycles import settle
 from tidelog.downstream import DownstreamOptions, Lane, PartDone, Work
 from tidelog.downstreams import open_downstream
 from tidelog.errors import Unavailable, UnparsablePayload
@@ -28,7 +29,6 @@ from tidelog_backfill.replay.routing import Routing
 from tidelog_backfill.replay.shuffle import Shuffler
 from tidelog_backfill.replay.works import Works
 from tidelog_backfill.task_errors import errors_carried
-from tidelog_backfill.worker import settle
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from tidelog.config import Secret
+from tidelog.cycles import settle
 from tidelog.real.clock import RealClock
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable
 from tidelog_backfill.snapshot.sources import open_source
 from tidelog_backfill.snapshot.target import Way
 from tidelog_backfill.snapshot.values import RowImages, stored
 from tidelog_backfill.task_errors import errors_carried
-from tidelog_backfill.worker import settle
 
 
 class Copied(msgspec.Struct, frozen=True):

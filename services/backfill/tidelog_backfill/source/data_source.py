@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from tidelog.cycles import settle
 from tidelog.errors import ConfigError, Corrupt, UnparsablePayload
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
@@ -18,7 +19,6 @@ from tidelog_backfill.source.losses import Loss
 from tidelog_backfill.source.options import Options, RowForm, parse
 from tidelog_backfill.source.pushdown import Window
 from tidelog_backfill.source.tasks import Task, grouped, lost, newest_structure, tasks
-from tidelog_backfill.worker import settle
 
 
 class TidelogSource(DataSource):
