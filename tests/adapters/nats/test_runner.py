@@ -10,14 +10,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.conditions import until
 from tests.servers import NatsServer, free_port, nats_server
-from tidelog import health, logs, service
+from tidelog import cycles, health, logs, service
 from tidelog.actor import Actor
 from tidelog.config import ServiceConfig
 from tidelog.errors import EXIT_OK, EXIT_RESTART, IoFailed, TidelogError, Unavailable
@@ -314,7 +313,7 @@ def test_with_a_server_nothing_is_done_offline(tmp_path: Path, server: NatsServe
 def nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs and the collector of the tests' process stay as they are."""
     monkeypatch.setattr(logs, "configure", lambda *_, **__: None)
-    monkeypatch.setattr(service, "gc", Mock())
+    monkeypatch.setattr(cycles, "settle", lambda: None)
 
 
 def exits(tmp_path: Path, url: str, begun: Callable[[], object]) -> tuple[object, list[str]]:
