@@ -165,9 +165,11 @@ class Actor(Generic[M]):
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task of this actor: its failure is the actor's, its end comes with the actor's."""
-        task = self._cell.tasks.create_task(work, name=f"{self._cell.ref.name}/{name}")
+        full = f"{self._cell.ref.name}/{name}"
+        task = self._cell.tasks.create_task(_alive(work, full), name=full)
         self._cell.spawned.add(task)
         task.add_done_callback(self._cell.spawned.discard)
+        task.add_done_callback(lambda _: work.close())  # of one that is cancelled before it begins
         return task
 
     def spawn_actor(self, name: str, child: Actor[T]) -> tuple[Ref[T], asyncio.Task[None]]:
@@ -207,10 +209,7 @@ class Cell(Generic[M]):
         token = current_cell.set(self)
         try:
             async with asyncio.TaskGroup() as self.tasks:
-                await self.actor.on_start()
-                self.ref._cell = self
-                self.started.set()
-                await self._loop()
+                await _alive(self._live(), self.ref.name)
                 for task in list(self.spawned):
                     task.cancel()
         except BaseExceptionGroup as group:
@@ -218,6 +217,12 @@ class Cell(Generic[M]):
         finally:
             current_cell.reset(token)
             self._bury()
+
+    async def _live(self) -> None:
+        await self.actor.on_start()
+        self.ref._cell = self
+        self.started.set()
+        await self._loop()
 
     async def _loop(self) -> None:
         actor, mailbox, loop = self.actor, self.mailbox, asyncio.get_running_loop()
@@ -244,6 +249,18 @@ class Cell(Generic[M]):
         error = ActorStopped(f"{self.ref.name} stopped before it answered")
         for reply in list(self.owed):
             reply.fail(error)
+
+
+async def _alive(work: Coroutine[Any, Any, None], name: str) -> None:
+    """A cancellation that nobody asked for is a crash. For the loop it would be an orderly end, and
+    the actor would live on without that part of it."""
+    try:
+        await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise TidelogError(f"{name}: what it waits for was cancelled") from error
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

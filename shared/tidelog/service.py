@@ -134,6 +134,7 @@ class Runner:
                 raise
             log.info("stopped before everything ran")
         finally:
+            self._main = None  # nothing is left that could be cut short
             sweep.stop()
             self._stall.stop()
             await admin.stop()
@@ -230,6 +231,8 @@ class Runner:
             self._main.cancel()
 
     def _on_bus_lost(self, error: TidelogError) -> None:
+        if self._failure is not None:
+            return
         self._failure = error
         if self._main is not None:
             self._main.cancel()

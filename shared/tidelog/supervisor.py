@@ -23,11 +23,14 @@ log = structlog.get_logger()
 
 WATCH_S = 1.0
 STOP_S = 30.0
+END_S = 10.0
+"""What does not end in that time is cancelled again: a library may have lost that."""
+END_TRIES = 3
 THREAD_S = 5.0
 
 
 class Stuck(Fatal):
-    """An actor made no progress and a call of it still runs in a thread."""
+    """An actor made no progress, or does not end, and a call of it may still run in a thread."""
 
 
 class BeginAnew(TidelogError):
@@ -44,6 +47,7 @@ class Child:
         self.restart_at = restart_at
         self.cell: Cell[Any] | None = None
         self.task: asyncio.Task[None] | None = None
+        self.ending = False
 
 
 class Supervisor:
@@ -85,7 +89,7 @@ class Supervisor:
             child.ref.name.partition(".")[2]: _said(child.cell)
             | {"mailbox": len(child.cell.mailbox), "mailbox_bytes": child.cell.mailbox.bytes}
             for child in self._children
-            if child.cell is not None
+            if child.cell is not None and not child.ending
         }
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -181,26 +185,52 @@ class Supervisor:
             raise failed
 
     async def _cancel_from(self, position: int) -> None:
+        """Raises Stuck, once all others have ended."""
+        stuck: Stuck | None = None
         for child in reversed(self._children[position:]):
-            await self._end(child)
+            try:
+                await self._end(child)
+            except Stuck as error:
+                stuck = stuck or error
+        if stuck is not None:
+            raise stuck
 
     async def _end(self, child: Child) -> BaseException | None:
-        """What it ended with, if it was an error."""
+        """What it ended with, if it was an error. Who is cancelled here comes again and waits on.
+        Raises Stuck."""
         task, cell = child.task, child.cell
-        child.task, child.cell = None, None
         if task is None or cell is None:
             return None
-        task.cancel()
-        await asyncio.wait([task])
+        if not child.ending:
+            child.ending = True
+            task.cancel()
+        stuck = await _ended(task, cell)
+        child.task, child.cell, child.ending = None, None, False
+        if stuck:
+            raise Stuck(f"{child.ref.name} {stuck}")
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.debug("actor ended with an error", actor=child.ref.name, error=str(error))
-        deadline = asyncio.get_running_loop().time() + THREAD_S
-        while cell.threads:
-            if asyncio.get_running_loop().time() > deadline:
-                raise Stuck(f"{child.ref.name} left a call running in a thread")
-            await asyncio.sleep(0.01)
         return error
+
+
+async def _ended(task: asyncio.Task[None], cell: Cell[Any]) -> str:
+    """Wait for a task that was cancelled, and for its calls in threads; what does not end."""
+    for again in range(END_TRIES):
+        await asyncio.wait([task], timeout=END_S)
+        if task.done():
+            break
+        log.warning("an actor does not end", actor=cell.ref.name, again=again)
+        for one in (*cell.spawned, task):  # its group has cancelled them once, and never will again
+            one.cancel()
+    else:
+        return "does not end"
+    deadline = asyncio.get_running_loop().time() + THREAD_S
+    while cell.threads:
+        if asyncio.get_running_loop().time() > deadline:
+            return "left a call running in a thread"
+        await asyncio.sleep(0.01)
+    return ""
 
 
 def _said(cell: Cell[Any]) -> dict[str, object]:

@@ -88,11 +88,13 @@ class JobProcesses:
             return
         process.terminate()
         try:
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await process.wait()
+        finally:  # of another one's patience, too: none runs beside the next
+            if process.returncode is None:
+                process.kill()
+        await process.wait()
 
     async def forget(self, job_id: str) -> None:
         """Remove its files; those that are there."""

@@ -212,9 +212,11 @@ class MysqlSession:
             async with asyncio.timeout(CLOSE_S):
                 await self._connection.ensure_closed()
                 await writer.wait_closed()
-        except OSError:
+        except BaseException as error:
             writer.transport.abort()
             self._connection.close()
+            if not isinstance(error, OSError):
+                raise
 
 
 def _shown(sql: bytes) -> str:

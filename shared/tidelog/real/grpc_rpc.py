@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 import grpc.aio
 
 from tidelog.errors import ConfigError
+from tidelog.real.cancellable import cancellable, is_cancelled
 from tidelog.real.grpc_channel import RECONNECT, UNBOUNDED, open_channel
 from tidelog.real.pem import read_pem
 from tidelog.security.tls import TlsFiles
@@ -33,17 +36,13 @@ class GrpcDuplex:
 
     async def send(self, message: bytes) -> None:
         """Raises RpcFailed."""
-        try:
+        with _failures(), cancellable():
             await self._call.write(message)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise _failed(error) from error
 
     async def receive(self) -> bytes:
         """Raises RpcFailed."""
-        try:
+        with _failures(), cancellable():
             message = await self._call.read()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise _failed(error) from error
         if not isinstance(message, bytes):
             raise RpcFailed("the other side ended the stream")
         return message
@@ -65,10 +64,8 @@ class GrpcRpc:
     async def call(self, address: str, method: str, request: bytes, *, timeout_s: float) -> bytes:
         """Raises RpcFailed."""
         invoke = self._channel(address).unary_unary(method, None, None)
-        try:
+        with _failures(), cancellable():
             answer: bytes = await invoke(request, timeout=timeout_s)
-        except grpc.aio.AioRpcError as error:
-            raise _failed(error) from error
         await self._close_dropped()
         return answer
 
@@ -101,8 +98,17 @@ class GrpcRpc:
             await self._dropped.pop().close(None)
 
 
-def _failed(error: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> RpcFailed:
-    if isinstance(error, grpc.aio.AioRpcError):
+@contextmanager
+def _failures() -> Iterator[None]:
+    """A channel that is closed cancels its calls, and nobody who waits for one."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
         status = error.code().name
-        return RpcFailed(f"{error.details() or 'no answer'} ({status})", status=status)
-    return RpcFailed("the stream has ended")
+        raise RpcFailed(f"{error.details() or 'no answer'} ({status})", status=status) from error
+    except asyncio.InvalidStateError as error:
+        raise RpcFailed("the stream has ended") from error
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        raise RpcFailed("its channel was closed") from error

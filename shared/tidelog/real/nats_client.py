@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -20,6 +19,7 @@ from nats.aio.transport import TcpTransport
 
 from tidelog.errors import ConfigError, TidelogError, Untrusted
 from tidelog.real import bus_metrics as metrics
+from tidelog.real.cancellable import cancellable
 
 log = structlog.get_logger()
 
@@ -51,21 +51,6 @@ def header_bytes(headers: dict[str, str]) -> int:
     if not headers:
         return 0
     return 14 + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
-
-
-@contextmanager
-def cancellable() -> Iterator[None]:
-    """nats-py waits by `asyncio.wait_for`, which before Python 3.12 gives the result, or the error,
-    of what ended in the moment of a cancellation. That would be lost, and whoever was to end tries
-    to connect for ever; some it catches by itself. Raises CancelledError again."""
-    task = asyncio.current_task()
-    assert task is not None
-    before = task.cancelling()
-    try:
-        yield
-    finally:
-        if task.cancelling() > before:
-            raise asyncio.CancelledError
 
 
 class SinkClient(Client):
@@ -145,8 +130,13 @@ class SinkClient(Client):
             log.debug("NATS connection", error=str(error))
         finally:
             cut.cancel()
-            await self._end_reconnecting()
-            self._cut()
+            try:
+                await self._end_reconnecting()
+            finally:
+                # Of a reconnection that ended in the moment that it succeeded in.
+                self._status = Client.CLOSED
+                self._end_tasks()
+                self._cut()
 
     async def _end_reconnecting(self) -> None:
         task = self._reconnection_task
@@ -155,6 +145,11 @@ class SinkClient(Client):
                 break
             task.cancel()
             await asyncio.wait([task], timeout=0.1)
+
+    def _end_tasks(self) -> None:
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
 
     def _cut(self) -> None:
         """At once: TLS that is closed waits for the other side's goodbye, and its socket would
@@ -188,7 +183,10 @@ class SinkClient(Client):
         would be theirs. It is the loss of the connection; or of the one that is being made, whose
         task tries again."""
         try:
-            return await super()._flush_pending(force_flush)
+            if not force_flush:
+                return await super()._flush_pending()
+            with cancellable():
+                return await super()._flush_pending(force_flush)
         except (OSError, RuntimeError) as error:
             if asyncio.current_task() is self._reconnection_task:
                 raise ConnectionResetError(str(error)) from error
@@ -200,9 +198,7 @@ class SinkClient(Client):
         self._connecting = asyncio.current_task()
         self._cut()
         self._ps.reset()
-        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
-            if task is not None:
-                task.cancel()
+        self._end_tasks()
         if self._tls is not None:
             try:
                 self.options["tls"] = self._tls()

@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from nats.aio.transport import TcpTransport
 from structlog.testing import capture_logs
 
 from tests.adapters.bus.serving import answered, echo, narrow
@@ -322,79 +321,5 @@ def test_a_client_that_is_closed_for_good_leaves_others_their_time(
             asked.result()
         assert turns > 10
         await bus.close()
-
-    asyncio.run(run())
-
-
-def refused_as_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Task[Any]]:
-    """Each further try to connect meets its refusal in the moment that it is cancelled in: once.
-    `asyncio.wait_for` tells of the refusal only. Returns who tried."""
-    tried: list[asyncio.Task[Any]] = []
-
-    async def connect(*_: object, **__: object) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tried.append(task)
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        raise ConnectionRefusedError
-
-    monkeypatch.setattr(TcpTransport, "connect", connect)
-    return tried
-
-
-def test_who_is_cancelled_as_it_is_refused_does_not_try_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def run() -> None:
-        tried = refused_as_it_is_cancelled(monkeypatch)
-        connecting = asyncio.create_task(NatsBus.connect("nats://127.0.0.1:4222"))
-        await until(lambda: len(tried) == 1)
-        connecting.cancel()
-        await asyncio.wait([connecting], timeout=5)
-        assert connecting.cancelled()
-        with pytest.raises(Unavailable):
-            await NatsBus.connect("nats://127.0.0.1:4222", timeout_s=0.05)
-        assert len(tried) == 2
-
-    asyncio.run(run())
-
-
-async def ended(bus: NatsBus) -> bool:
-    """Whether a close that is cancelled a moment from now leaves nothing that runs."""
-    before = asyncio.all_tasks()
-    closing = asyncio.create_task(bus.close())
-    await asyncio.sleep(0)
-    closing.cancel()
-    await asyncio.wait([closing], timeout=5)
-    running = before - {asyncio.current_task()}
-    await asyncio.wait(running, timeout=5)
-    return closing.cancelled() and all(one.done() for one in running)
-
-
-def test_a_close_that_is_cancelled_while_the_server_stands_still_ends_all(
-    server: NatsServer,
-) -> None:
-    async def run() -> None:
-        bus = await NatsBus.connect(server.url)
-        server.pause()
-        try:
-            assert await ended(bus)
-        finally:
-            server.resume()
-
-    asyncio.run(run())
-
-
-def test_a_close_that_is_cancelled_leaves_nobody_who_reconnects(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def run() -> None:
-        bus = await NatsBus.connect(server.url)
-        tried = refused_as_it_is_cancelled(monkeypatch)
-        server.kill()
-        await until(lambda: len(tried) == 1)
-        assert await ended(bus)
-        assert len(tried) == 1
 
     asyncio.run(run())

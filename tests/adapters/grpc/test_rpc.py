@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from tidelog.errors import ConfigError
 from tidelog.ports import Bus
 from tidelog.real import grpc_channel, grpc_rpc
 from tidelog.real.disk import RealDisk
-from tidelog.real.grpc_rpc import GrpcRpc
+from tidelog.real.grpc_rpc import GrpcDuplex, GrpcRpc
 from tidelog.real.ports import real_ports
 from tidelog.security.tls import TlsFiles
 from tidelog.upstream.rpc import RpcFailed
@@ -145,3 +146,49 @@ def test_without_grpcio_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError, match="grpcio is not installed") as caught:
         grpc_channel.require_grpc()
     assert "pip install" in caught.value.hint
+
+
+class Stream:
+    """One of gRPC's that is over in the moment that its reader is cancelled in."""
+
+    async def read(self) -> bytes:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        raise asyncio.InvalidStateError
+
+    async def write(self, _: bytes) -> None:
+        await self.read()
+
+
+@pytest.mark.parametrize("receives", [True, False])
+def test_who_is_cancelled_as_the_stream_ends_is_cancelled(receives: bool) -> None:
+    """It would ask for another stream, for ever."""
+
+    async def main() -> None:
+        duplex = GrpcDuplex(cast("grpc.aio.StreamStreamCall[bytes, bytes]", Stream()))
+        waits = asyncio.create_task(duplex.receive() if receives else duplex.send(b"x"))
+        await asyncio.sleep(0)
+        waits.cancel()
+        await asyncio.wait([waits])
+        assert waits.cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_stream_whose_channel_is_closed_is_told_and_its_reader_is_not_cancelled() -> None:
+    async def silent(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
+        async for request in requests:
+            yield request
+
+    async def ask(port: int) -> None:
+        rpc = GrpcRpc()
+        duplex = rpc.stream(f"{HOST}:{port}", STREAM)
+        await duplex.send(b"x")
+        assert await duplex.receive() == b"x"
+        waits = asyncio.create_task(duplex.receive())
+        await asyncio.sleep(0)
+        await rpc.close()
+        with pytest.raises(RpcFailed):
+            await waits
+
+    asyncio.run(with_server(ask, grpc.stream_stream_rpc_method_handler(silent), STREAM))

@@ -131,6 +131,26 @@ def test_a_session_that_is_discarded_when_its_answer_begins_is_told_as_lost(
 
 
 @LOOPS
+def test_a_close_that_is_cancelled_cuts_the_connection(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(url: str) -> None:
+        session = await MysqlSession.connect(Target.parse(url))
+        transport = session._connection._writer.transport
+        monkeypatch.setattr(session._connection, "ensure_closed", asyncio.Event().wait)
+        closing = asyncio.create_task(session.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        assert session.closed
+        assert transport.is_closing()
+
+    with mariadb_server(tmp_path) as server:
+        run(scenario(f"mysql://root@{server.host}:{server.port}/"))
+
+
+@LOOPS
 def test_a_connection_that_is_reset_before_the_login_is_lost_and_wants_no_tls(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,6 +21,7 @@ from tidelog import cycles, health, logs, service
 from tidelog.actor import Actor
 from tidelog.config import ServiceConfig
 from tidelog.errors import EXIT_OK, EXIT_RESTART, IoFailed, TidelogError, Unavailable
+from tidelog.http_admin import HttpAdmin
 from tidelog.offline import End, Offline
 from tidelog.ports import Ports, Request
 from tidelog.real.ports import no_downstream
@@ -169,8 +171,40 @@ def test_a_bus_that_is_lost_for_good_ends_it_by_that_error(
         async with tiny.running() as ending:
             await tiny.ready()
             tiny.runner._on_bus_lost(Unavailable("NATS wants us no more"))
+            tiny.runner._on_bus_lost(Unavailable("and one more time"))
             with pytest.raises(Unavailable, match="wants us no more"):
                 await ending
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["signal", "bus"])
+def test_the_end_is_not_cut_short_by_another_reason_to_end(
+    tmp_path: Path, server: NatsServer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The connection would stay, and the reason be lost."""
+
+    async def run() -> None:
+        tiny = Tiny(tmp_path, server.url, Mock(side_effect=IoFailed("no disk")))
+        stopping, real = asyncio.Event(), HttpAdmin.stop
+
+        async def stop(admin: HttpAdmin) -> None:
+            stopping.set()
+            await asyncio.sleep(0.05)
+            await real(admin)
+
+        monkeypatch.setattr(HttpAdmin, "stop", stop)
+        async with tiny.running() as ending:
+            await stopping.wait()
+            tiny.runner._supervisor = None  # as of a service whose start failed before it had one
+            if how == "signal":
+                signalled()
+            else:
+                tiny.runner._on_bus_lost(Unavailable("NATS wants us no more"))
+            with pytest.raises(IoFailed, match="no disk"):
+                await ending
+            assert tiny.runner._bus is not None
+            assert not tiny.runner._bus.connected
 
     asyncio.run(run())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conditions import until
 from tidelog.bulk import process
 from tidelog.bulk.jobs import ReplayJob, decode_job
 from tidelog.bulk.process import JobProcessEnded, JobProcesses
@@ -88,12 +89,13 @@ def test_cancelled_it_is_ended_first(tmp_path: Path) -> None:
         return told
 
     assert asyncio.run(cancelled()) == [Progress("at", note="x")]
+    assert not _running("time.sleep(600)")
+
+
+def _running(what: str) -> bool:
+    """Whether a child of ours has that on its command line."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert not [pid for pid in children if b"time.sleep(600)" in _command(pid)]
-
-
-def _command(pid: str) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return any(what.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
 
 
 def test_cancelled_before_its_lines_are_there_to_be_read_it_is_ended(tmp_path: Path) -> None:
@@ -149,5 +151,24 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.Mon
         assert task.cancelled()
 
     asyncio.run(cancelled())
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert not [pid for pid in children if b"SIG_IGN" in _command(pid)]
+    assert not _running("SIG_IGN")
+
+
+def test_one_that_does_not_end_is_killed_also_by_who_has_no_patience(tmp_path: Path) -> None:
+    """A job that is cancelled twice leaves nothing that runs beside the next."""
+    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    script = deaf + telling(PROGRESS, then="time.sleep(601)")
+
+    async def cancelled() -> None:
+        begun = asyncio.Event()
+        work = processes(tmp_path, script).run("a", JOB, lambda _: begun.set())
+        task = asyncio.create_task(work)
+        await begun.wait()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await asyncio.wait([task])
+        await until(lambda: not _running("sleep(601)"))
+
+    asyncio.run(cancelled())

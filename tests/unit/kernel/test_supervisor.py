@@ -11,7 +11,7 @@ import pytest
 from tidelog.actor import Actor, Ref, off_loop
 from tidelog.errors import Corrupt, IoFailed, TidelogError
 from tidelog.sim import World, run
-from tidelog.supervisor import Stuck, Supervisor
+from tidelog.supervisor import END_TRIES, Stuck, Supervisor
 
 
 @dataclass(frozen=True)
@@ -242,5 +242,138 @@ def test_a_start_that_takes_long_is_cut_short_by_the_stop() -> None:
         stop.set()
         await asyncio.wait_for(task, 5)
         assert (log, supervisor.ready) == (["+a", "+b", "-a"], False)
+
+    run(main)
+
+
+class Deaf(Recorder):
+    """Has a task that loses its first `losses` cancellations, as a library may."""
+
+    losses = 1
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        self.spawn(self._wait(), "deaf")
+
+    async def _wait(self) -> None:
+        for _ in range(self.losses):
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                self.log.append("lost")
+        await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["ended from outside", "it crashed itself"])
+def test_a_cancellation_that_was_lost_is_repeated(crashes: bool) -> None:
+    """Of a task whose group has cancelled it, and does so once only."""
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        b = supervisor.actor("b", lambda: Deaf("b", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: supervisor.ready, 5)
+        await (b if crashes else a).tell(Do("crash"))
+        if crashes:
+            stop.set()
+            await asyncio.wait([task], timeout=60)
+            assert task.done()
+        else:
+            await world.until(lambda: supervisor.restarts_total == 1 and supervisor.ready, 15)
+            assert log == ["+a", "+b", "lost", "+a", "+b"]
+            stop.set()
+            await task
+
+    run(main)
+
+
+def test_what_does_not_end_is_fatal_and_the_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deaf, "losses", 1 + END_TRIES)
+
+    class Loud(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            try:
+                await super().on_batch(batch)
+            finally:
+                self.log.append(f"{self.name} is cut")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        b = supervisor.actor("b", lambda: Loud("b", log))
+        supervisor.actor("c", lambda: Deaf("c", log))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await world.until(lambda: supervisor.ready, 5)
+        await b.tell(Do("hang"))
+        await a.tell(Do("crash"))
+        with pytest.raises(Stuck, match=r"test.c does not end"):
+            await asyncio.wait_for(task, 60)
+        assert "b is cut" in log
+        assert supervisor.status() == {}
+
+    run(main)
+
+
+def test_who_is_cancelled_while_a_child_ends_waits_for_it() -> None:
+    class Tidies(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            try:
+                await super().on_batch(batch)
+            finally:
+                self.log.append("tidies")
+                await asyncio.sleep(3)
+                self.log.append("tidied")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        b = supervisor.actor("b", lambda: Tidies("b", log))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await world.until(lambda: supervisor.ready, 5)
+        await b.tell(Do("hang"))
+        await a.tell(Do("crash"))
+        await world.until(lambda: "tidies" in log, 5)
+        assert set(supervisor.status()) == {"a"}
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert log == ["+a", "+b", "tidies", "tidied"]
+
+    run(main)
+
+
+def restarted(supervisor: Supervisor, times: int) -> bool:
+    return supervisor.restarts_total == times
+
+
+def test_what_nobody_cancelled_is_a_crash() -> None:
+    """What an actor waits for was cancelled, not the actor: in its batch, and in a task of it."""
+
+    class Waits(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            if batch[0].what == "spawn":
+                self.spawn(self._wait(), "waits")
+            else:
+                await self._wait()
+
+        async def _wait(self) -> None:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+
+    async def main(world: World) -> None:
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        ref = supervisor.actor("a", lambda: Waits("a", []))
+        task = world.loop.create_task(supervisor.run(stop))
+        for restarts, what in enumerate(("wait", "spawn"), start=1):
+            await world.until(lambda: supervisor.ready and ref.alive, 5)
+            await ref.tell(Do(what))
+            await world.until(functools.partial(restarted, supervisor, restarts), 5)
+        stop.set()
+        await task
 
     run(main)

@@ -157,12 +157,18 @@ def test_marks_that_can_t_be_deleted_don_t_keep_the_slot(
 def test_an_adopted_pump_whose_thread_hangs_ends_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A fresh instance of it must not meet that thread."""
+    """A fresh instance of it must not meet that thread, nor may another Pump: the slot's lock goes
+    with the process, no sooner."""
+    given_back: list[str] = []
 
     async def hangs(*_: object) -> None:
         raise Stuck("a call of indexer runs for 60 s")
 
+    async def give_back(_: Adopter, name: str, __: object) -> None:
+        given_back.append(name)
+
     monkeypatch.setattr(Adopter, "_run", hangs)
+    monkeypatch.setattr(Adopter, "_give_back", give_back)
 
     async def main(world: World) -> None:
         cluster, _, _, _ = await down_to_one(world)
@@ -170,6 +176,7 @@ def test_an_adopted_pump_whose_thread_hangs_ends_the_process(
         one = cluster.running[0]
         await world.until(lambda: bool(one.failures), 3 * GRACE_S)
         assert isinstance(one.failures[0], Stuck)
+        assert given_back == []
         assert world.ports("machine").disk.lock("slot-1/.lock")
 
     run(main, 26)

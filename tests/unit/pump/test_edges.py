@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import grpc
 import msgspec
@@ -396,3 +396,20 @@ def test_a_repeated_prewrite_and_a_refused_timestamp_are_counted() -> None:
 def test_any_grpc_write_parses_or_is_refused(request: bytes, padding: int) -> None:
     with contextlib.suppress(UnparsablePayload):
         parse_write(request + bytes(padding))
+
+
+def test_a_start_that_is_cancelled_leaves_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its port would be taken for whoever comes next in this process."""
+    server = Mock(start=asyncio.Event().wait, stop=AsyncMock())
+    monkeypatch.setattr(grpc.aio, "server", Mock(return_value=server))
+
+    async def main() -> None:
+        edge = GrpcEdge(RealClock(), *(Mock() for _ in range(6)), cluster_id=7, addresses=[])
+        starting = asyncio.create_task(edge.on_start())
+        await asyncio.sleep(0)
+        server.stop.assert_not_awaited()
+        starting.cancel()
+        await asyncio.wait([starting])
+        server.stop.assert_awaited_once_with(None)
+
+    asyncio.run(main())

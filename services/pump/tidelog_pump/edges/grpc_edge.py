@@ -118,7 +118,11 @@ class GrpcEdge(Actor[Nothing]):
             if not address.startswith("unix:"):
                 host = address.rpartition(":")[0].strip("[]")
                 self._identity.address = f"{reachable(host)}:{port}"
-        await server.start()
+        try:
+            await server.start()
+        except BaseException:
+            await server.stop(None)
+            raise
         self.spawn(self._stop_at_end(server), "server")
 
     def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:

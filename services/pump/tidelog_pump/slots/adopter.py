@@ -211,6 +211,7 @@ class Adopter(Actor[Nothing]):
         log.warning("a slot that nobody serves is drained", slot=slot.name)
         self._slot, self._step = slot.name, Step.WAIT
         let_go = slot.lock.release
+        given = True
         try:
             # Of two Pumps in one log: this one's lines, of all that it begins, have its slot.
             with structlog.contextvars.bound_contextvars(slot=slot.name):
@@ -218,6 +219,7 @@ class Adopter(Actor[Nothing]):
                 let_go = self._adopted.let_go
                 await self._run(self._adopted.tree)
         except Stuck:
+            given = False  # something of it may still write: the end of the process gives it back
             raise
         except Exception as error:  # noqa: BLE001 (whatever it is, it is not our Pump's)
             self._leave_alone(slot.name, error)
@@ -225,7 +227,8 @@ class Adopter(Actor[Nothing]):
             self._failures.pop(slot.name, None)
         finally:
             self._slot, self._adopted = "", None
-            await self._give_back(slot.name, let_go)
+            if given:
+                await self._give_back(slot.name, let_go)
 
     async def _give_back(self, name: str, let_go: Callable[[], None]) -> None:
         """In one turn: who wants it finds it free, never without mark and locked."""
