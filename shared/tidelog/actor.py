@@ -176,7 +176,10 @@ class Actor(Generic[M]):
         """A child actor, linked: its crash is ours. Cancel the task to end it."""
         ref: Ref[T] = Ref(f"{self._cell.ref.name}/{name}")
         cell = Cell(ref, child)
-        return ref, self.spawn(cell.run(), name)
+        task = self.spawn(cell.run(), name)
+        self._cell.linked.add(cell)
+        task.add_done_callback(lambda _: self._cell.linked.discard(cell))
+        return ref, task
 
 
 current_cell: ContextVar[Cell[Any] | None] = ContextVar("current_cell", default=None)
@@ -191,9 +194,12 @@ class Cell(Generic[M]):
         self.mailbox: Mailbox[M] = Mailbox(actor.max_count, actor.max_bytes)
         self.owed: dict[Reply[Any], None] = {}
         self.spawned: set[asyncio.Task[None]] = set()
+        self.linked: set[Cell[Any]] = set()
         self.tasks: asyncio.TaskGroup
         self.started = asyncio.Event()
         self.busy_since: float | None = None
+        self.left_at: float | None = None
+        """Since when its loop has ended; its tasks may not have yet."""
         self.threads = 0
         actor._cell = self
 
@@ -203,6 +209,10 @@ class Cell(Generic[M]):
 
     def stuck(self, now: float) -> bool:
         return self.busy_since is not None and now - self.busy_since > self.actor.progress_limit_s
+
+    def all_tasks(self) -> set[asyncio.Task[None]]:
+        """Its own, and those of the actors linked to it."""
+        return self.spawned.union(*(cell.all_tasks() for cell in self.linked))
 
     async def run(self) -> None:
         """Live until stopped (returns), crashed (raises the first error) or cancelled."""
@@ -219,10 +229,13 @@ class Cell(Generic[M]):
             self._bury()
 
     async def _live(self) -> None:
-        await self.actor.on_start()
-        self.ref._cell = self
-        self.started.set()
-        await self._loop()
+        try:
+            await self.actor.on_start()
+            self.ref._cell = self
+            self.started.set()
+            await self._loop()
+        finally:
+            self.left_at = asyncio.get_running_loop().time()
 
     async def _loop(self) -> None:
         actor, mailbox, loop = self.actor, self.mailbox, asyncio.get_running_loop()

@@ -37,7 +37,7 @@ from tidelog.real.connection import Connection
 from tidelog.real.disk import RealDisk
 from tidelog.real.ports import OpenDownstream, no_downstream, real_ports
 from tidelog.routes import Route
-from tidelog.supervisor import Supervisor
+from tidelog.supervisor import Stuck, Supervisor
 
 C = TypeVar("C", bound=ServiceConfig)
 Build = Callable[[C, Ports], Supervisor | Awaitable[Supervisor]]
@@ -67,12 +67,25 @@ def main(
         logs.configure(config.log_format, config.log_level, service=name, node=config.node_id)
         failpoints.arm_from_text(variables.get("TIDELOG_FAILPOINTS", ""))
         cycles.settle()
-        uvloop.run(Runner(name, config, build, open_downstream, offline(config)).run())
+        uvloop.run(_to_the_end(Runner(name, config, build, open_downstream, offline(config))))
     except HelpRequested as help_text:
         sys.stdout.write(f"{help_text.message}\n")
     except Exception as error:  # noqa: BLE001 (the last line of defence: it becomes the exit code)
         sys.exit(report(name, error))
     sys.exit(EXIT_OK)
+
+
+async def _to_the_end(runner: Runner) -> None:
+    """A loop that is closed waits for its tasks and threads: for what is stuck, for ever."""
+    try:
+        await runner.run()
+    except Stuck as error:
+        if isinstance(error.__context__, TidelogError):
+            log.error("the service was to end", error=error.__context__.message)
+        code = report(runner.name, error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def report(name: str, error: Exception) -> int:
@@ -99,7 +112,7 @@ class Runner:
         open_downstream: OpenDownstream,
         offline: Offline[C] | None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._config: ServiceConfig = config
         self._build: Build[ServiceConfig] = build  # type: ignore[assignment]
         self._open_downstream = open_downstream
@@ -123,7 +136,7 @@ class Runner:
         self._stall.start()
         sweep.start()
         node, cluster = self._config.node_id, self._config.cluster
-        metrics.build_info.labels(self._name, node, cluster, version("tidelog")).set(1)
+        metrics.build_info.labels(self.name, node, cluster, version("tidelog")).set(1)
         admin = HttpAdmin(self.status, self.routes, self._config.admin_token)
         try:
             await self._run(admin)
@@ -199,15 +212,13 @@ class Runner:
             telling.cancel()
 
     def _node(self) -> str:
-        return f"tidelog-{self._name}" + (
-            f"/{self._config.node_id}" if self._config.node_id else ""
-        )
+        return f"tidelog-{self.name}" + (f"/{self._config.node_id}" if self._config.node_id else "")
 
     async def _register_micro(self, ports: Ports) -> None:
         assert self._bus is not None
         bus = self._bus
         micro = MicroService(
-            f"tidelog-{self._name}",
+            f"tidelog-{self.name}",
             ports.rng.token(),
             version("tidelog"),
             self._started.isoformat(),
@@ -252,7 +263,7 @@ class Runner:
             why = "waiting for NATS" if bus is None else "stopping" if self._signals else "starting"
             why = held if supervisor is not None and supervisor.ready else why
         return {
-            "service": self._name,
+            "service": self.name,
             "node": self._config.node_id,
             "version": version("tidelog"),
             "pid": os.getpid(),

@@ -120,6 +120,8 @@ class Supervisor:
             error: BaseException | None = None
             if child.task.done() and not stop.is_set():
                 error = child.task.exception() or TidelogError(f"{child.ref.name} ended by itself")
+            elif child.cell.left_at is not None and now - child.cell.left_at > END_S:
+                error = TidelogError(f"{child.ref.name} ended, and a task of it does not")
             elif child.cell.stuck(now):
                 error = TidelogError(f"{child.ref.name} made no progress")
                 if child.cell.threads:
@@ -178,22 +180,31 @@ class Supervisor:
                 continue
             child.cell.stop()
             await asyncio.wait([child.task], timeout=STOP_S)
-            error = await self._end(child)
+            try:
+                error = await self._end(child)
+            except Stuck as stuck:
+                error = stuck
             if isinstance(error, Fatal):
                 failed = failed or error
         if failed is not None:
             raise failed
 
     async def _cancel_from(self, position: int) -> None:
-        """Raises Stuck, once all others have ended."""
-        stuck: Stuck | None = None
+        """Who is cancelled here is so once all have ended: none lives on beside a fresh instance.
+        Raises Stuck, of a child or of a tree in it."""
+        raised: Stuck | asyncio.CancelledError | None = None
         for child in reversed(self._children[position:]):
-            try:
-                await self._end(child)
-            except Stuck as error:
-                stuck = stuck or error
-        if stuck is not None:
-            raise stuck
+            while child.task is not None:
+                try:
+                    error = await self._end(child)
+                except (Stuck, asyncio.CancelledError) as met:
+                    error = met
+                if isinstance(error, Stuck):
+                    raised = error
+                elif isinstance(error, asyncio.CancelledError):
+                    raised = raised or error
+        if raised is not None:
+            raise raised
 
     async def _end(self, child: Child) -> BaseException | None:
         """What it ended with, if it was an error. Who is cancelled here comes again and waits on.
@@ -217,12 +228,15 @@ class Supervisor:
 async def _ended(task: asyncio.Task[None], cell: Cell[Any]) -> str:
     """Wait for a task that was cancelled, and for its calls in threads; what does not end."""
     for again in range(END_TRIES):
-        await asyncio.wait([task], timeout=END_S)
+        if again:
+            log.warning("an actor does not end", actor=cell.ref.name, again=again)
+            # A group has cancelled its tasks once, and never will again.
+            for one in (*cell.all_tasks(), task):
+                one.cancel()
+        if not task.done():
+            await asyncio.wait([task], timeout=END_S)
         if task.done():
             break
-        log.warning("an actor does not end", actor=cell.ref.name, again=again)
-        for one in (*cell.spawned, task):  # its group has cancelled them once, and never will again
-            one.cancel()
     else:
         return "does not end"
     deadline = asyncio.get_running_loop().time() + THREAD_S

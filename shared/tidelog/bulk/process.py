@@ -15,7 +15,8 @@ from tidelog.errors import Unavailable
 from tidelog.ports import Clock, Disk, File, Process, Processes
 
 POLL_S = 0.2
-STOP_S = 10.0
+STOP_S = 8.0
+"""Before a supervisor is out of patience with whoever waits for that (END_S)."""
 READ_BYTES = 1 << 20
 PROGRAM = (sys.executable, "-m", "tidelog_backfill", "run")
 

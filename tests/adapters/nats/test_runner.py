@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unittest.mock import Mock
 
 import pytest
@@ -20,13 +21,21 @@ from tests.servers import NatsServer, free_port, nats_server
 from tidelog import cycles, health, logs, service
 from tidelog.actor import Actor
 from tidelog.config import ServiceConfig
-from tidelog.errors import EXIT_OK, EXIT_RESTART, IoFailed, TidelogError, Unavailable
+from tidelog.errors import (
+    EXIT_OK,
+    EXIT_RESTART,
+    ConfigError,
+    IoFailed,
+    TidelogError,
+    Unavailable,
+    exit_code,
+)
 from tidelog.http_admin import HttpAdmin
 from tidelog.offline import End, Offline
 from tidelog.ports import Ports, Request
 from tidelog.real.ports import no_downstream
 from tidelog.service import Runner, main
-from tidelog.supervisor import Supervisor
+from tidelog.supervisor import Stuck, Supervisor
 
 
 class Echo(Actor[None]):
@@ -375,3 +384,31 @@ def test_what_crashes_too_often_exits_for_a_restart_with_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("tidelog-tiny: ")
     assert str(error.args[0]) in line
+
+
+@pytest.mark.usefixtures("nobodys_settings")
+def test_what_is_stuck_does_not_keep_the_process(
+    tmp_path: Path, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a loop waits for its threads."""
+    woken = threading.Event()
+
+    def ended(code: int) -> NoReturn:
+        woken.set()
+        raise SystemExit(code)
+
+    async def meets(*_: object) -> None:
+        asyncio.get_running_loop().run_in_executor(None, woken.wait)
+        try:
+            raise ConfigError("it was to end by this")
+        finally:
+            raise Stuck("a call runs on")
+
+    monkeypatch.setattr(Runner, "_run", meets)
+    monkeypatch.setattr(os, "_exit", ended)
+    with capture_logs() as said:
+        assert exits(tmp_path, server.url, Mock()) == (exit_code(Stuck("")), [])
+    assert [one["error"] for one in said if one["log_level"] == "error"][-2:] == [
+        "it was to end by this",
+        "a call runs on",
+    ]

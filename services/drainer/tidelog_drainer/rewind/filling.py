@@ -15,7 +15,7 @@ from tidelog.lease import LeaseMail, Role
 from tidelog.ports import Ports
 from tidelog.ranges import DAY_S
 from tidelog.rewind import Replay
-from tidelog.supervisor import Supervisor
+from tidelog.supervisor import Stuck, Supervisor
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.mail import AskPublished, PublisherMail
 from tidelog_drainer.merge.collector import Collector
@@ -88,9 +88,12 @@ class Filling:
         return Replay(self.config.feed, self._window.until, self.filled_ts)
 
     async def run(self) -> None:
-        """Until it is whole, stopped or failed. Nothing that it meets ends the live feed."""
+        """Until it is whole, stopped or failed. Nothing that it meets ends the live feed, but what
+        is stuck, and might still write, the process. Raises Stuck."""
         try:
             await self._tree.run(self._stop)
+        except Stuck:
+            raise
         except TidelogError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001 (a bug that one replay meets ends that one)

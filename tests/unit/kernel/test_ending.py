@@ -1,0 +1,292 @@
+"""Who is cancelled ends, with all that is below it; what does not is fatal, and is said to be."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+import pytest
+
+from tests.unit.kernel.test_supervisor import Do, Recorder
+from tidelog.actor import Actor
+from tidelog.errors import Fatal, TidelogError
+from tidelog.sim import World, run
+from tidelog.supervisor import END_S, END_TRIES, Stuck, Supervisor
+
+
+class Deaf(Recorder):
+    """Has a task that loses its first `losses` cancellations, as a library may."""
+
+    losses = 1
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        self.spawn(self._wait(), "deaf")
+
+    async def _wait(self) -> None:
+        try:
+            for _ in range(self.losses):
+                try:
+                    await asyncio.get_running_loop().create_future()
+                except asyncio.CancelledError:
+                    self.log.append("lost")
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.log.append(f"{self.name} ends")
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["ended from outside", "it crashed itself"])
+def test_a_cancellation_that_was_lost_is_repeated(crashes: bool) -> None:
+    """Of a task whose group has cancelled it, and does so once only."""
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        b = supervisor.actor("b", lambda: Deaf("b", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: supervisor.ready, 5)
+        await (b if crashes else a).tell(Do("crash"))
+        if crashes:
+            stop.set()
+            await asyncio.wait([task], timeout=60)
+            assert task.done()
+        else:
+            await world.until(lambda: supervisor.restarts_total == 1 and supervisor.ready, 15)
+            assert log == ["+a", "+b", "lost", "b ends", "+a", "+b"]
+            stop.set()
+            await task
+
+    run(main)
+
+
+def test_what_does_not_end_is_fatal_and_the_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deaf, "losses", END_TRIES)
+
+    class Loud(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            try:
+                await super().on_batch(batch)
+            finally:
+                self.log.append(f"{self.name} is cut")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        b = supervisor.actor("b", lambda: Loud("b", log))
+        supervisor.actor("c", lambda: Deaf("c", log))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await world.until(lambda: supervisor.ready, 5)
+        await b.tell(Do("hang"))
+        await a.tell(Do("crash"))
+        with pytest.raises(Stuck, match=r"test.c does not end"):
+            await asyncio.wait_for(task, 60)
+        assert "b is cut" in log
+        assert supervisor.status() == {}
+
+    run(main)
+
+
+def test_who_is_cancelled_while_a_child_ends_waits_for_it() -> None:
+    class Tidies(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            try:
+                await super().on_batch(batch)
+            finally:
+                self.log.append("tidies")
+                await asyncio.sleep(3)
+                self.log.append("tidied")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        b = supervisor.actor("b", lambda: Tidies("b", log))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await world.until(lambda: supervisor.ready, 5)
+        await b.tell(Do("hang"))
+        await a.tell(Do("crash"))
+        await world.until(lambda: "tidies" in log, 5)
+        assert set(supervisor.status()) == {"a"}
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert log == ["+a", "+b", "tidies", "tidied"]
+
+    run(main)
+
+
+def restarted(supervisor: Supervisor, times: int) -> bool:
+    return supervisor.restarts_total == times
+
+
+def test_what_nobody_cancelled_is_a_crash() -> None:
+    """What an actor waits for was cancelled, not the actor: in its batch, and in a task of it."""
+
+    class Waits(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            if batch[0].what == "spawn":
+                self.spawn(self._wait(), "waits")
+            else:
+                await self._wait()
+
+        async def _wait(self) -> None:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+
+    async def main(world: World) -> None:
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        ref = supervisor.actor("a", lambda: Waits("a", []))
+        task = world.loop.create_task(supervisor.run(stop))
+        for restarts, what in enumerate(("wait", "spawn"), start=1):
+            await world.until(lambda: supervisor.ready and ref.alive, 5)
+            await ref.tell(Do(what))
+            await world.until(functools.partial(restarted, supervisor, restarts), 5)
+        stop.set()
+        await task
+
+    run(main)
+
+
+class Parent(Recorder):
+    """Has one of `child` linked to it."""
+
+    def __init__(self, name: str, log: list[str], child: Actor[Do]) -> None:
+        super().__init__(name, log)
+        self._child = child
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        self.spawn_actor("child", self._child)
+
+
+def test_a_cancellation_that_an_actor_below_lost_is_repeated_too() -> None:
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Parent("b", log, Deaf("c", log)))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: "+c" in log, 5)
+        await a.tell(Do("crash"))
+        await world.until(lambda: supervisor.restarts_total == 1 and supervisor.ready, 15)
+        assert log[3:5] == ["lost", "c ends"]
+        stop.set()
+        await task
+
+    run(main)
+
+
+def test_an_actor_whose_task_outlives_its_loop_is_noticed() -> None:
+    """It takes no messages any more, and nothing else would tell."""
+
+    class Crashes(Deaf):
+        async def on_batch(self, batch: list[Do]) -> None:
+            self.spawn(self._crash(), "crash")
+
+        async def _crash(self) -> None:
+            raise TidelogError("boom")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        ref = supervisor.actor("a", lambda: Crashes("a", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: supervisor.ready, 5)
+        await ref.tell(Do("crash"))
+        await world.until(lambda: log.count("+a") == 2 and supervisor.ready, 3 * END_S)
+        stop.set()
+        await task
+
+    run(main)
+
+
+def test_a_tree_in_an_actor_ends_whole_however_often_it_is_cancelled() -> None:
+    """Two of its actors need longer than whoever ends it has patience for."""
+
+    class Slow(Recorder):
+        async def on_start(self) -> None:
+            await super().on_start()
+            self.spawn(self._tidy(), "tidies")
+
+        async def _tidy(self) -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                await asyncio.sleep(0.8 * END_S)
+                self.log.append(f"{self.name} tidied")
+
+    class Adopter(Recorder):
+        async def on_start(self) -> None:
+            await super().on_start()
+            self.spawn(self._adopt(), "adopts")
+
+        async def _adopt(self) -> None:
+            inner = Supervisor("inner")
+            for name in ("x", "y"):
+                inner.actor(name, functools.partial(Slow, name, self.log))
+            try:
+                await inner.run(asyncio.Event())
+            finally:
+                self.log.append("given back")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Adopter("b", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: "+y" in log, 5)
+        await a.tell(Do("crash"))
+        await world.until(lambda: log.count("+y") == 2, 3 * END_S)
+        assert log[4:] == ["y tidied", "x tidied", "given back", "+a", "+b", "+x", "+y"]
+        stop.set()
+        await task
+
+    run(main)
+
+
+def test_what_is_stuck_in_a_tree_below_ends_this_one() -> None:
+    class Adopter(Recorder):
+        async def on_start(self) -> None:
+            await super().on_start()
+            self.spawn(self._adopt(), "adopts")
+
+        async def _adopt(self) -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                raise Stuck("of a tree below")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Adopter("b", log))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await world.until(lambda: supervisor.ready, 5)
+        await a.tell(Do("crash"))
+        with pytest.raises(Stuck, match="of a tree below"):
+            await asyncio.wait_for(task, 5)
+
+    run(main)
+
+
+def test_an_orderly_stop_goes_on_after_what_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deaf, "losses", END_TRIES + 1)
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Deaf("b", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: supervisor.ready, 5)
+        stop.set()
+        with pytest.raises(Fatal, match="does not end"):
+            await task
+        assert log[-1] == "-a"
+
+    run(main)
