@@ -120,6 +120,14 @@ def test_a_fatal_error_exits_70_with_one_line(tmp_path: Path, server: NatsServer
         assert "tidelog-tiny: the disk is broken (check the disk" in service.log.read_text()
 
 
+def test_a_call_that_never_ends_ends_the_process(tmp_path: Path, server: NatsServer) -> None:
+    with tiny(tmp_path, server.url, "--hang-in-a-thread") as service:
+        assert service.end() == EXIT_RESTART
+        said = service.log.read_text()
+        assert "hangs in a call that can't be ended" in said
+        assert "left a call running in a thread" in said.splitlines()[-1]
+
+
 def test_failpoints_reach_the_process(tmp_path: Path, server: NatsServer) -> None:
     with tiny(tmp_path, server.url, TIDELOG_FAILPOINTS="tiny.tick=raise@3") as service:
         assert service.end() == EXIT_RESTART

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 
-from tidelog.actor import Actor
+from tidelog.actor import Actor, off_loop
 from tidelog.config import Secret, ServiceConfig
 from tidelog.errors import IoFailed
 from tidelog.failpoints import hit
@@ -18,6 +19,7 @@ class TinyConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     token: Secret = Secret("hunter2")
     hang_at_stop: bool = False
     fail_at_start: bool = False
+    hang_in_a_thread: bool = False
 
 
 class Echo(Actor[None]):
@@ -27,6 +29,7 @@ class Echo(Actor[None]):
         self._config = config
         self._ports = ports
         self._ticks = 0
+        self.progress_limit_s = 0.5 if config.hang_in_a_thread else 60.0
 
     async def on_start(self) -> None:
         if self._config.fail_at_start:
@@ -43,6 +46,8 @@ class Echo(Actor[None]):
     async def on_tick(self) -> None:
         hit("tiny.tick")
         self._ticks += 1
+        if self._config.hang_in_a_thread:
+            await off_loop(threading.Event().wait)
 
     async def on_stop(self) -> None:
         if self._config.hang_at_stop:
