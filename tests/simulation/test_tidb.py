@@ -105,11 +105,12 @@ def test_a_leader_that_begins_below_the_durable_bound_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """PD itself breaks its promise: its timestamps go back, and nothing but the bound keeps them
-    from it."""
+    from it. One history in four has an election that shows it."""
 
     def forgetful(self: tidb.Pd, server: str) -> None:
         self.leader = server
         self.physical, self.logical = self._wall_ms() - 5_000, 0
 
     monkeypatch.setattr(tidb.Pd, "elect", forgetful)
-    assert _caught()
+    many = range(TIDB_FROM, TIDB_FROM + 24)
+    assert sum(not play(seed).findings.clean for seed in many) >= 3
