@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from tidelog.errors import ActorStopped, InvariantBroken, TidelogError
+from tidelog.errors import ActorStopped, Fatal, InvariantBroken, Stuck, TidelogError
 from tidelog.mailbox import Mailbox
 
 M = TypeVar("M")
@@ -175,20 +175,22 @@ class Actor(Generic[M]):
     def spawn_actor(self, name: str, child: Actor[T]) -> tuple[Ref[T], asyncio.Task[None]]:
         """A child actor, linked: its crash is ours. Cancel the task to end it."""
         ref: Ref[T] = Ref(f"{self._cell.ref.name}/{name}")
-        cell = Cell(ref, child)
+        cell = Cell(ref, child, above=self._cell)
         task = self.spawn(cell.run(), name)
         self._cell.linked.add(cell)
         task.add_done_callback(lambda _: self._cell.linked.discard(cell))
         return ref, task
 
 
+GRAVEST_FIRST = (Stuck, Fatal, TidelogError)
 current_cell: ContextVar[Cell[Any] | None] = ContextVar("current_cell", default=None)
 
 
 class Cell(Generic[M]):
     """One life of one actor: its mailbox, its tasks, what it owes."""
 
-    def __init__(self, ref: Ref[M], actor: Actor[M]) -> None:
+    def __init__(self, ref: Ref[M], actor: Actor[M], above: Cell[Any] | None = None) -> None:
+        """`above`: of the actor that it is linked to."""
         self.ref = ref
         self.actor = actor
         self.mailbox: Mailbox[M] = Mailbox(actor.max_count, actor.max_bytes)
@@ -201,6 +203,8 @@ class Cell(Generic[M]):
         self.left_at: float | None = None
         """Since when its loop has ended; its tasks may not have yet."""
         self.threads = 0
+        """Calls that run there, of the actors linked to it, too."""
+        self.top: Cell[Any] = self if above is None else above.top
         actor._cell = self
 
     def stop(self) -> None:
@@ -209,6 +213,11 @@ class Cell(Generic[M]):
 
     def stuck(self, now: float) -> bool:
         return self.busy_since is not None and now - self.busy_since > self.actor.progress_limit_s
+
+    def outlived_s(self, now: float) -> float:
+        """How long some task has outlived its actor's loop: this one's, or of one linked to it."""
+        own = 0.0 if self.left_at is None else now - self.left_at
+        return max([own, *(cell.outlived_s(now) for cell in self.linked)])
 
     def all_tasks(self) -> set[asyncio.Task[None]]:
         """Its own, and those of the actors linked to it."""
@@ -277,9 +286,9 @@ async def _alive(work: Coroutine[Any, Any, None], name: str) -> None:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to act on: a TidelogError if there is one, else the first."""
+    """The error to act on: the first of what must end the process, else of what is known."""
     flat = [first_error(e) if isinstance(e, BaseExceptionGroup) else e for e in group.exceptions]
-    return next((e for e in flat if isinstance(e, TidelogError)), flat[0])
+    return next((e for kind in GRAVEST_FIRST for e in flat if isinstance(e, kind)), flat[0])
 
 
 async def off_loop(function: Callable[..., T], *args: object) -> T:
@@ -291,7 +300,7 @@ async def off_loop(function: Callable[..., T], *args: object) -> T:
     cell = current_cell.get()
     future = asyncio.get_running_loop().run_in_executor(None, function, *args)
     if cell is not None:
-        cell.threads += 1
-        living = cell
+        living = cell.top
+        living.threads += 1
         future.add_done_callback(lambda _: setattr(living, "threads", living.threads - 1))
     return await asyncio.shield(future)

@@ -172,6 +172,10 @@ class Fatal(TidelogError):
     """The process must not go on with the state it has: exit, start again from what is durable."""
 
 
+class Stuck(Fatal):
+    """An actor made no progress, or does not end, and a call of it may still run in a thread."""
+
+
 class IoFailed(Fatal):
     """A write or an fsync failed. Never retried in the process: pages may be marked clean."""
 

@@ -26,7 +26,7 @@ import uvloop
 
 from tidelog import cycles, failpoints, logs, metrics
 from tidelog.config import HelpRequested, ServiceConfig, load, redacted, redacted_url
-from tidelog.errors import EXIT_FAILED, EXIT_OK, EXIT_RESTART, TidelogError, exit_code
+from tidelog.errors import EXIT_FAILED, EXIT_OK, EXIT_RESTART, Stuck, TidelogError, exit_code
 from tidelog.health import HTTP_FILE
 from tidelog.http_admin import HttpAdmin
 from tidelog.micro import MicroService
@@ -37,7 +37,7 @@ from tidelog.real.connection import Connection
 from tidelog.real.disk import RealDisk
 from tidelog.real.ports import OpenDownstream, no_downstream, real_ports
 from tidelog.routes import Route
-from tidelog.supervisor import Stuck, Supervisor
+from tidelog.supervisor import Supervisor
 
 C = TypeVar("C", bound=ServiceConfig)
 Build = Callable[[C, Ports], Supervisor | Awaitable[Supervisor]]
@@ -80,12 +80,16 @@ async def _to_the_end(runner: Runner) -> None:
     try:
         await runner.run()
     except Stuck as error:
-        if isinstance(error.__context__, TidelogError):
-            log.error("the service was to end", error=error.__context__.message)
-        code = report(runner.name, error)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        code = exit_code(error)
+        try:
+            for why in (runner.failure, error.__context__):
+                if isinstance(why, TidelogError):
+                    log.error("the service was to end", error=why.message)
+            report(runner.name, error)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
 
 
 def report(name: str, error: Exception) -> int:
@@ -122,7 +126,7 @@ class Runner:
         self._stop = asyncio.Event()
         self._signals = 0
         self._main: asyncio.Task[None] | None = None
-        self._failure: TidelogError | None = None
+        self.failure: TidelogError | None = None
         self._started = datetime.now(UTC)
         self._stall: metrics.StallWatch | None = None
 
@@ -141,8 +145,8 @@ class Runner:
         try:
             await self._run(admin)
         except asyncio.CancelledError:
-            if self._failure is not None:
-                raise self._failure from None
+            if self.failure is not None:
+                raise self.failure from None
             if not self._stop.is_set():
                 raise
             log.info("stopped before everything ran")
@@ -242,9 +246,9 @@ class Runner:
             self._main.cancel()
 
     def _on_bus_lost(self, error: TidelogError) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             return
-        self._failure = error
+        self.failure = error
         if self._main is not None:
             self._main.cancel()
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import structlog
 
 from tidelog.actor import Actor, Cell, Ref
-from tidelog.errors import Fatal, TidelogError
+from tidelog.errors import Fatal, Stuck, TidelogError
 from tidelog.routes import Handler, Route
 
 M = TypeVar("M")
@@ -27,10 +27,6 @@ END_S = 10.0
 """What does not end in that time is cancelled again: a library may have lost that."""
 END_TRIES = 3
 THREAD_S = 5.0
-
-
-class Stuck(Fatal):
-    """An actor made no progress, or does not end, and a call of it may still run in a thread."""
 
 
 class BeginAnew(TidelogError):
@@ -47,7 +43,9 @@ class Child:
         self.restart_at = restart_at
         self.cell: Cell[Any] | None = None
         self.task: asyncio.Task[None] | None = None
-        self.ending = False
+        self.cancelled = 0
+        """How often, and when it will be again."""
+        self.again_at = 0.0
 
 
 class Supervisor:
@@ -62,6 +60,7 @@ class Supervisor:
         self._restarts: deque[float] = deque()
         self.restarts_total = 0
         self._stopping: asyncio.Future[bool]
+        self._stuck: Stuck | None = None
 
     def actor(
         self, name: str, factory: Callable[[], Actor[M]], *, shares: Ref[Any] | None = None
@@ -89,7 +88,7 @@ class Supervisor:
             child.ref.name.partition(".")[2]: _said(child.cell)
             | {"mailbox": len(child.cell.mailbox), "mailbox_bytes": child.cell.mailbox.bytes}
             for child in self._children
-            if child.cell is not None and not child.ending
+            if child.cell is not None and not child.cancelled
         }
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -110,7 +109,11 @@ class Supervisor:
         finally:
             self.ready = False
             stopping.cancel()
-            await self._cancel_from(0)
+            try:
+                await self._cancel_from(0)
+            finally:
+                if self._stuck is not None:  # whatever else ends us: it may still write
+                    raise self._stuck
 
     async def _mend(self, stop: asyncio.Event) -> None:
         now = asyncio.get_running_loop().time()
@@ -120,7 +123,7 @@ class Supervisor:
             error: BaseException | None = None
             if child.task.done() and not stop.is_set():
                 error = child.task.exception() or TidelogError(f"{child.ref.name} ended by itself")
-            elif child.cell.left_at is not None and now - child.cell.left_at > END_S:
+            elif child.cell.outlived_s(now) > END_S:
                 error = TidelogError(f"{child.ref.name} ended, and a task of it does not")
             elif child.cell.stuck(now):
                 error = TidelogError(f"{child.ref.name} made no progress")
@@ -144,7 +147,9 @@ class Supervisor:
         if isinstance(error, Fatal) or len(self._restarts) > self._max_restarts:
             raise error
         self.ready = False
-        await self._cancel_from(position)
+        fatal = await self._cancel_from(position)
+        if fatal is not None:
+            raise fatal
         await self._start_from(position)
         self.ready = not self._stopping.done()
 
@@ -173,78 +178,86 @@ class Supervisor:
                 return
 
     async def _stop_from(self, position: int) -> None:
-        """Graceful: each child in reverse handles what it has, within STOP_S."""
+        """Graceful: each child in reverse handles what it has, within STOP_S. Raises Stuck at once:
+        what comes before may own what is still being written."""
         failed: Fatal | None = None
         for child in reversed(self._children[position:]):
+            if self._stuck is not None:
+                raise self._stuck
             if child.task is None or child.cell is None:
                 continue
             child.cell.stop()
             await asyncio.wait([child.task], timeout=STOP_S)
-            try:
-                error = await self._end(child)
-            except Stuck as stuck:
-                error = stuck
+            error = await self._end(child)
             if isinstance(error, Fatal):
                 failed = failed or error
         if failed is not None:
             raise failed
 
-    async def _cancel_from(self, position: int) -> None:
-        """Who is cancelled here is so once all have ended: none lives on beside a fresh instance.
-        Raises Stuck, of a child or of a tree in it."""
-        raised: Stuck | asyncio.CancelledError | None = None
+    async def _cancel_from(self, position: int) -> Fatal | None:
+        """The first fatal error that they end with. Who is cancelled here is so once all have
+        ended: none lives on beside a fresh instance."""
+        fatal: Fatal | None = None
+        cancelled: asyncio.CancelledError | None = None
         for child in reversed(self._children[position:]):
             while child.task is not None:
                 try:
                     error = await self._end(child)
-                except (Stuck, asyncio.CancelledError) as met:
-                    error = met
-                if isinstance(error, Stuck):
-                    raised = error
-                elif isinstance(error, asyncio.CancelledError):
-                    raised = raised or error
-        if raised is not None:
-            raise raised
+                except asyncio.CancelledError as met:
+                    cancelled = met
+                else:
+                    fatal = fatal or (error if isinstance(error, Fatal) else None)
+        if cancelled is not None:
+            raise cancelled
+        return fatal
 
     async def _end(self, child: Child) -> BaseException | None:
-        """What it ended with, if it was an error. Who is cancelled here comes again and waits on.
-        Raises Stuck."""
+        """What it ended with, if it was an error; Stuck if it does not end, or something of it does
+        not. Who is cancelled here comes again and waits on."""
         task, cell = child.task, child.cell
         if task is None or cell is None:
             return None
-        if not child.ending:
-            child.ending = True
-            task.cancel()
-        stuck = await _ended(task, cell)
-        child.task, child.cell, child.ending = None, None, False
-        if stuck:
-            raise Stuck(f"{child.ref.name} {stuck}")
-        error = None if task.cancelled() else task.exception()
+        error: BaseException | None
+        if not await _ended(child, task, cell):
+            error = Stuck(f"{child.ref.name} does not end")
+        elif not await _alone(cell):
+            error = Stuck(f"{child.ref.name} left a call running in a thread")
+        else:
+            error = None if task.cancelled() else task.exception()
+        child.task, child.cell, child.cancelled, child.again_at = None, None, 0, 0.0
+        if isinstance(error, Stuck):
+            self._stuck = self._stuck or error
         if error is not None:
             log.debug("actor ended with an error", actor=child.ref.name, error=str(error))
         return error
 
 
-async def _ended(task: asyncio.Task[None], cell: Cell[Any]) -> str:
-    """Wait for a task that was cancelled, and for its calls in threads; what does not end."""
-    for again in range(END_TRIES):
-        if again:
-            log.warning("an actor does not end", actor=cell.ref.name, again=again)
-            # A group has cancelled its tasks once, and never will again.
-            for one in (*cell.all_tasks(), task):
-                one.cancel()
-        if not task.done():
-            await asyncio.wait([task], timeout=END_S)
-        if task.done():
-            break
-    else:
-        return "does not end"
+async def _ended(child: Child, task: asyncio.Task[None], cell: Cell[Any]) -> bool:
+    """Cancel it, again and again if need be: a library may lose that, or one of its tasks did, and
+    its group cancels them once only. Whether it has ended then."""
+    while not task.done():
+        now = asyncio.get_running_loop().time()
+        if now >= child.again_at:
+            if child.cancelled == END_TRIES:
+                return False
+            if child.cancelled:
+                log.warning("an actor does not end", actor=child.ref.name, tries=child.cancelled)
+                for one in cell.all_tasks():
+                    one.cancel()
+            task.cancel()
+            child.cancelled, child.again_at = child.cancelled + 1, now + END_S
+        await asyncio.wait([task], timeout=child.again_at - now)
+    return True
+
+
+async def _alone(cell: Cell[Any]) -> bool:
+    """Whether no call of it in a thread outlives it for long."""
     deadline = asyncio.get_running_loop().time() + THREAD_S
     while cell.threads:
         if asyncio.get_running_loop().time() > deadline:
-            return "left a call running in a thread"
+            return False
         await asyncio.sleep(0.01)
-    return ""
+    return True
 
 
 def _said(cell: Cell[Any]) -> dict[str, object]:

@@ -18,6 +18,8 @@ log = structlog.get_logger()
 
 PENDING_COUNT = 65_536
 PENDING_BYTES = 64 << 20
+CLOSE_S = 2.0
+"""A handler that is cancelled has that long to end."""
 """What may wait for a slow handler. Core NATS has no flow control: beyond it requests are dropped,
 loudly, and their senders see a deadline."""
 
@@ -122,4 +124,4 @@ class ServedSubject:
         self._withdraw(self)
         if self.task is not None and self.task is not asyncio.current_task():
             self.task.cancel()
-            await asyncio.wait([self.task])
+            await asyncio.wait([self.task], timeout=CLOSE_S)

@@ -26,6 +26,7 @@ from tidelog.errors import (
     EXIT_RESTART,
     ConfigError,
     IoFailed,
+    Stuck,
     TidelogError,
     Unavailable,
     exit_code,
@@ -35,7 +36,7 @@ from tidelog.offline import End, Offline
 from tidelog.ports import Ports, Request
 from tidelog.real.ports import no_downstream
 from tidelog.service import Runner, main
-from tidelog.supervisor import Stuck, Supervisor
+from tidelog.supervisor import Supervisor
 
 
 class Echo(Actor[None]):

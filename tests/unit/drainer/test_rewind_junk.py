@@ -13,11 +13,11 @@ from tests.unit.drainer.test_rewind import TIMES, behind
 from tests.unit.drainer.test_simulated import txn
 from tests.unit.drainer.test_stops import said
 from tidelog import subjects
-from tidelog.errors import TidelogError
+from tidelog.errors import Stuck, TidelogError
 from tidelog.ports import Outgoing, Ports
 from tidelog.rewind import Rewinding
 from tidelog.sim.world import World, run
-from tidelog.supervisor import Stuck, Supervisor
+from tidelog.supervisor import Supervisor
 from tidelog_drainer.publish.position import NotOurs, Tail, read_tail
 from tidelog_drainer.rewind import filling
 

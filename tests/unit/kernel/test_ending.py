@@ -8,10 +8,10 @@ import functools
 import pytest
 
 from tests.unit.kernel.test_supervisor import Do, Recorder
-from tidelog.actor import Actor
-from tidelog.errors import Fatal, TidelogError
+from tidelog.actor import Actor, first_error
+from tidelog.errors import IoFailed, Stuck, TidelogError
 from tidelog.sim import World, run
-from tidelog.supervisor import END_S, END_TRIES, Stuck, Supervisor
+from tidelog.supervisor import END_S, END_TRIES, Supervisor
 
 
 class Deaf(Recorder):
@@ -274,7 +274,8 @@ def test_what_is_stuck_in_a_tree_below_ends_this_one() -> None:
     run(main)
 
 
-def test_an_orderly_stop_goes_on_after_what_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_orderly_stop_ends_where_something_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was started earlier may own what is still being written: its lock must not be let go."""
     monkeypatch.setattr(Deaf, "losses", END_TRIES + 1)
 
     async def main(world: World) -> None:
@@ -282,11 +283,141 @@ def test_an_orderly_stop_goes_on_after_what_is_stuck(monkeypatch: pytest.MonkeyP
         supervisor, stop = Supervisor("test"), asyncio.Event()
         supervisor.actor("a", lambda: Recorder("a", log))
         supervisor.actor("b", lambda: Deaf("b", log))
+        supervisor.actor("unsynced", lambda: Recorder("unsynced", log))
         task = world.loop.create_task(supervisor.run(stop))
         await world.until(lambda: supervisor.ready, 5)
         stop.set()
-        with pytest.raises(Fatal, match="does not end"):
+        with pytest.raises(Stuck, match="does not end"):
             await task
-        assert log[-1] == "-a"
+        assert "-unsynced" in log
+        assert "-a" not in log
 
     run(main)
+
+
+def test_who_is_cancelled_by_another_tells_what_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tree would give back what may still be written."""
+    monkeypatch.setattr(Deaf, "losses", END_TRIES)
+
+    class Slow(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            try:
+                await super().on_batch(batch)
+            finally:
+                self.log.append("tidies")
+                await asyncio.sleep(5)
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        b = supervisor.actor("b", lambda: Slow("b", log))
+        supervisor.actor("c", lambda: Deaf("c", log))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await world.until(lambda: supervisor.ready, 5)
+        await b.tell(Do("hang"))
+        await a.tell(Do("crash"))
+        await world.until(lambda: "tidies" in log, 4 * END_S)
+        task.cancel()
+        with pytest.raises(Stuck):
+            await task
+
+    run(main)
+
+
+def test_a_fatal_error_that_one_ends_with_is_no_reason_to_restart_it() -> None:
+    """Its own, noticed late, and that of another who is ended."""
+
+    class Fails(Deaf):
+        async def on_batch(self, batch: list[Do]) -> None:
+            raise IoFailed("the last fsync failed")
+
+    class Unsynced(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            try:
+                await super().on_batch(batch)
+            finally:
+                raise IoFailed("the last fsync failed")
+
+    async def main(world: World) -> None:
+        for factory, tell in ((Fails, "b"), (Unsynced, "a")):
+            log: list[str] = []
+            supervisor = Supervisor("test")
+            refs = {"a": supervisor.actor("a", functools.partial(Recorder, "a", log))}
+            refs["b"] = supervisor.actor("b", functools.partial(factory, "b", log))
+            task = world.loop.create_task(supervisor.run(asyncio.Event()))
+            await world.until(functools.partial(is_ready, supervisor), 5)
+            await refs["b"].tell(Do("hang"))
+            if tell == "a":
+                await asyncio.sleep(1)
+                await refs["a"].tell(Do("crash"))
+            with pytest.raises(IoFailed):
+                await asyncio.wait_for(task, 3 * END_S)
+            assert log.count("+b") == 1
+
+    run(main)
+
+
+def is_ready(supervisor: Supervisor) -> bool:
+    return supervisor.ready
+
+
+def test_a_cancellation_lost_in_a_tree_below_is_repeated_there() -> None:
+    """Whoever ends that tree cancels it just as often, and it begins to wait anew each time."""
+
+    class Adopter(Recorder):
+        async def on_start(self) -> None:
+            await super().on_start()
+            self.spawn(self._adopt(), "adopts")
+
+        async def _adopt(self) -> None:
+            inner = Supervisor("inner")
+            inner.actor("x", functools.partial(Deaf, "x", self.log))
+            await inner.run(asyncio.Event())
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Adopter("b", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: "+x" in log, 5)
+        await a.tell(Do("crash"))
+        await world.until(lambda: log.count("+x") == 2, 2 * END_S)
+        assert log[3:5] == ["lost", "x ends"]
+        stop.set()
+        await task
+
+    run(main)
+
+
+def test_a_thread_of_an_actor_below_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh instance must not meet it either."""
+
+    async def main(world: World) -> None:
+        loop, log = world.loop, list[str]()
+        monkeypatch.setattr(loop, "run_in_executor", lambda *_: loop.create_future())
+        supervisor = Supervisor("test")
+        child = Recorder("c", log)
+        a = supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Parent("b", log, child))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await world.until(lambda: "+c" in log, 5)
+        await child.self_ref.tell(Do("thread"))
+        await asyncio.sleep(1)
+        await a.tell(Do("crash"))
+        with pytest.raises(Stuck, match=r"test.b left a call"):
+            await asyncio.wait_for(task, 3 * END_S)
+
+    run(main)
+
+
+def test_of_several_errors_the_gravest_counts() -> None:
+    stuck, fatal, known, bug = Stuck(""), IoFailed(""), TidelogError(""), ValueError("")
+    for errors, told in (
+        ([bug, known, fatal, stuck], stuck),
+        ([bug, known, fatal], fatal),
+        ([bug, known], known),
+        ([bug], bug),
+    ):
+        assert first_error(ExceptionGroup("", [ExceptionGroup("", errors)])) is told

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from tidelog.actor import Actor, Ref, off_loop
-from tidelog.errors import Corrupt, IoFailed, TidelogError
+from tidelog.errors import Corrupt, IoFailed, Stuck, TidelogError
 from tidelog.sim import World, run
-from tidelog.supervisor import Stuck, Supervisor
+from tidelog.supervisor import Supervisor
 
 
 @dataclass(frozen=True)

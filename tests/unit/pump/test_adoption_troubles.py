@@ -11,11 +11,10 @@ from structlog.testing import capture_logs
 from tests.unit.pump.rig import Client, commit
 from tests.unit.pump.test_adoption_sim import GRACE_S, Cluster, down_to_one
 from tidelog import ask_registry
-from tidelog.errors import IoFailed, Unavailable
+from tidelog.errors import IoFailed, Stuck, Unavailable
 from tidelog.messages import OFFLINE, ONLINE
 from tidelog.sim import World, run
 from tidelog.sim.disk import MountedDisk
-from tidelog.supervisor import Stuck
 from tidelog_pump.slots import adopter
 from tidelog_pump.slots.adopter import SLOTS, Adopter
 from tidelog_pump.slots.claim import TURN_FILE

@@ -10,12 +10,12 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Ref
-from tidelog.errors import Fatal, Purged, Stopped, StreamMissing, TidelogError, Unavailable
+from tidelog.errors import Fatal, Purged, Stopped, StreamMissing, Stuck, TidelogError, Unavailable
 from tidelog.lease import LeaseMail, Role
 from tidelog.ports import Ports
 from tidelog.ranges import DAY_S
 from tidelog.rewind import Replay
-from tidelog.supervisor import Stuck, Supervisor
+from tidelog.supervisor import Supervisor
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.mail import AskPublished, PublisherMail
 from tidelog_drainer.merge.collector import Collector

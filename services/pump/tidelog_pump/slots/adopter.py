@@ -22,11 +22,11 @@ import structlog
 
 from tidelog import ask_registry
 from tidelog.actor import Actor, Nothing
-from tidelog.errors import DirectoryLocked, DiskFull, TidelogError
+from tidelog.errors import DirectoryLocked, DiskFull, Stuck, TidelogError
 from tidelog.messages import OFFLINE, Nodes, StateReply, StateRequest
 from tidelog.ports import Lock
 from tidelog.sealed import unseal
-from tidelog.supervisor import Stuck, Supervisor
+from tidelog.supervisor import Supervisor
 from tidelog.unreadable import NOT_READABLE
 from tidelog_pump.identity import NODE_FILE, NodeRecord
 from tidelog_pump.slots.claim import (
