@@ -190,6 +190,11 @@ BUGS = (
                 "self._max_restarts:\n",
                 "        if len(self._restarts) > self._max_restarts:\n",
             ),
+            Edit(
+                f"{LIBRARY}/supervisor.py",
+                "        if fatal is not None:\n            raise fatal\n",
+                "",
+            ),
         ),
     ),
     Bug(
