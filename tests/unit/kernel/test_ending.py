@@ -179,10 +179,16 @@ def test_a_cancellation_that_an_actor_below_lost_is_repeated_too() -> None:
     run(main)
 
 
-def test_an_actor_whose_task_outlives_its_loop_is_noticed() -> None:
+@pytest.mark.parametrize("linked", [False, True], ids=["its own", "of one linked to it"])
+def test_an_actor_whose_task_outlives_its_loop_is_noticed(linked: bool) -> None:
     """It takes no messages any more, and nothing else would tell."""
+    lives: list[Recorder] = []
 
     class Crashes(Deaf):
+        async def on_start(self) -> None:
+            await super().on_start()
+            lives.append(self)
+
         async def on_batch(self, batch: list[Do]) -> None:
             self.spawn(self._crash(), "crash")
 
@@ -192,13 +198,43 @@ def test_an_actor_whose_task_outlives_its_loop_is_noticed() -> None:
     async def main(world: World) -> None:
         log: list[str] = []
         supervisor, stop = Supervisor("test"), asyncio.Event()
-        ref = supervisor.actor("a", lambda: Crashes("a", log))
+        if linked:
+            supervisor.actor("b", lambda: Parent("b", log, Crashes("a", log)))
+        else:
+            supervisor.actor("a", lambda: Crashes("a", log))
         task = world.loop.create_task(supervisor.run(stop))
-        await world.until(lambda: supervisor.ready, 5)
-        await ref.tell(Do("crash"))
-        await world.until(lambda: log.count("+a") == 2 and supervisor.ready, 3 * END_S)
+        await world.until(lambda: len(lives) == 1, 5)
+        await world.until(lambda: lives[0].self_ref.alive, 5)
+        await lives[0].self_ref.tell(Do("crash"))
+        await world.until(lambda: len(lives) == 2 and supervisor.ready, 3 * END_S)
+        assert "a ends" in log
         stop.set()
         await task
+
+    run(main)
+
+
+def test_a_task_that_is_ended_before_it_began_is_no_error() -> None:
+    """Python warns of a coroutine that nobody awaited, and the tests take that for a failure."""
+
+    class Spawns(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            self.spawn(self._never(), "never").cancel()
+
+        async def _never(self) -> None:
+            self.log.append("it began")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        ref = supervisor.actor("a", lambda: Spawns("a", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: supervisor.ready, 5)
+        await ref.tell(Do("spawn"))
+        await asyncio.sleep(1)
+        stop.set()
+        await task
+        assert log == ["+a", "-a"]
 
     run(main)
 
