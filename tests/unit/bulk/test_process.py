@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conditions import until
 from tidelog.bulk import process
 from tidelog.bulk.jobs import ReplayJob, decode_job
 from tidelog.bulk.process import JobProcessEnded, JobProcesses
@@ -35,6 +35,17 @@ def processes(home: Path, script: str) -> JobProcesses:
     return JobProcesses(
         RealProcesses(), RealDisk(home), RealClock(), home, env={"X": "y"}, program=program
     )
+
+
+class Keeps(RealProcesses):
+    """What it started can be looked at."""
+
+    def __init__(self) -> None:
+        self.started: list[Process] = []
+
+    async def start(self, *args: Any, **named: Any) -> Process:
+        self.started.append(await super().start(*args, **named))
+        return self.started[-1]
 
 
 def telling(*lines: Line, then: str = "") -> str:
@@ -103,12 +114,7 @@ def test_cancelled_before_its_lines_are_there_to_be_read_it_is_ended(tmp_path: P
 
     async def cancelled() -> int | None:
         begun = asyncio.Event()
-        started = list[Process]()
-
-        class Keeps(RealProcesses):
-            async def start(self, *args: Any, **named: Any) -> Process:
-                started.append(await super().start(*args, **named))
-                return started[0]
+        keeps = Keeps()
 
         class Slow(RealDisk):
             async def open(self, path: str, *, create: bool = False) -> File:
@@ -117,12 +123,12 @@ def test_cancelled_before_its_lines_are_there_to_be_read_it_is_ended(tmp_path: P
                 raise AssertionError
 
         program = (sys.executable, "-c", "import time; time.sleep(600)")
-        jobs = JobProcesses(Keeps(), Slow(tmp_path), RealClock(), tmp_path, program=program)
+        jobs = JobProcesses(keeps, Slow(tmp_path), RealClock(), tmp_path, program=program)
         task = asyncio.create_task(jobs.run("a", JOB, Told()))
         await begun.wait()
         task.cancel()
         await asyncio.wait([task])
-        return started[0].returncode
+        return keeps.started[0].returncode
 
     assert asyncio.run(cancelled()) is not None
 
@@ -160,15 +166,17 @@ def test_one_that_does_not_end_is_killed_also_by_who_has_no_patience(tmp_path: P
     script = deaf + telling(PROGRESS, then="time.sleep(601)")
 
     async def cancelled() -> None:
-        begun = asyncio.Event()
-        work = processes(tmp_path, script).run("a", JOB, lambda _: begun.set())
-        task = asyncio.create_task(work)
+        begun, keeps = asyncio.Event(), Keeps()
+        program = (sys.executable, "-c", script)
+        jobs = JobProcesses(keeps, RealDisk(tmp_path), RealClock(), tmp_path, program=program)
+        task = asyncio.create_task(jobs.run("a", JOB, lambda _: begun.set()))
         await begun.wait()
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         await asyncio.wait([task])
-        await until(lambda: not _running("sleep(601)"))
+        async with asyncio.timeout(20):
+            assert await keeps.started[0].wait() == -signal.SIGKILL
 
     asyncio.run(cancelled())
