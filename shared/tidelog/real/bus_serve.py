@@ -18,10 +18,10 @@ log = structlog.get_logger()
 
 PENDING_COUNT = 65_536
 PENDING_BYTES = 64 << 20
-CLOSE_S = 2.0
-"""A handler that is cancelled has that long to end."""
 """What may wait for a slow handler. Core NATS has no flow control: beyond it requests are dropped,
 loudly, and their senders see a deadline."""
+CLOSE_S = 2.0
+"""A handler that is cancelled has that long to end."""
 
 Answer = Callable[[str, bytes, Headers | None], None]
 
