@@ -29,6 +29,8 @@ from tidelog_cli.state_file import TopologyState
 
 TIDELOG = (sys.executable, "-m", "tidelog_cli")
 READY_S = 60.0
+ANSWER_S = 10.0
+"""A process that stands still takes the question, and never answers."""
 T = TypeVar("T")
 
 
@@ -70,14 +72,16 @@ class Running:
     def said(self, actor: str, of: str = "") -> dict[str, Any]:
         """The status of an actor of a service, which is called like it if not said otherwise. An
         AssertionError if it has stopped."""
-        with urllib.request.urlopen(f"{self._http(of or actor)}/status") as answer:
+        with urllib.request.urlopen(
+            f"{self._http(of or actor)}/status", timeout=ANSWER_S
+        ) as answer:
             status: dict[str, Any] = json.load(answer)["actors"][actor]
         assert not status.get("stopped"), status["error"]
         return status
 
     def counted(self, service: str, counter: str) -> float:
         """Of this life of it, all labels together."""
-        with urllib.request.urlopen(f"{self._http(service)}/metrics") as answer:
+        with urllib.request.urlopen(f"{self._http(service)}/metrics", timeout=ANSWER_S) as answer:
             families = text_string_to_metric_families(answer.read().decode())
             found = next(family for family in families if family.name == counter)
         return sum(one.value for one in found.samples if one.name == f"{counter}_total")

@@ -1,13 +1,18 @@
 """SQLite as downstream: one file, each table named `db.table`, one writer (design section 9).
 
-Rows, DDL and the checkpoint go in one transaction. All calls run in a thread, one at a time.
+Rows, DDL and the checkpoint go in one transaction. All calls run in a thread, one at a time: where
+two use one connection, the one that compares text waits for Python's lock and holds SQLite's, the
+other the other way round, and the whole process stands still for ever.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from operator import itemgetter
+from typing import TypeVar
 
 from tidelog.actor import off_loop
 from tidelog.changes import DdlMessage
@@ -23,6 +28,8 @@ from tidelog.downstreams.writing import writing
 from tidelog.errors import ConfigError, InvariantBroken, Stopped, TidelogError, Unavailable
 from tidelog.schema.structure import TableStructure
 
+T = TypeVar("T")
+
 CHECKPOINT = name("tidb_binlog.checkpoint")
 BUSY_S = 10.0
 CACHED_TABLES = 4096
@@ -31,11 +38,11 @@ CACHED_TABLES = 4096
 class SqliteLane:
     """The one writer: it shares the file's connection with checkpoint and DDL."""
 
-    def __init__(self, apply: Callable[[Work], None]) -> None:
+    def __init__(self, apply: Callable[[Work], Awaitable[None]]) -> None:
         self._apply = apply
 
     async def apply(self, work: Work) -> None:
-        await off_loop(self._apply, work)
+        await self._apply(work)
 
     async def close(self) -> None:
         """The connection is the downstream's."""
@@ -47,6 +54,7 @@ class SqliteDownstream(OneProcess):
     def __init__(self, target: Target) -> None:
         self._target = target
         self._db: sqlite3.Connection | None = None
+        self._turn = threading.Lock()
         self._feed = ""
         self._tables: dict[tuple[str, str, int], SqliteTable] = {}
         self._newest: dict[tuple[str, str], TableStructure] = {}
@@ -56,7 +64,7 @@ class SqliteDownstream(OneProcess):
     async def open(self, feed: str) -> Opened:
         await self.close()
         self._feed = feed
-        rows = await off_loop(self._connect)
+        rows = await self._in_thread(self._connect)
         found = checkpoint_table.load(rows, feed)
         return Opened(found.checkpoint if found is not None else None, atomic=True)
 
@@ -84,7 +92,7 @@ class SqliteDownstream(OneProcess):
             raise self._typed(error) from error
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
-        return await off_loop(self._rule, db, structure)
+        return await self._in_thread(self._rule, db, structure)
 
     def _rule(self, schema: str, structure: TableStructure) -> TableRule:
         try:
@@ -93,22 +101,29 @@ class SqliteDownstream(OneProcess):
             raise self._typed(error) from error
 
     async def lane(self, number: int) -> Lane:
-        return SqliteLane(self._apply)
+        return SqliteLane(partial(self._in_thread, self._apply))
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
-        return await off_loop(self._apply_ddl, ddl, checkpoint)
+        return await self._in_thread(self._apply_ddl, ddl, checkpoint)
 
     async def ddl_progress(self) -> str:
         return ""
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        await off_loop(self._apply, Work([], checkpoint=checkpoint))
+        await self._in_thread(self._apply, Work([], checkpoint=checkpoint))
 
     async def close(self) -> None:
         db, self._db = self._db, None
         self._tables.clear()
         if db is not None:
-            await off_loop(db.close)
+            await self._in_thread(db.close)
+
+    async def _in_thread(self, call: Callable[..., T], *args: object) -> T:
+        return await off_loop(self._in_turn, call, *args)
+
+    def _in_turn(self, call: Callable[..., T], *args: object) -> T:
+        with self._turn:
+            return call(*args)
 
     def _living(self) -> sqlite3.Connection:
         if self._db is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
@@ -429,3 +431,10 @@ def test_a_locked_file_is_unavailable(tmp_path: Path, monkeypatch: pytest.Monkey
         await rig.downstream.save_checkpoint(Checkpoint(3))
 
     run(tmp_path, scenario)
+
+
+def test_calls_beside_each_other_do_not_hold_the_process_for_ever(tmp_path: Path) -> None:
+    """One had SQLite's lock and waited for Python's, the other the other way round: no timeout ends
+    that in the process itself."""
+    command = [sys.executable, "-m", "tests.unit.downstreams.two_at_once", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=60)
