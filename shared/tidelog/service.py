@@ -24,7 +24,7 @@ import msgspec
 import structlog
 import uvloop
 
-from tidelog import cycles, failpoints, logs, metrics
+from tidelog import cycles, failpoints, frozen, logs, metrics
 from tidelog.config import HelpRequested, ServiceConfig, load, redacted, redacted_url
 from tidelog.errors import EXIT_FAILED, EXIT_OK, EXIT_RESTART, Stuck, TidelogError, exit_code
 from tidelog.health import HTTP_FILE
@@ -136,9 +136,10 @@ class Runner:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
-        self._stall, sweep = metrics.StallWatch(), cycles.Sweep()
+        self._stall, sweep, watchdog = metrics.StallWatch(), cycles.Sweep(), frozen.Watchdog()
         self._stall.start()
         sweep.start()
+        watchdog.start()
         node, cluster = self._config.node_id, self._config.cluster
         metrics.build_info.labels(self.name, node, cluster, version("tidelog")).set(1)
         admin = HttpAdmin(self.status, self.routes, self._config.admin_token)
@@ -154,9 +155,17 @@ class Runner:
             self._main = None  # nothing is left that could be cut short
             sweep.stop()
             self._stall.stop()
-            await admin.stop()
+            watchdog.stop()
+            await self._close(admin.stop)
             if self._bus is not None:
-                await self._bus.close()
+                await self._close(self._bus.close)
+
+    async def _close(self, close: Callable[[], Awaitable[None]]) -> None:
+        """What goes wrong here must not hide what ended the service."""
+        try:
+            await close()
+        except Exception as error:  # noqa: BLE001 (nothing is left that it could cost)
+            log.warning("not ended in order", error=str(error), kind=type(error).__name__)
 
     async def _run(self, admin: HttpAdmin) -> None:
         own = RealDisk(self._config.data_dir)

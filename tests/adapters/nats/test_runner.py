@@ -399,13 +399,17 @@ def test_what_is_stuck_does_not_keep_the_process(
         raise SystemExit(code)
 
     async def meets(*_: object) -> None:
-        asyncio.get_running_loop().run_in_executor(None, woken.wait)
+        asyncio.get_running_loop().run_in_executor(None, woken.wait, 20)
         try:
             raise ConfigError("it was to end by this")
         finally:
             raise Stuck("a call runs on")
 
+    async def fails(_: object) -> None:
+        raise OSError("nor does this end in order")
+
     monkeypatch.setattr(Runner, "_run", meets)
+    monkeypatch.setattr(HttpAdmin, "stop", fails)
     monkeypatch.setattr(os, "_exit", ended)
     with capture_logs() as said:
         assert exits(tmp_path, server.url, Mock()) == (exit_code(Stuck("")), [])
