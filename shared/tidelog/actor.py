@@ -202,8 +202,8 @@ class Cell(Generic[M]):
         self.busy_since: float | None = None
         self.left_at: float | None = None
         """Since when its loop has ended; its tasks may not have yet."""
-        self.threads = 0
-        """Calls that run there, of the actors linked to it, too."""
+        self.calls: set[asyncio.Future[Any]] = set()
+        """Those that run in threads, of the actors linked to it, too."""
         self.top: Cell[Any] = self if above is None else above.top
         actor._cell = self
 
@@ -300,7 +300,14 @@ async def off_loop(function: Callable[..., T], *args: object) -> T:
     cell = current_cell.get()
     future = asyncio.get_running_loop().run_in_executor(None, function, *args)
     if cell is not None:
-        living = cell.top
-        living.threads += 1
-        future.add_done_callback(lambda _: setattr(living, "threads", living.threads - 1))
+        calls = cell.top.calls
+        calls.add(future)
+        future.add_done_callback(calls.discard)
     return await asyncio.shield(future)
+
+
+async def calls_ended() -> None:
+    """Wait until no call of this actor runs in a thread any more, whose caller was cancelled."""
+    cell = current_cell.get()
+    while cell is not None and cell.top.calls:
+        await asyncio.wait(cell.top.calls)

@@ -127,7 +127,7 @@ class Supervisor:
                 error = TidelogError(f"{child.ref.name} ended, and a task of it does not")
             elif child.cell.stuck(now):
                 error = TidelogError(f"{child.ref.name} made no progress")
-                if child.cell.threads:
+                if child.cell.calls:
                     raise Stuck(f"{child.ref.name} hangs in a call that can't be ended")
             if error is not None:
                 await self._restart_from(child, error)
@@ -174,7 +174,9 @@ class Supervisor:
                 )
             if not cell.started.is_set():
                 log.info("told to stop in the middle of a start", actor=child.ref.name)
-                await self._end(child)
+                error = await self._end(child)
+                if isinstance(error, Fatal):
+                    raise error
                 return
 
     async def _stop_from(self, position: int) -> None:
@@ -252,11 +254,9 @@ async def _ended(child: Child, task: asyncio.Task[None], cell: Cell[Any]) -> boo
 
 async def _alone(cell: Cell[Any]) -> bool:
     """Whether no call of it in a thread outlives it for long."""
-    deadline = asyncio.get_running_loop().time() + THREAD_S
-    while cell.threads:
-        if asyncio.get_running_loop().time() > deadline:
-            return False
-        await asyncio.sleep(0.01)
+    if cell.calls:
+        _, running = await asyncio.wait(cell.calls, timeout=THREAD_S)
+        return not running
     return True
 
 

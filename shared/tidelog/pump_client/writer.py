@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.errors import ActorStopped
+from tidelog.errors import ActorStopped, Stuck
 from tidelog.oracle import RegistryOracle
-from tidelog.ports import Bus, Clock, Disk, Rng
+from tidelog.ports import Bus, Clock, Disk, Lock, Rng
 from tidelog.pump_client.client import CLOSE_S, PumpClient
 from tidelog.pump_client.decisions.coordinator import Coordinator, Drain, Keeper
 from tidelog.pump_client.decisions.decisions import Decisions
@@ -93,7 +94,7 @@ class Writer:
         is in it can't be read, Refused while the registry takes no schema change."""
         async with AsyncExitStack() as life:
             if self._disk is not None:
-                life.callback(self._disk.lock(LOCK_PATH).release)
+                life.push(partial(_let_go, self._disk.lock(LOCK_PATH)))
             self._changer.load()
             await life.enter_async_context(running(self._supervisor))
             await self._ready.wait()
@@ -145,3 +146,14 @@ class Writer:
     def status(self) -> dict[str, object]:
         """What each part says of itself, and the binlog client."""
         return {"client": self.client.status(), "actors": self._supervisor.status()}
+
+
+def _let_go(
+    lock: Lock,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    """Where a call may still write into the directory, the lock goes with the process."""
+    if not isinstance(error, Stuck):
+        lock.release()

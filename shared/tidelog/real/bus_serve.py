@@ -12,6 +12,7 @@ from tidelog.errors import TidelogError
 from tidelog.messages import encode_error
 from tidelog.ports import Handler, Headers
 from tidelog.real import bus_metrics as metrics
+from tidelog.real.cancellable import cancellable
 from tidelog.real.nats_client import parse_headers
 
 log = structlog.get_logger()
@@ -109,7 +110,8 @@ class ServedSubject:
     async def _handle(self, request: NatsRequest) -> None:
         self.requests += 1
         try:
-            await self._handler(request)
+            with cancellable():
+                await self._handler(request)
         except TidelogError as error:
             # A handler of protobuf bodies answers its errors itself; this is the JSON form.
             self._fail()
@@ -124,4 +126,6 @@ class ServedSubject:
         self._withdraw(self)
         if self.task is not None and self.task is not asyncio.current_task():
             self.task.cancel()
-            await asyncio.wait([self.task], timeout=CLOSE_S)
+            _, running = await asyncio.wait([self.task], timeout=CLOSE_S)
+            if running:
+                log.error("a handler does not end", subject=self.subject)

@@ -54,6 +54,7 @@ class RealFile:
         self._fd = fd
         self._size = os.fstat(fd).st_size
         self._broken = ""
+        self._closed = False
         self._lock = threading.Lock()
 
     @property
@@ -73,6 +74,8 @@ class RealFile:
         await off_loop(self._guarded, lambda: self._rewrite(start))
 
     def read(self, offset: int, length: int) -> bytes:
+        if self._closed:  # a write may still have it open, and close it at any moment
+            raise IoFailed(f"{self._path}: the file is closed")
         try:
             data = os.pread(self._fd, length, offset)
             if len(data) == length or offset + len(data) >= self._size:
@@ -95,15 +98,30 @@ class RealFile:
         self._guarded(write)
 
     def close(self) -> None:
-        """Waits for a write that still runs in a thread. Closing twice is no error."""
-        with self._lock:
-            fd, self._fd = self._fd, -1
-            if fd >= 0:
-                os.close(fd)
+        """A write that still runs in a thread goes on, and closes it then: on a disk that hangs the
+        loop would wait for ever. Closing twice is no error."""
+        self._closed = True
+        self._close_if_free()
+
+    def _close_if_free(self) -> None:
+        """Whoever else has the lock comes here after it."""
+        if self._closed and self._lock.acquire(blocking=False):
+            try:
+                fd, self._fd = self._fd, -1
+                if fd >= 0:
+                    os.close(fd)
+            finally:
+                self._lock.release()
 
     def _guarded(self, work: Callable[[], T]) -> T:
+        try:
+            return self._in_turn(work)
+        finally:
+            self._close_if_free()
+
+    def _in_turn(self, work: Callable[[], T]) -> T:
         with self._lock:
-            if self._fd < 0:
+            if self._closed:
                 raise IoFailed(f"{self._path}: the file is closed")
             if self._broken:
                 raise IoFailed(f"{self._path}: an earlier write failed: {self._broken}")

@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from tidelog.actor import first_error
 from tidelog.config import ServiceConfig
-from tidelog.errors import EXIT_OK, TidelogError, exit_code
+from tidelog.errors import EXIT_OK, Stuck, TidelogError, exit_code
 from tidelog.logs import configure
 from tidelog.ports import Clock, File
 from tidelog.real.bus import NatsBus
@@ -107,6 +108,9 @@ async def main(args: Namespace) -> int:
             await target.write_file(args.dump.name, contents)
         sys.stdout.write(msgspec.json.encode(summary).decode() + "\n")
         return EXIT_OK
+    except Stuck:
+        lock = None  # what may still write there has it until the process ends
+        raise
     finally:
         await bus.close()
         if lock is not None:
@@ -129,7 +133,7 @@ async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -
             summary = await _watch(workload, book, clock, linger_s)
             stop.set()
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from errors
+        raise first_error(errors) from errors
     finally:
         await book.write()
     return summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,34 @@ def test_a_handler_gets_requests_in_order_one_at_a_time(server: NatsServer) -> N
         await subscription.close()
         with pytest.raises(NoResponders):
             await bus.request("numbers", b"0", timeout_s=5)
+        await bus.close()
+
+    asyncio.run(run())
+
+
+def test_no_handler_is_called_after_the_close_though_one_loses_its_cancellation(
+    server: NatsServer,
+) -> None:
+    """As `asyncio.wait_for` does before Python 3.12."""
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        seen: list[bytes] = []
+
+        async def deaf(request: Request) -> None:
+            seen.append(request.data)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+        before = asyncio.all_tasks()
+        subscription = await bus.serve("numbers", deaf)
+        serving = asyncio.all_tasks() - before
+        for number in range(3):
+            await bus.publish("numbers", b"%d" % number)
+        await until(lambda: bool(seen))
+        await subscription.close()
+        assert seen == [b"0"]
+        assert all(task.done() for task in serving)
         await bus.close()
 
     asyncio.run(run())

@@ -18,7 +18,7 @@ from tests.conditions import until
 from tests.servers import NatsServer, nats_server
 from tests.unit.workload.bed import Bed
 from tidelog import subjects
-from tidelog.errors import EXIT_OK, Corrupt, DirectoryLocked, exit_code
+from tidelog.errors import EXIT_OK, Corrupt, DirectoryLocked, Stuck, exit_code
 from tidelog.messages import encode_error
 from tidelog.ports import Request
 from tidelog.real.bus import NatsBus
@@ -117,6 +117,24 @@ def test_a_run_without_an_end_says_how_it_goes_until_it_is_told_to_end(
     assert "committed, " in said.err.splitlines()[0]
     # Nobody holds the directory any more.
     take(RealDisk(tmp_path / "state")).release()
+
+
+def test_a_directory_into_which_something_may_still_write_stays_locked(
+    tmp_path: Path, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def writes_on(_: object) -> bool:
+        return False
+
+    async def main() -> None:
+        async with bed(server):
+            given = arguments(server, tmp_path, "--transactions", "5", "--rate", "0")
+            with pytest.raises(Stuck):
+                await command.main(given)
+            with pytest.raises(DirectoryLocked):
+                take(RealDisk(tmp_path / "state"))
+
+    monkeypatch.setattr("tidelog.supervisor._alone", writes_on)
+    asyncio.run(main())
 
 
 def test_what_ends_the_workload_is_told_by_itself_and_the_ledger_is_kept(

@@ -200,11 +200,11 @@ def test_a_thread_is_remembered_until_it_ends_although_its_caller_was_cancelled(
 
     async def main(world: World) -> None:
         running = await Running(world, Threaded()).started()
-        await world.until(lambda: running.cell.threads == 1, 1)
+        await world.until(lambda: len(running.cell.calls) == 1, 1)
         running.task.cancel()
         await asyncio.wait([running.task])
-        assert running.cell.threads == 1
-        await world.until(lambda: running.cell.threads == 0, 1)
+        assert len(running.cell.calls) == 1
+        await world.until(lambda: len(running.cell.calls) == 0, 1)
 
     run(main)
 

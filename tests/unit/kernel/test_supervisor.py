@@ -244,3 +244,25 @@ def test_a_start_that_takes_long_is_cut_short_by_the_stop() -> None:
         assert (log, supervisor.ready) == (["+a", "+b", "-a"], False)
 
     run(main)
+
+
+def test_a_fatal_error_of_a_start_that_is_cut_short_is_told() -> None:
+    class Fails(Recorder):
+        async def on_start(self) -> None:
+            await super().on_start()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                raise IoFailed("a bad sector")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor, stop = Supervisor("test"), asyncio.Event()
+        supervisor.actor("a", lambda: Fails("a", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: "+a" in log, 5)
+        stop.set()
+        with pytest.raises(IoFailed, match="a bad sector"):
+            await asyncio.wait_for(task, 5)
+
+    run(main)

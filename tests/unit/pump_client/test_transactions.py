@@ -12,13 +12,16 @@ import pytest
 
 from tests.unit.pump_client.dying import after, before
 from tests.unit.pump_client.shop import ADD_PRICE, CREATE_ITEM, CREATE_SHOP
-from tests.unit.pump_client.shore import Shore
+from tests.unit.pump_client.shore import Shore, writer
+from tidelog import supervisor
+from tidelog.errors import DirectoryLocked, Stuck
 from tidelog.pump_client import RolledBack, SchemaChanged, TransactionEnded, Writer
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.journal import Journal
 from tidelog.pump_client.tables.errors import NoSuchTable
 from tidelog.pump_client.transaction import Transaction
 from tidelog.pump_client.two_phase import Upstream
+from tidelog.pump_client.writer import LOCK_PATH
 from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType, Commit, Prewrite, Rollback
 
@@ -343,5 +346,22 @@ def test_one_that_was_cancelled_holds_up_nobody_when_its_client_has_left(
         await shore.read_up_to_now()
         found = [after for rows in shore.rows().values() for _, _, after in rows]
         assert found == [{"id": 1, "Name": "n1"}]
+
+    play(body)
+
+
+def test_a_directory_into_which_something_may_still_write_stays_locked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def writes_on(_: object) -> bool:
+        return False
+
+    async def body(shore: Shore) -> None:
+        ports = shore.world.ports("app")
+        with pytest.raises(Stuck):
+            async with writer(ports.bus, ports.clock, ports.rng, ports.disk):
+                monkeypatch.setattr(supervisor, "_alone", writes_on)
+        with pytest.raises(DirectoryLocked):
+            ports.disk.lock(LOCK_PATH)
 
     play(body)

@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,6 +156,44 @@ def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         file.close()
 
     asyncio.run(run())
+
+
+def test_a_close_does_not_wait_for_a_write_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the file until it ends. (Where the close waits, nobody lets the write go on.)"""
+    real, begun, goes_on = os.pwritev, threading.Event(), threading.Event()
+
+    def hang(fd: int, chunks: list[bytes], offset: int) -> int:
+        begun.set()
+        goes_on.wait()
+        return real(fd, chunks, offset)
+
+    async def run() -> None:
+        disk = RealDisk(tmp_path)
+        file = await disk.open("x", create=True)
+        monkeypatch.setattr("tidelog.real.disk.os.pwritev", hang)
+        write = asyncio.create_task(file.append([b"whole"], sync=True))
+        await asyncio.to_thread(begun.wait)
+        try:
+            file.close()
+            file.close()
+            assert is_open(tmp_path / "x")
+            with pytest.raises(IoFailed, match="closed"):
+                file.read(0, 5)
+        finally:
+            goes_on.set()
+        assert await write == 0
+        assert disk.read_file("x") == b"whole"
+        assert not is_open(tmp_path / "x")
+
+    asyncio.run(run())
+
+
+def is_open(place: Path) -> bool:
+    """Has this process a descriptor of it?"""
+    descriptors = Path("/proc/self/fd")
+    return str(place) in {os.path.realpath(descriptors / fd) for fd in os.listdir(descriptors)}
 
 
 def test_a_short_read_is_continued_up_to_the_end(

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from tidelog import ask_registry, feed_metrics, subjects
-from tidelog.actor import Actor, Ref, Reply
+from tidelog.actor import Actor, Ref, Reply, calls_ended
 from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, DecidedStep, LetGo
 from tidelog.config import redacted_url
 from tidelog.ddl_pending import AGAIN, DONE
@@ -107,6 +107,7 @@ class Applier(Actor[Mail]):
         self._taking = Taking(self._pipeline, ports.clock, self.spawn)
         self._intake: Intake | None = None
         self._ahead: Ahead | None = None
+        self._closing: asyncio.Task[None]
         self._relay = relay
         self._in_hand: list[Taken] = []
         self._ended: TidelogError | None = None
@@ -124,6 +125,7 @@ class Applier(Actor[Mail]):
         """A wrong URL or password ends the start; an unreachable downstream doesn't, nor one that
         another Applier leads."""
         self._position.error = ""  # what an earlier instance met
+        self._closing = self.spawn(self._close_at_the_end(), "close")
         await self._pipeline.refused.open()
         subject = subjects.applier(self._config.cluster, self._config.node, "control")
         bus = self._ports.bus
@@ -357,9 +359,19 @@ class Applier(Actor[Mail]):
                 await self._pipeline.settle()
         except TidelogError as error:
             log.info("stopped without a last checkpoint", reason=str(error))
-        await self._pipeline.close()
+        self._closing.cancel()
+        await asyncio.wait([self._closing])
         if self._intake is not None:
             await self._intake.close()
+
+    async def _close_at_the_end(self) -> None:
+        """However it ends: the next instance would meet this one's lock of a directory. Not while a
+        call that was left running may still write there."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await calls_ended()
+            await self._pipeline.close()
 
     async def _fenced(self, error: TakenOver) -> None:
         """Another Applier has taken over. If it leads, all of this starts anew, on stand-by, as
