@@ -20,7 +20,10 @@ from tidelog_pump.edges.grpc_status import status_code
 PACKAGES = (tidelog, tidelog_registry, tidelog_pump, tidelog_drainer, tidelog_cli)
 EXITS = (
     (errors.EXIT_OK, "done; a service: stopped in order"),
-    (errors.EXIT_FAILED, "refused, or what was compared differs"),
+    (
+        errors.EXIT_FAILED,
+        "refused, or what was compared differs; a service: its loop stood still for two minutes",
+    ),
     (2, "an option or argument that the command line does not know"),
     (errors.EXIT_USAGE, "input that can't be used, or a directory in use"),
     (errors.EXIT_UNAVAILABLE, "nobody answers, or the time is over"),

@@ -307,7 +307,23 @@ async def off_loop(function: Callable[..., T], *args: object) -> T:
 
 
 async def calls_ended() -> None:
-    """Wait until no call of this actor runs in a thread any more, whose caller was cancelled."""
+    """Wait for the calls of this actor that run in threads now, their callers cancelled perhaps."""
     cell = current_cell.get()
-    while cell is not None and cell.top.calls:
+    if cell is not None and cell.top.calls:
         await asyncio.wait(cell.top.calls)
+
+
+def after_calls(act: Callable[[], None]) -> None:
+    """As soon as those calls have ended, however the caller ends: at once if there are none."""
+    cell = current_cell.get()
+    left = set() if cell is None else set(cell.top.calls)
+
+    def ended(call: asyncio.Future[Any]) -> None:
+        left.discard(call)
+        if not left:
+            act()
+
+    for call in tuple(left):
+        call.add_done_callback(ended)
+    if not left:
+        act()

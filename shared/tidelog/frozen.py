@@ -2,7 +2,8 @@
 
 Nothing written in Python can tell. A thread that waits with Python's lock in hand, for one whose
 holder waits for Python's, stops all others too. `faulthandler` has a watchdog that needs no lock:
-it writes to stderr where each thread stands, and ends the process (ADR 22).
+it writes to stderr where each thread stands (somebody must read that), and ends the process (ADR
+22).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        faulthandler.dump_traceback_later(FROZEN_S, exit=True, file=STDERR)
         self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self.start)
+        faulthandler.dump_traceback_later(FROZEN_S, exit=True, file=STDERR)
 
     def stop(self) -> None:
         faulthandler.cancel_dump_traceback_later()

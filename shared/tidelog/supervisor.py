@@ -61,6 +61,8 @@ class Supervisor:
         self.restarts_total = 0
         self._stopping: asyncio.Future[bool]
         self._stuck: Stuck | None = None
+        self._fatal: Fatal | None = None
+        """Of a start that was cut short: the others stop in order first."""
 
     def actor(
         self, name: str, factory: Callable[[], Actor[M]], *, shares: Ref[Any] | None = None
@@ -175,14 +177,13 @@ class Supervisor:
             if not cell.started.is_set():
                 log.info("told to stop in the middle of a start", actor=child.ref.name)
                 error = await self._end(child)
-                if isinstance(error, Fatal):
-                    raise error
+                self._fatal = error if isinstance(error, Fatal) else None
                 return
 
     async def _stop_from(self, position: int) -> None:
         """Graceful: each child in reverse handles what it has, within STOP_S. Raises Stuck at once:
         what comes before may own what is still being written."""
-        failed: Fatal | None = None
+        failed = self._fatal
         for child in reversed(self._children[position:]):
             if self._stuck is not None:
                 raise self._stuck

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
+from tidelog.actor import after_calls, calls_ended
 from tidelog.changes import DdlMessage, Event
 from tidelog.downstream import (
     Checkpoint,
@@ -83,6 +84,7 @@ class FilesDownstream(OneProcess):
 
     async def open(self, feed: str) -> Opened:
         await self.close()
+        await calls_ended()
         self._feed = feed
         try:
             return await self._open()
@@ -164,13 +166,14 @@ class FilesDownstream(OneProcess):
         await self._write([], checkpoint, sync=False)
 
     async def close(self) -> None:
+        """The directory is free once no call that its caller gave up writes there any more."""
         self._encoders.clear()
         opened, self._log = self._log, None
         if opened is not None:
             opened.close()
         lock, self._lock = self._lock, None
         if lock is not None:
-            lock.release()
+            after_calls(lock.release)
 
     def _transactions(self, work: Work) -> Iterator[tuple[int, bytes]]:
         """A record each, in commit order; within one, table by table. Of a Work that comes again,

@@ -117,6 +117,20 @@ async def main(args: Namespace) -> int:
             lock.release()
 
 
+async def _to_the_end(args: Namespace, program: str) -> int:
+    """A loop that is closed waits for its threads: for what is stuck, for ever."""
+    try:
+        return await main(args)
+    except Stuck as error:
+        code = exit_code(error)
+        try:
+            _tell(program, error)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
 def _config(args: Namespace, tls: TlsFiles) -> WorkloadConfig:
     chosen = {n: getattr(args, n) for n in WorkloadConfig.__struct_fields__ if hasattr(args, n)}
     return WorkloadConfig(**chosen, tls=tls)
@@ -187,10 +201,15 @@ def run(argv: list[str], program: str = "tidelog.workload") -> int:
     args = arguments(argv, program)
     configure("auto", "warning")
     try:
-        return uvloop.run(main(args))
+        return uvloop.run(_to_the_end(args, program))
     except TidelogError as error:
-        sys.stderr.write(f"{program}: {type(error).__name__}: {error}\n")
-        return exit_code(error)
+        return _tell(program, error)
+
+
+def _tell(program: str, error: TidelogError) -> int:
+    """The exit code."""
+    sys.stderr.write(f"{program}: {type(error).__name__}: {error}\n")
+    return exit_code(error)
 
 
 if __name__ == "__main__":

@@ -152,6 +152,7 @@ def test_no_handler_is_called_after_the_close_though_one_loses_its_cancellation(
         await until(lambda: bool(seen))
         await subscription.close()
         assert seen == [b"0"]
+        assert serving
         assert all(task.done() for task in serving)
         await bus.close()
 

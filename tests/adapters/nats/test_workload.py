@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -120,21 +121,29 @@ def test_a_run_without_an_end_says_how_it_goes_until_it_is_told_to_end(
 
 
 def test_a_directory_into_which_something_may_still_write_stays_locked(
-    tmp_path: Path, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    server: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """And its process does not wait for that."""
+
     async def writes_on(_: object) -> bool:
         return False
 
     async def main() -> None:
         async with bed(server):
             given = arguments(server, tmp_path, "--transactions", "5", "--rate", "0")
-            with pytest.raises(Stuck):
-                await command.main(given)
+            with pytest.raises(SystemExit) as ended:
+                await command._to_the_end(given, "workload")
+            assert ended.value.code == exit_code(Stuck(""))
             with pytest.raises(DirectoryLocked):
                 take(RealDisk(tmp_path / "state"))
 
     monkeypatch.setattr("tidelog.supervisor._alone", writes_on)
+    monkeypatch.setattr(os, "_exit", sys.exit)
     asyncio.run(main())
+    assert "Stuck: " in capsys.readouterr().err
 
 
 def test_what_ends_the_workload_is_told_by_itself_and_the_ledger_is_kept(

@@ -30,6 +30,7 @@ async def scenario(rig: Rig) -> None:
         await lane.apply(Work(shares, checkpoint=Checkpoint(rig.commit_ts)))
     asking.cancel()
     await asyncio.wait([asking])
+    assert asking.cancelled()
 
 
 async def ask(rig: Rig) -> None:

@@ -258,11 +258,13 @@ def test_a_fatal_error_of_a_start_that_is_cut_short_is_told() -> None:
     async def main(world: World) -> None:
         log: list[str] = []
         supervisor, stop = Supervisor("test"), asyncio.Event()
-        supervisor.actor("a", lambda: Fails("a", log))
+        supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Fails("b", log))
         task = world.loop.create_task(supervisor.run(stop))
-        await world.until(lambda: "+a" in log, 5)
+        await world.until(lambda: "+b" in log, 5)
         stop.set()
         with pytest.raises(IoFailed, match="a bad sector"):
             await asyncio.wait_for(task, 5)
+        assert log == ["+a", "+b", "-a"]
 
     run(main)

@@ -13,7 +13,7 @@ PROGRAM = """
 import asyncio, time
 from tidelog import frozen
 
-frozen.FROZEN_S, frozen.INTERVAL_S = 1.0, 0.1
+frozen.FROZEN_S, frozen.INTERVAL_S = 3.0, 0.1
 
 def hold(seconds):
     time.sleep(seconds)
@@ -31,8 +31,8 @@ asyncio.run(main())
     ("body", "code"),
     [
         ("hold(60)", EXIT_FAILED),
-        ("await asyncio.sleep(3)", EXIT_OK),
-        ("watchdog.stop(); hold(3)", EXIT_OK),
+        ("await asyncio.sleep(5)", EXIT_OK),
+        ("watchdog.stop(); hold(5)", EXIT_OK),
     ],
     ids=["it stands still", "it turns", "it was told to watch no more"],
 )

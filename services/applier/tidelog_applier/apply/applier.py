@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from tidelog import ask_registry, feed_metrics, subjects
-from tidelog.actor import Actor, Ref, Reply, calls_ended
+from tidelog.actor import Actor, Ref, Reply
 from tidelog.applier_control import LET_GO, READ_AHEAD, SHARED, ApplierRequest, DecidedStep, LetGo
 from tidelog.config import redacted_url
 from tidelog.ddl_pending import AGAIN, DONE
@@ -365,12 +365,10 @@ class Applier(Actor[Mail]):
             await self._intake.close()
 
     async def _close_at_the_end(self) -> None:
-        """However it ends: the next instance would meet this one's lock of a directory. Not while a
-        call that was left running may still write there."""
+        """However it ends: the next instance would meet this one's lock of a directory."""
         try:
             await asyncio.Event().wait()
         finally:
-            await calls_ended()
             await self._pipeline.close()
 
     async def _fenced(self, error: TakenOver) -> None:
