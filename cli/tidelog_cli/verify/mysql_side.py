@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Sequence, Set
 from typing import Any
 
-import aiomysql
 import pymysql
 
 from tidelog.downstream import Checkpoint
@@ -51,7 +50,7 @@ class MysqlSide:
     """One connection."""
 
     def __init__(
-        self, place: Place, connection: aiomysql.Connection, version: str, checkpoint_table: str
+        self, place: Place, connection: MysqlConnection, version: str, checkpoint_table: str
     ) -> None:
         self._place = place
         self._connection = connection
@@ -67,17 +66,20 @@ class MysqlSide:
             async with asyncio.timeout(place.target.connect_timeout_s):
                 await connection._connect()
         except BaseException as error:
-            connection.close()
+            connection.discard()
             if isinstance(error, RuntimeError) or _is_about_tls(error):
                 raise ConfigError(f"{place.shown}: {error}", hint=_TLS_HINT) from error
             if isinstance(error, (pymysql.err.MySQLError, OSError)):
                 raise _typed(error, place.shown) from error
             raise
-        version = (await _ask(connection, place, "SELECT VERSION()"))[0][0]
-        side = cls(place, connection, str(version), checkpoint_table)
-        for statement in _SESSION:
-            await side._ask(statement)
-        return side
+        try:
+            version = (await _ask(connection, place, "SELECT VERSION()"))[0][0]
+            for statement in _SESSION:
+                await _ask(connection, place, statement)
+        except BaseException:
+            connection.discard()
+            raise
+        return cls(place, connection, str(version), checkpoint_table)
 
     @property
     def shown(self) -> str:
@@ -188,15 +190,13 @@ class MysqlSide:
         )
 
     async def close(self) -> None:
-        self._connection.close()
+        await self._connection.end()
 
     async def _ask(self, query: str) -> Sequence[tuple[Any, ...]]:
         return await _ask(self._connection, self._place, query)
 
 
-async def _ask(
-    connection: aiomysql.Connection, place: Place, query: str
-) -> Sequence[tuple[Any, ...]]:
+async def _ask(connection: MysqlConnection, place: Place, query: str) -> Sequence[tuple[Any, ...]]:
     try:
         async with connection.cursor() as cursor:
             await cursor.execute(query)

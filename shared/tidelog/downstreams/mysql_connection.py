@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Self
 
 import aiomysql
@@ -10,6 +11,9 @@ from pymysql.constants import CLIENT, CR
 
 from tidelog.downstreams.mysql_tls import context
 from tidelog.downstreams.target import Target
+
+CLOSE_S = 1.0
+"""How long a server may take to say goodbye, which under TLS takes two."""
 
 
 def driver_arguments(target: Target) -> dict[str, Any]:
@@ -36,6 +40,28 @@ class MysqlConnection(aiomysql.Connection):  # type: ignore[misc]
     def to(cls, target: Target) -> Self:
         """Not connected yet. Raises ConfigError: files of TLS."""
         return cls(**driver_arguments(target), client_flag=CLIENT.FOUND_ROWS)
+
+    def discard(self) -> None:
+        """Cut it without a word: the server rolls back what was open."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+            self.close()
+
+    async def end(self) -> None:
+        """Say goodbye; nothing of it is left afterwards, if the server answers or not."""
+        if self.lost:
+            self.discard()
+            return
+        writer = self._writer
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.ensure_closed()
+                await writer.wait_closed()
+        except BaseException as error:
+            writer.transport.abort()
+            self.close()
+            if not isinstance(error, OSError):
+                raise
 
     def _set_keep_alive(self) -> None:
         """What the driver asks of the socket first."""

@@ -32,9 +32,6 @@ STRICT = "STRICT_ALL_TABLES," + STORE_EVERYTHING
 
 _ROLLED_BACK = frozenset((1020, 1205, 1213, 9007))
 """A deadlock, a lock that was waited for too long, TiDB's conflict of optimistic transactions."""
-CLOSE_S = 1.0
-"""How long a server may take to say goodbye, which under TLS takes two."""
-
 GONE_MS = 60_000
 _KEEP_ALIVE = {
     "TCP_KEEPIDLE": 20,
@@ -197,26 +194,10 @@ class MysqlSession:
 
     def discard(self) -> None:
         """Cut the connection without a word: the server rolls back what was open."""
-        if not self.closed:
-            self._connection._writer.transport.abort()
-            self._connection.close()
+        self._connection.discard()
 
     async def close(self) -> None:
-        if self.closed:
-            return
-        if self._connection.lost:
-            self.discard()
-            return
-        writer = self._connection._writer
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                await self._connection.ensure_closed()
-                await writer.wait_closed()
-        except BaseException as error:
-            writer.transport.abort()
-            self._connection.close()
-            if not isinstance(error, OSError):
-                raise
+        await self._connection.end()
 
 
 def _shown(sql: bytes) -> str:

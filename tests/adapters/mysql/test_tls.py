@@ -131,7 +131,10 @@ def test_a_comparison_asks_by_the_same_url(secured: Secured, tmp_path: Path) -> 
 
     async def scenario(options: str) -> None:
         place = Place.parse(secured.url(options, user="accented"), "source")
-        await (await MysqlSide.connect(place, "tidb_binlog.checkpoint")).close()
+        side = await MysqlSide.connect(place, "tidb_binlog.checkpoint")
+        link = side._connection._writer.transport.get_extra_info("socket")
+        await side.close()
+        assert link.fileno() == -1, "the socket would outlive the loop"
 
     asyncio.run(scenario(given))
     with pytest.raises(ConfigError, match="does not let us in"):
