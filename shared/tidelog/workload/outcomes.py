@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from tidelog.ports import Verdict
 
 OPEN, COMMITTED, ROLLED_BACK = "undecided", "committed", "rolled_back"
@@ -25,7 +27,8 @@ class Outcomes:
 
     def __init__(self, limit: int = MAX_DECIDED) -> None:
         self._limit = limit
-        self._outcomes: dict[int, Outcome] = {}
+        # A dict would look for its oldest behind all that went before it.
+        self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
         self.first_ts = 0
         """Transactions before it belong to an earlier run: nobody here can decide them ..."""
         self.inherited_ts: int | None = None

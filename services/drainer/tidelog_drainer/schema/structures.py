@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable
 
 import msgspec
@@ -42,7 +43,7 @@ class Structures:
     def __init__(self, ports: Ports, bucket: Bucket) -> None:
         self._ports = ports
         self._bucket = bucket
-        self._written: dict[str, None] = {}
+        self._written: OrderedDict[str, None] = OrderedDict()
         self._looked_at = -LOOK_S
         self._lost = False
         self._writing = asyncio.Lock()
@@ -108,7 +109,7 @@ class Structures:
             await self.remember(revision)
             self._written.update(dict.fromkeys(part))
         while len(self._written) > WRITTEN_MAX:
-            del self._written[next(iter(self._written))]
+            self._written.popitem(last=False)
 
     async def remember(self, revision: int, first_job: int = 0, last_job: int = 0) -> None:
         """The bucket holds this revision, and the history these jobs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from tidelog.errors import TidelogError
 from tidelog.pump_client.metrics import FORGOTTEN
 
@@ -36,7 +38,7 @@ class Routes:
 
     def __init__(self, limit: int = MAX_ROUTES) -> None:
         self._limit = limit
-        self._routes: dict[int, Route] = {}
+        self._routes: OrderedDict[int, Route] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -46,7 +48,7 @@ class Routes:
         route = self._routes.get(start_ts)
         if route is None:
             if len(self._routes) >= self._limit:
-                del self._routes[next(iter(self._routes))]
+                self._routes.popitem(last=False)
                 FORGOTTEN.inc()
             route = self._routes[start_ts] = Route()
         return route
