@@ -63,6 +63,12 @@ class MysqlConnection(aiomysql.Connection):  # type: ignore[misc]
             if not isinstance(error, OSError):
                 raise
 
+    def _close_on_cancel(self) -> None:
+        """The driver's, of a query that is cancelled; it would wait for the goodbye of a server
+        that is still busy with it."""
+        self.discard()
+        super()._close_on_cancel()
+
     def _set_keep_alive(self) -> None:
         """What the driver asks of the socket first."""
         self._check()

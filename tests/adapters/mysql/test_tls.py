@@ -12,6 +12,7 @@ import pymysql
 import pytest
 
 from tests.adapters.mysql.authority import Authority
+from tests.conditions import until
 from tests.servers import MariaDb, mariadb_server
 from tidelog.downstreams.mysql_connection import MysqlConnection
 from tidelog.downstreams.mysql_session import MysqlSession
@@ -116,6 +117,22 @@ def test_a_server_that_stands_still_is_not_waited_for_at_the_end(secured: Secure
         finally:
             os.kill(secured.server.pid, signal.SIGCONT)
         assert session.closed
+
+    asyncio.run(main())
+
+
+def test_a_query_that_is_cancelled_leaves_no_socket(secured: Secured) -> None:
+    """The server would say goodbye once it has answered."""
+
+    async def main() -> None:
+        session = await MysqlSession.connect(Target.parse(secured.url(secured.ca)))
+        link = session._connection._writer.transport.get_extra_info("socket")
+        asking = asyncio.create_task(session.run("SELECT SLEEP(60)"))
+        await until(lambda: session._connection._reader._waiter is not None)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        await until(lambda: link.fileno() == -1)
 
     asyncio.run(main())
 
