@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.servers import free_port
 from tidelog.errors import Unavailable
 from tidelog.security.tls import TlsFiles
 from tidelog.upstream.etcd import EtcdClient
 
 HOST = "127.0.0.1"
 ROOT = b"/tidb-binlog/v1/"
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind((HOST, 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 class Place(NamedTuple):

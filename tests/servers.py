@@ -8,6 +8,7 @@ ended by their process id.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -24,10 +25,20 @@ from tests.processes import until
 START_S = 30.0
 
 
+_PORTS = range(10_000, 16_384)
+"""Below those of `tidelog up`, and of who asks the kernel for any: it would give one of a server
+that only begins, or begins again, to somebody else."""
+_turns = itertools.count(os.getpid() * 61)
+"""Each process looks from another place on."""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody listens at."""
+    for turn in itertools.islice(_turns, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", _PORTS[turn % len(_PORTS)]))
+            return int(probe.getsockname()[1])
+    raise AssertionError(f"all of {_PORTS} are in use")
 
 
 def _wait(
