@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.conditions import until
+from tests.faults import proxy as proxy_module
 from tests.faults.proxy import HOST, Proxy, proxied
 from tests.faults.toxics import CUTS, Kind, Met, Side, Toxic
 
@@ -129,11 +130,23 @@ def test_a_connection_ends_and_the_next_one_works(toxic: Toxic) -> None:
     asyncio.run(main())
 
 
-def test_the_other_way_is_unharmed() -> None:
+def test_the_other_way_is_unharmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: dict[Side, list[float]] = {Side.UP: [], Side.DOWN: []}
+
+    class Watched(proxy_module.Link):
+        def _delay_s(self, size: int, side: Side) -> float:
+            delay_s = super()._delay_s(size, side)
+            delays[side].append(delay_s)
+            return delay_s
+
+    monkeypatch.setattr(proxy_module, "Link", Watched)
+
     async def main() -> None:
         async with echo() as proxy, Caller(proxy) as caller:
             proxy.poison(Toxic(Kind.LATENCY, 0.2), Side.UP)
-            assert 0.2 <= await caller.ask() < 0.4
+            assert await caller.ask() >= 0.2
+            assert set(delays[Side.UP]) == {0.2}
+            assert set(delays[Side.DOWN]) == {0.0}
             assert (await proxy.heal()).bytes == len(BODY)
 
     asyncio.run(main())

@@ -64,7 +64,6 @@ def sent(pump: FakePump, *payloads: bytes) -> capture.Replayed:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "RETRY_S", 0.01)
-    monkeypatch.setattr(capture, "GIVE_UP_S", 0.5)
 
 
 def test_what_passes_is_tried_again_with_the_same_bytes() -> None:
@@ -74,7 +73,10 @@ def test_what_passes_is_tried_again_with_the_same_bytes() -> None:
     assert pump.heard == [records[0]] * 3 + [records[1]]
 
 
-def test_a_pump_that_does_not_take_a_record_ends_it_with_the_reason() -> None:
+def test_a_pump_that_does_not_take_a_record_ends_it_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(capture, "GIVE_UP_S", 3.0)
     pump = FakePump(Code.OK, Code.UNAVAILABLE)
     with pytest.raises(DeadlineExceeded, match=r"does not take record 1 at .*: the disk is full"):
         sent(pump, prewrite(10), commit(10, 20))

@@ -32,7 +32,7 @@ from tidelog.errors import (
 )
 from tidelog.messages import ONLINE, PAUSED
 from tidelog.real.bus import NatsBus
-from tidelog_cli import state_file
+from tidelog_cli import completion, state_file
 from tidelog_cli.app import app
 from tidelog_cli.completion import node_names
 from tidelog_cli.terminal import say
@@ -95,7 +95,8 @@ def test_who_is_there(asked: Asked) -> None:
     assert FEED in asked.tidelog("status").output
 
 
-def test_names_are_completed(asked: Asked) -> None:
+def test_names_are_completed(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "QUICK_S", 20.0)
     typed = cast(typer.Context, SimpleNamespace(params={"nats": asked.town.nats.url}))
     assert node_names(typed, "pump-2") == [("pump-2", "pump, online")]
 

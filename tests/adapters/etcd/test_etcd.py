@@ -18,12 +18,19 @@ from tests.unit.upstream.fake_net import FakeNet
 from tidelog.errors import ForeignCluster, Unavailable
 from tidelog.real.grpc_rpc import GrpcRpc
 from tidelog.security.tls import TlsFiles
+from tidelog.upstream import etcd
 from tidelog.upstream.etcd import CLUSTER_ID_KEY, MAX_KEYS, EtcdClient
 from tidelog.upstream.rpc import Rpc
 
 CLUSTER = 7710567220212964292
 ROOT = b"/tidb-binlog/v1/"
 KEY, SHADOW = ROOT + b"pumps/p1", b"/tidelog/default/pumps/p1"
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real etcd syncs each write, and its members may have to elect in between."""
+    monkeypatch.setattr(etcd, "TRY_S", 20.0)
 
 
 class Stage(ABC):

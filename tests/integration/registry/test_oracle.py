@@ -22,7 +22,7 @@ def test_timestamps_rise_over_kill_9_of_registry_and_server(tmp_path: Path) -> N
             registry.start()
             try:
                 async with living(server, tmp_path) as bus:
-                    oracle = RegistryOracle(bus, CLUSTER, timeout_s=0.5)
+                    oracle = RegistryOracle(bus, CLUSTER)
                     highest = await fresh_eventually(oracle, 20)
                     for victim in ("registry", "server", "registry"):
                         for _ in range(50):

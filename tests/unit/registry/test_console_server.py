@@ -160,7 +160,7 @@ async def test_one_viewer_too_many_is_told_so(tmp_path: Path) -> None:
 async def test_a_slow_viewer_is_let_go_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "SLOW_S", 0.3)
+    monkeypatch.setattr(web, "SLOW_S", 3.0)
     async with served(tmp_path) as here:
         slow, _ = await here.ask("/events")
         await slow.readuntil(b"first\n\n")
