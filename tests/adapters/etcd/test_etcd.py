@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.security.pki import HOST, Authority
-from tests.etcd_members import Place, answered, free_port, member, places
+from tests.etcd_members import Place, answered, member, places
+from tests.servers import free_port
 from tests.unit.upstream.fake_etcd import FakeEtcd
 from tests.unit.upstream.fake_net import FakeNet
 from tidelog.errors import ForeignCluster, Unavailable
