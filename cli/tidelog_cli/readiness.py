@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from tidelog import messages
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, Unavailable
 from tidelog.messages import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
 from tidelog.ports import Bus
 from tidelog_cli.child import Child
@@ -135,30 +135,38 @@ class Readiness:
 
     async def reached(self, stop: asyncio.Event) -> bool:
         """Wait until the topology is ready; False if `stop` came first."""
+        async with ClientSession(timeout=ClientTimeout(total=PROBE_S)) as session:
+            while not stop.is_set():
+                try:
+                    async with connected(self._state()) as bus:
+                        return await self._reached(stop, session, bus)
+                except Unavailable:  # its server runs, and is slow while everything starts
+                    await asyncio.sleep(POLL_S)
+        return False
+
+    async def _reached(self, stop: asyncio.Event, session: ClientSession, bus: Bus) -> bool:
         loop = asyncio.get_running_loop()
         writable_at: float | None = None
-        timeout = ClientTimeout(total=PROBE_S)
-        async with ClientSession(timeout=timeout) as session, connected(self._state()) as bus:
-            while not stop.is_set():
-                unready = await self._unready(session)
-                must = {
-                    child.service.name: unready[child.service.name]
-                    for child in self._children
-                    if child.service.name in unready and child.service.module in (REGISTRY, PUMP)
-                }
-                if not self._registries.intersection(must):
-                    must = await self._holds_up(bus, must)
-                if must:
-                    writable_at = None
-                elif writable_at is None:
-                    writable_at = loop.time()
-                waited = writable_at is not None and loop.time() - writable_at >= READERS_S
-                if waited or (writable_at is not None and not unready):
-                    for name, why in sorted((unready | self._kept_out).items()):
-                        self._say(f"{name} is not ready: {why}")
-                    return True
-                self._tell(self._teller.waits(must or unready, loop.time()))
-                await asyncio.sleep(POLL_S)
+        while not stop.is_set():
+            unready = await self._unready(session)
+            must = {
+                child.service.name: unready[child.service.name]
+                for child in self._children
+                if child.service.name in unready and child.service.module in (REGISTRY, PUMP)
+            }
+            if not self._registries.intersection(must):
+                must = await self._holds_up(bus, must)
+            if must:
+                writable_at = None
+            elif writable_at is None:
+                writable_at = loop.time()
+            waited = writable_at is not None and loop.time() - writable_at >= READERS_S
+            if waited or (writable_at is not None and not unready):
+                for name, why in sorted((unready | self._kept_out).items()):
+                    self._say(f"{name} is not ready: {why}")
+                return True
+            self._tell(self._teller.waits(must or unready, loop.time()))
+            await asyncio.sleep(POLL_S)
         return False
 
     async def _unready(self, session: ClientSession) -> dict[str, str]:

@@ -169,6 +169,23 @@ def test_a_registry_that_is_ready_and_does_not_answer_is_waited_for(
     assert asked.said == ["waiting for registry: no answer within 5 s"]
 
 
+def test_a_nats_server_of_ours_that_is_slow_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Everything starts at once; whoever is refused, by a wrong key say, ends it."""
+    connections(monkeypatch, Unavailable("no answer"), Unavailable("no answer"))
+    asked = Asked(monkeypatch, Nodes([node("pump-1")]))
+
+    async def reached() -> bool:
+        async with asyncio.timeout(60):
+            return await asked.readiness().reached(asyncio.Event())
+
+    assert asyncio.run(reached())
+    connections(monkeypatch, Untrusted("its certificate ran out"))
+    with pytest.raises(Untrusted):
+        asyncio.run(reached())
+
+
 def test_who_can_t_be_asked_how_nodes_do_ends_no_topology(monkeypatch: pytest.MonkeyPatch) -> None:
     connections(monkeypatch, Unavailable("NATS is away"), Untrusted("its certificate ran out"))
     stopped = Nodes([node("pump-1", "no space is left")])
