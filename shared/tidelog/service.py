@@ -24,7 +24,7 @@ import msgspec
 import structlog
 import uvloop
 
-from tidelog import cycles, failpoints, frozen, logs, metrics
+from tidelog import failpoints, frozen, leftovers, logs, metrics
 from tidelog.config import HelpRequested, ServiceConfig, load, redacted, redacted_url
 from tidelog.errors import EXIT_FAILED, EXIT_OK, EXIT_RESTART, Stuck, TidelogError, exit_code
 from tidelog.health import HTTP_FILE
@@ -66,7 +66,7 @@ def main(
         config = msgspec.structs.replace(config, data_dir=config.data_dir or f"data/{name}")
         logs.configure(config.log_format, config.log_level, service=name, node=config.node_id)
         failpoints.arm_from_text(variables.get("TIDELOG_FAILPOINTS", ""))
-        cycles.settle()
+        leftovers.settle()
         uvloop.run(_to_the_end(Runner(name, config, build, open_downstream, offline(config))))
     except HelpRequested as help_text:
         sys.stdout.write(f"{help_text.message}\n")
@@ -136,7 +136,7 @@ class Runner:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
-        self._stall, sweep, watchdog = metrics.StallWatch(), cycles.Sweep(), frozen.Watchdog()
+        self._stall, sweep, watchdog = metrics.StallWatch(), leftovers.Sweep(), frozen.Watchdog()
         self._stall.start()
         sweep.start()
         watchdog.start()

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from tests.conditions import until
 from tests.servers import NatsServer, free_port, nats_server
-from tidelog import cycles, health, logs, service
+from tidelog import health, leftovers, logs, service
 from tidelog.actor import Actor
 from tidelog.config import ServiceConfig
 from tidelog.errors import (
@@ -357,7 +357,7 @@ def test_with_a_server_nothing_is_done_offline(tmp_path: Path, server: NatsServe
 def nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs and the collector of the tests' process stay as they are."""
     monkeypatch.setattr(logs, "configure", lambda *_, **__: None)
-    monkeypatch.setattr(cycles, "settle", lambda: None)
+    monkeypatch.setattr(leftovers, "settle", lambda: None)
 
 
 def exits(tmp_path: Path, url: str, begun: Callable[[], object]) -> tuple[object, list[str]]:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
+from tests.unit.backfill.cuts import chunk_sizes
 from tests.unit.backfill.pump_logs import VERSION, commit, prewrite, rollback, write
 from tests.unit.rows.tables import column
 from tidelog import record, record_walk
@@ -110,7 +111,7 @@ def ids(chunk: Chunk, on_corrupt: OnCorrupt = "stop") -> list[int]:
     ]
 
 
-@given(log=logs(), cut=st.integers(0, 16), chunk_bytes=st.integers(1, 700))
+@given(log=logs(), cut=st.integers(0, 16), chunk_bytes=chunk_sizes(700))
 @settings(deadline=None, max_examples=80)
 def test_what_a_value_holds_is_never_a_record(log: list[bytes], cut: int, chunk_bytes: int) -> None:
     with (
@@ -130,7 +131,7 @@ def test_what_a_value_holds_is_never_a_record(log: list[bytes], cut: int, chunk_
         assert len(pieces) >= sum(one.records > 2 for one in facts)
 
 
-@given(log=logs(4), chunk_bytes=st.integers(1, 700), data=st.data())
+@given(log=logs(4), chunk_bytes=chunk_sizes(700), data=st.data())
 @settings(deadline=None, max_examples=100)
 def test_damage_is_named_or_counted(log: list[bytes], chunk_bytes: int, data: DataObject) -> None:
     frames = list(map(record.frame, log))

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from tests.unit.backfill.cuts import chunk_sizes
 from tests.unit.backfill.pump_logs import commit, rollback, write
 from tests.unit.backfill.test_chain import ids, row
 from tests.unit.backfill.test_source_tasks import history
@@ -150,7 +151,7 @@ def test_what_is_told_last_of_a_chunk_counts() -> None:
 
 @given(
     places=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.booleans()), max_size=25),
-    chunk_bytes=st.integers(1, 400),
+    chunk_bytes=chunk_sizes(400),
     part_bytes=st.integers(1, 400),
 )
 @settings(deadline=None, max_examples=100)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.backfill.cuts import chunk_sizes
 from tests.unit.backfill.relay_logs import body, dump, of_several, write
 from tests.unit.pump.driven import Machine, drive
 from tests.unit.relay.relay_rig import CLUSTER_ID, FEED, STRUCTURES, opened, piece, rows, whole
@@ -63,7 +64,7 @@ def relays(draw: st.DrawFn) -> tuple[list[Piece | Whole], list[int]]:
     return items, expected
 
 
-@given(relay=relays(), chunk_bytes=st.integers(1, 3000), file_bytes=st.integers(300, 5000))
+@given(relay=relays(), chunk_bytes=chunk_sizes(3000), file_bytes=st.integers(300, 5000))
 @settings(deadline=None, max_examples=100)
 def test_each_row_of_a_whole_batch_is_in_one_chunk(
     relay: tuple[list[Piece | Whole], list[int]], chunk_bytes: int, file_bytes: int

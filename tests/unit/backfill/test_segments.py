@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
+from tests.unit.backfill.cuts import chunk_sizes
 from tests.unit.backfill.pump_logs import commit, ddl, inserts, prewrite, rollback, view, write
 from tests.unit.rows.tables import column
 from tidelog import payload, record, record_walk
@@ -84,7 +85,7 @@ def logs(draw: st.DrawFn) -> tuple[list[list[bytes]], list[tuple[int, int, int]]
     return files, sorted(rows), left_open
 
 
-@given(log=logs(), chunk_bytes=st.integers(1, 400))
+@given(log=logs(), chunk_bytes=chunk_sizes(400))
 @settings(deadline=None, max_examples=150)
 def test_each_transaction_is_in_one_chunk_with_its_verdict(
     log: tuple[list[list[bytes]], list[tuple[int, int, int]], list[int]], chunk_bytes: int
@@ -108,7 +109,7 @@ def test_the_newest_fake_says_up_to_where_an_idle_pump_is(tmp_path: Path) -> Non
     assert [one.fake_ts for one in facts_of(tmp_path, 1 << 20)] == [30, 25]
 
 
-@given(data=st.data(), chunk_bytes=st.integers(1, 400))
+@given(data=st.data(), chunk_bytes=chunk_sizes(400))
 @settings(deadline=None, max_examples=150)
 def test_damage_is_named_or_skipped_and_the_rest_is_there(
     data: DataObject, chunk_bytes: int
@@ -273,7 +274,7 @@ def paired(log: Sequence[bytes]) -> tuple[set[tuple[int, int, int]], set[int]]:
 @given(
     log=odd_logs(),
     cut=st.integers(0, 20),
-    chunk_bytes=st.integers(1, 600),
+    chunk_bytes=chunk_sizes(600),
     near=st.sampled_from([0, 1, 60, 200, 1000]),
 )
 @settings(deadline=None, max_examples=300)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import functools
 import gc
+import os
 import weakref
+from pathlib import Path
 
 import pytest
 
 from tests.conditions import until
-from tidelog import cycles, logs
+from tidelog import leftovers, logs
 from tidelog.config import ServiceConfig
 from tidelog.errors import EXIT_OK, ConfigError, exit_code
 from tidelog.http_admin import HttpAdmin
@@ -61,7 +64,7 @@ def is_gone(left: weakref.ref[Loop]) -> bool:
     return left() is None
 
 
-class Waits(Runner):
+class LetsGo(Runner):
     """Is done when what it let go of is gone, twice."""
 
     async def _run(self, admin: HttpAdmin) -> None:
@@ -70,9 +73,34 @@ class Waits(Runner):
 
 
 def test_a_service_keeps_no_cycles_however_few_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycles, "SWEEP_S", 0.01)
+    monkeypatch.setattr(leftovers, "SWEEP_S", 0.01)
     gc.disable()
     try:
-        asyncio.run(Waits("pump", ServiceConfig(), never, no_downstream, None).run())
+        asyncio.run(LetsGo("pump", ServiceConfig(), never, no_downstream, None).run())
     finally:
         gc.enable()
+
+
+def rss_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+class Bursts(Runner):
+    """Is done when most of what a burst took is the system's again. Some of it stays in use, here
+    and there, so that no end of the heap is free by itself."""
+
+    async def _run(self, admin: HttpAdmin) -> None:
+        burst = [bytes(16_000) for _ in range(5000)]
+        most = rss_mib()
+        self.kept = burst[::50]
+        del burst
+        await until(lambda: rss_mib() < most - 40)
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps it and can give it back"
+)
+def test_a_service_gives_back_what_a_burst_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "SWEEP_S", 0.01)
+    asyncio.run(Bursts("pump", ServiceConfig(), never, no_downstream, None).run())

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.cycles import settle
+from tidelog.leftovers import settle
 from tidelog_backfill.files.chain import alone, chained
 from tidelog_backfill.files.chunk import Chunk, Facts
 from tidelog_backfill.files.records import OnCorrupt

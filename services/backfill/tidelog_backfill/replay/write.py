@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tidelog.bulk.jobs import OnCorrupt
-from tidelog.cycles import settle
 from tidelog.downstream import DownstreamOptions, Lane, PartDone, Work
 from tidelog.downstreams import open_downstream
 from tidelog.errors import Unavailable, UnparsablePayload
+from tidelog.leftovers import settle
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog.schema.structure import TableStructure

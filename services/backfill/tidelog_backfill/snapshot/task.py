@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from tidelog.config import Secret
-from tidelog.cycles import settle
+from tidelog.leftovers import settle
 from tidelog.real.clock import RealClock
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable
 from tidelog_backfill.snapshot.sources import open_source

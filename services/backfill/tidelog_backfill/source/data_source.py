@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidelog.cycles import settle
 from tidelog.errors import ConfigError, Corrupt, UnparsablePayload
+from tidelog.leftovers import settle
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.records import UNREADABLE_HINT
