@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests import mariadb_data
 from tests.processes import until
 
 START_S = 30.0
@@ -177,21 +178,6 @@ class MariaDb:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def install(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        command = [
-            "mariadb-install-db",
-            "--no-defaults",
-            f"--datadir={self.directory / 'data'}",
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            # A server that starts removes what looks like its temporary tables: never another's.
-            f"--tmpdir={self._tmp()}",
-        ]
-        done = subprocess.run(command, capture_output=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"mariadb-install-db failed: {done.stderr.decode()[-2000:]}")
-
     def start(self) -> None:
         assert self._process is None
         command = [
@@ -235,7 +221,7 @@ class MariaDb:
 def mariadb_server(directory: Path, *options: str) -> Iterator[MariaDb]:
     """A running private MariaDB; `options` are more arguments of mariadbd."""
     server = MariaDb(directory / "mariadb", options)
-    server.install()
+    mariadb_data.install(directory / "mariadb" / "data")
     server.start()
     try:
         yield server

@@ -279,8 +279,8 @@ async def _pin(bus: Bus, name: str, ts: int) -> None:
 
 async def ask(oracle: RegistryOracle, takings: Takings, stop: asyncio.Event) -> None:
     while not stop.is_set():
-        if await takings.take(oracle, 3):
-            await asyncio.sleep(0.02)
+        await takings.take(oracle, 3)
+        await asyncio.sleep(0.02)
 
 
 def test_what_an_earlier_registry_has_under_way_is_refused() -> None:
