@@ -25,7 +25,8 @@ class Pem(msgspec.Struct, frozen=True):
 def read_pem(files: TlsFiles) -> Pem:
     """Raises ConfigError, which names the file that can't be read or does not fit the other."""
     pem = Pem(_read(files.ssl_ca), _read(files.ssl_cert), _read(files.ssl_key))
-    client_context(files)
+    if files.on:  # else it would be told whom the machine trusts, a tenth of a service's start
+        client_context(files)
     return pem
 
 
