@@ -20,7 +20,7 @@ from tidelog.messages import APPLIER, DRAINER, PUMP
 from tidelog.sim.faults import Injected
 from tidelog_registry import node_state
 
-ENOUGH = 240
+ENOUGH = 160
 """Histories among which everything must have happened."""
 OF_TIDB = (*TIDB_FAULTS, *MOMENTS)
 ENOUGH_OF_TIDB = 40

@@ -1,4 +1,4 @@
-"""Many histories: `python -m tests.simulation.run --seeds 0:240 --jobs 2`.
+"""Many histories: `python -m tests.simulation.run --seeds 0:160 --jobs 2`.
 
 Prints the totals and exits 1 unless it is clean, reached all that there is to reach (`reach.py`),
 and each 25th seed, played again by other processes, was the same history. `--trace` prints a seed's

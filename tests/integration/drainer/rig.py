@@ -64,14 +64,18 @@ class Rig:
             await running
 
     async def read(self, count: int, after_ts: int | None = 0) -> list[Change]:
-        """Changes with transactions from the stream, until `count` transactions came."""
+        """Changes with transactions from the stream, until `count` transactions came. Not one more
+        within DEADLINE_S is an error."""
         reader = ChangeReader(self.bus, FEED, after_ts)
         found: list[Change] = []
-        end = asyncio.get_running_loop().time() + DEADLINE_S
+        clock = asyncio.get_running_loop().time
+        end = clock() + DEADLINE_S
         try:
             while sum(len(change.txns) for change in found) < count:
-                assert asyncio.get_running_loop().time() < end, f"only {len(found)} changes came"
-                found += [change for change in await reader.next(0.2) if change.txns]
+                assert clock() < end, f"only {len(found)} changes came"
+                if more := [change for change in await reader.next(0.2) if change.txns]:
+                    found += more
+                    end = clock() + DEADLINE_S
         finally:
             await reader.close()
         return found
