@@ -68,10 +68,10 @@ beside-crash:
 beside-kills:
 	@$(MAKE) $(ONE) fixtures
 	@$(MAKE) $(ONE) faults
+	@$(MAKE) $(ONE) console
 
 beside-compose:
 	@$(MAKE) $(ONE) spark
-	@$(MAKE) $(ONE) console
 	@$(MAKE) $(ONE) soak
 	@$(MAKE) $(ONE) models
 

@@ -14,7 +14,9 @@ from glob import glob
 from setuptools import setup
 
 WANTED = os.environ.get("TIDELOG_COMPILE", "")
-EDITABLE = any(word in ("editable_wheel", "develop", "egg_info") for word in sys.argv)
+PLAIN = ("editable_wheel", "develop", "egg_info", "dist_info")
+"""Commands that build nothing compiled. pip asks for the last one before it builds: mypyc would run
+twice, most of a minute each time."""
 PURE = ("shared/tidelog/rows/__init__.py",)
 WRITING = tuple(
     f"shared/tidelog/{name}.py" for name in ("downstreams/row_text", "plan/causality", "plan/keys")
@@ -23,7 +25,7 @@ WRITING = tuple(
 
 
 def extensions() -> list[object]:
-    if WANTED == "0" or EDITABLE:
+    if WANTED == "0" or any(word in PLAIN for word in sys.argv):
         return []
     try:
         from mypyc.build import mypycify
