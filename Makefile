@@ -3,8 +3,9 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 # Where real servers of tests write: in memory if there is room, else they mostly wait for each other's syncs. What disks
-# are like, the others try: unit (the adapter of disks), crash, kills, faults, compose, the soak.
-IN_MEMORY := $(shell df --output=avail --block-size=G /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 + 0 >= 8 { print "TMPDIR=/dev/shm" }')
+# are like, the others try: unit (the adapter of disks), crash, kills, faults, compose, the soak. A TMPDIR is respected.
+SHM_GIB := $(shell findmnt -no OPTIONS /dev/shm 2>/dev/null | grep -qvw noexec && df --output=avail --block-size=G /dev/shm | tr -dc 0-9)
+IN_MEMORY := $(if $(TMPDIR),,$(shell [ "$(or $(SHM_GIB),0)" -ge 8 ] && echo TMPDIR=/dev/shm))
 SOURCES := shared services cli examples tests bench docs/generate
 # State machines, models and damage bit by bit: what is tried is many, so they have a target of their own.
 MODELS := $(sort $(wildcard tests/unit/*/test_*_machine.py tests/unit/*/test_*_model.py tests/unit/*/test_*_damage.py))

@@ -19,6 +19,7 @@ from tests.unit.relay.relay_rig import CLUSTER_ID, FEED, STRUCTURES, opened, pie
 from tidelog import record
 from tidelog.changes import DdlMessage, RowMessage
 from tidelog.errors import Corrupt
+from tidelog.record import HEADER_BYTES
 from tidelog.relay import Piece, Whole
 from tidelog_backfill.files.bodies import bodies
 from tidelog_backfill.files.chunk import FoundDdl
@@ -85,6 +86,12 @@ def test_each_row_of_a_whole_batch_is_in_one_chunk(
         middle = View([Span(0, 102), Span(104, 105), Span(105, 106)])
         wanted = [ts for ts in expected if ts in (101, 102, 105, 106)]
         assert told(Path(directory), chunk_bytes, middle) == wanted
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 5, HEADER_BYTES - 1])
+def test_chunks_that_lie_within_a_header_change_nothing(tmp_path: Path, chunk_bytes: int) -> None:
+    write(tmp_path, (101, of_several(101, 105, 110)), (110, of_several(110, 115)))
+    assert told(tmp_path, chunk_bytes) == [105, 110, 115]
 
 
 def test_a_relay_says_whose_it_is(tmp_path: Path) -> None:

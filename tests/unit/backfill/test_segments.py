@@ -21,6 +21,7 @@ from tidelog import payload, record, record_walk
 from tidelog.changes import RowMessage
 from tidelog.decode.errors import Undecodable
 from tidelog.errors import Corrupt, InvariantBroken
+from tidelog.record import HEADER_BYTES
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.model import FLAG_NOT_NULL, FLAG_PRIMARY, Name, TableInfo
 from tidelog_backfill.files import records, segments
@@ -101,6 +102,14 @@ def test_each_transaction_is_in_one_chunk_with_its_verdict(
         open_ts = [one.open_ts for one in facts if one.open_ts]
         assert min(open_ts, default=0) == min(left_open, default=0)
         assert {(one.first_ts, one.last_ts) for f in facts for one in f.runs} or not rows
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 5, HEADER_BYTES - 1])
+def test_chunks_that_lie_within_a_header_change_nothing(tmp_path: Path, chunk_bytes: int) -> None:
+    payloads = [payload.fake(1), *commits(2, inserts([1])), prewrite(4, inserts([2]))]
+    write(tmp_path, [payloads, [commit(4, 9)]])
+    assert rows_of(tmp_path, chunk_bytes) == [(3, 0, 1), (9, 0, 2)]
+    assert sum(one.records for one in facts_of(tmp_path, chunk_bytes)) == 5
 
 
 def test_the_newest_fake_says_up_to_where_an_idle_pump_is(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 
 from tidelog.errors import ConfigError
 from tidelog.real.nats_access import tls_context
-from tidelog.real.pem import read_pem
+from tidelog.real.pem import Pem, read_pem
 from tidelog.security.access import NatsAccess
 from tidelog.security.identities import IDENTITIES
 from tidelog.security.tls import TlsFiles
@@ -119,3 +119,15 @@ def test_what_is_read_of_a_key_is_never_shown(tmp_path: Path) -> None:
     files = grpc_files(tmp_path, "pump")
     assert "PRIVATE" in (read_pem(files).key or b"").decode()
     assert "PRIVATE" not in f"{read_pem(files)!r} {read_pem(files)}"
+
+
+def test_without_files_nobody_reads_whom_the_machine_trusts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each process that asks Pumps would, at its start."""
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("they were read")
+
+    monkeypatch.setattr(ssl, "create_default_context", read)
+    assert read_pem(TlsFiles()) == Pem(None, None, None)
