@@ -15,12 +15,13 @@ Nobody has to sit beside it for hours: with `--dir` (or SOAK_DIR) the stores sta
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import random
 import sys
 import tempfile
 from pathlib import Path
+
+import uvloop
 
 from tests.last_line import last_line
 from tests.soak.judge import judged
@@ -80,7 +81,7 @@ def part(home: Path, so_far: SoFar, seconds: float, least: float) -> int:
     database = home / "down.db"
     with up(home / TOPOLOGY, f"sqlite:///{database}", "--pumps", "2") as running:
         try:
-            blocks = asyncio.run(soak.run(running, database))
+            blocks = uvloop.run(soak.run(running, database))
         except (Wrong, TimeoutError) as error:
             print(f"kill {len(so_far.kills)} of seed {so_far.seed}: {error!r}{running.logs()}")
             return 1
