@@ -18,7 +18,7 @@ LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
 # Where it is set, each of the thousand processes that tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test debian beside-fuzz beside-crash beside-kills beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test debian beside-fuzz beside-crash beside-kills check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -41,7 +41,8 @@ demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
 # Processes that die, images and containers are mostly waited for, and some tools use one core: there
-# something else runs beside them. apt takes one at a time.
+# something else runs beside them. apt takes one at a time. Spark takes all there is: a dozen containers
+# beside it were so slow that each looked ill.
 BESIDE := --no-print-directory --jobs 2 --output-sync=line
 ONE := --no-print-directory
 test: $(PY) ## everything CI runs
@@ -52,7 +53,8 @@ test: $(PY) ## everything CI runs
 	@$(MAKE) $(ONE) simulation
 	@$(MAKE) $(BESIDE) kills beside-kills
 	@$(MAKE) $(ONE) integration
-	@$(MAKE) $(BESIDE) compose beside-compose
+	@$(MAKE) $(ONE) spark
+	@$(MAKE) $(BESIDE) compose soak
 
 debian: $(PY)
 	@for what in compiler mariadb etcd nodejs java prometheus browser; do \
@@ -70,10 +72,6 @@ beside-kills:
 	@$(MAKE) $(ONE) fixtures
 	@$(MAKE) $(ONE) faults
 	@$(MAKE) $(ONE) console
-
-beside-compose:
-	@$(MAKE) $(ONE) spark
-	@$(MAKE) $(ONE) soak
 	@$(MAKE) $(ONE) models
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
@@ -108,7 +106,7 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 	@$(PYTEST) tests/unit/test_tidy.py tests/unit/test_proto.py
 
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
-	@$(PYTEST) -n 3 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
+	@$(PYTEST) -n 2 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
 
 adapters: $(VENV)/.dev mariadb etcd ## what stands at a port, each against the real server it is for
 	@$(IN_MEMORY) $(PYTEST) -n 3 --dist loadfile tests/adapters

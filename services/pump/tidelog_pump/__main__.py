@@ -2,11 +2,11 @@
 
 from tidelog.health import is_answered
 from tidelog.imports import hurry
-from tidelog_pump.config import PumpConfig
 
-if __name__ == "__main__" and not is_answered("pump", PumpConfig):
+if __name__ == "__main__" and not is_answered("pump", "tidelog_pump.config:PumpConfig"):
     hurry()
     from tidelog.service import main
+    from tidelog_pump.config import PumpConfig
     from tidelog_pump.service import begin
 
     main("pump", PumpConfig, begin)

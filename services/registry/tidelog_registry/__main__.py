@@ -2,11 +2,11 @@
 
 from tidelog.health import is_answered
 from tidelog.imports import hurry
-from tidelog_registry.config import RegistryConfig
 
-if __name__ == "__main__" and not is_answered("registry", RegistryConfig):
+if __name__ == "__main__" and not is_answered("registry", "tidelog_registry.config:RegistryConfig"):
     hurry()
     from tidelog.service import main
+    from tidelog_registry.config import RegistryConfig
     from tidelog_registry.service import build
 
     main("registry", RegistryConfig, build)

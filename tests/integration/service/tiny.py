@@ -65,5 +65,5 @@ def build(config: TinyConfig, ports: Ports) -> Supervisor:
 
 
 if __name__ == "__main__":
-    if not is_answered("tiny", TinyConfig):
+    if not is_answered("tiny", f"{__name__}:TinyConfig"):
         main("tiny", TinyConfig, build)

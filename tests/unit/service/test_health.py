@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.config import ServiceConfig
 from tidelog.errors import EXIT_FAILED, EXIT_OK, ConfigError, exit_code
 from tidelog.health import HTTP_FILE, health, is_answered
 
@@ -60,7 +61,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """The exit code of `tidelog-pump health …`."""
     monkeypatch.setattr(sys, "argv", ["tidelog-pump", *arguments])
     with pytest.raises(SystemExit) as ended:
-        is_answered("pump", ServiceConfig)
+        is_answered("pump", "tidelog.config:ServiceConfig")
     code = ended.value.code
     assert isinstance(code, int)
     return code
@@ -76,4 +77,60 @@ def test_it_is_asked_as_the_service_is_configured(
     assert asked(monkeypatch, "health", "--help") == EXIT_OK
     assert "--data-dir" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["tidelog-pump", "--data-dir", "x"])
-    assert not is_answered("pump", ServiceConfig)
+    assert not is_answered("pump", "tidelog.config:ServiceConfig")
+
+
+def test_variables_alone_say_where_and_no_configuration_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidelog.health._configured", None)
+    for variable in ("TIDELOG_CONFIG", "TIDELOG_PUMP_DATA_DIR", "TIDELOG_DATA_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    assert asked(monkeypatch, "health") == EXIT_FAILED
+    assert "nothing runs in data/pump " in capsys.readouterr().err
+    for variable in ("TIDELOG_DATA_DIR", "TIDELOG_PUMP_DATA_DIR"):  # the own one counts more
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+        assert asked(monkeypatch, "health") == EXIT_FAILED
+        assert f"nothing runs in {tmp_path / variable} " in capsys.readouterr().err
+
+
+def test_a_file_of_keys_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "keys.toml").write_text(f'data-dir = "{tmp_path}/here"\n')
+    monkeypatch.setenv("TIDELOG_CONFIG", str(tmp_path / "keys.toml"))
+    assert asked(monkeypatch, "health") == EXIT_FAILED
+    assert f"nothing runs in {tmp_path}/here " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", [b"", b"none of HTTP\r\n\r\n", b"HTTP/1.1 200"])
+def test_what_answers_otherwise_is_not_ready(
+    answer: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one is a whole status, though nothing follows."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (tmp_path / HTTP_FILE).write_text(f"127.0.0.1:{server.getsockname()[1]}\n")
+
+        def once() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=once)
+        thread.start()
+        code = health(str(tmp_path))
+        thread.join()
+    assert code == (EXIT_OK if b" 200" in answer else EXIT_FAILED)
+    assert ("not ready: nobody answers at" in capsys.readouterr().err) == (code == EXIT_FAILED)
+
+
+@pytest.mark.parametrize("name", ["registry", "pump", "drainer", "applier", "backfill"])
+def test_each_service_knows_its_configuration(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "health", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"tidelog_{name}", run_name="__main__")
+    assert ended.value.code == EXIT_OK
+    assert f"python -m tidelog_{name} " in capsys.readouterr().out
