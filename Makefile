@@ -32,9 +32,10 @@ $(VENV)/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . $(LOUD_IF_FAILED)
 	@touch $@
 
+# Most of it is never imported; what is, is compiled then.
 $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt requirements/backfill.txt
 	@echo "Setting up: development packages, and PySpark"
-	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt -r requirements/backfill.txt
+	@$(PY) -m pip install -q --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt -r requirements/backfill.txt
 	@touch $@
 
 demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict

@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.processes import until
 from tidelog.errors import TidelogError
+from tidelog.node_form import node_forms
 from tidelog.ports import Bus
 from tidelog_cli import state_file, status, wait
 from tidelog_cli.connect import connected, nodes
@@ -68,6 +69,14 @@ class Running:
             return said
 
         return self._ask(asked)
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """What `tidelog nodes --json` says, by name."""
+
+        async def asked(bus: Bus, state: TopologyState) -> list[dict[str, Any]]:
+            return node_forms(await nodes(bus, state.cluster))
+
+        return {form["nodeId"]: form for form in self._ask(asked)}
 
     def said(self, actor: str, of: str = "") -> dict[str, Any]:
         """The status of an actor of a service, which is called like it if not said otherwise. An

@@ -10,10 +10,11 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from tidelog.errors import EXIT_CONFIG
-from tidelog.imports import spare_certificates
+from tidelog.imports import spare_certificates, spare_tracebacks
 
 try:
     spare_certificates()
+    spare_tracebacks()
     from tidelog_cli.command_line import command_line, named
     from tidelog_cli.completion import rejoin
 

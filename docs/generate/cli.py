@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from typing import Any
 
 import typer.main
@@ -71,13 +70,10 @@ def _row(parameter: TyperArgument | TyperOption) -> tuple[str, str, str]:
 
 def _kind(parameter: Any) -> str:
     """Which values it takes, where its help does not say it."""
-    annotation = parameter.type_descriptor.annotation
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return ", ".join(str(choice.value) for choice in annotation)
-    if parameter.min is None:
+    kind = parameter.type
+    if choices := getattr(kind, "choices", ()):
+        return ", ".join(map(str, choices))
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    if least is None:
         return ""
-    return (
-        f"{parameter.min} or more"
-        if parameter.max is None
-        else f"{parameter.min} to {parameter.max}"
-    )
+    return f"{least} or more" if most is None else f"{least} to {most}"

@@ -54,7 +54,7 @@ def listed(running: Running, command: str = "nodes") -> dict[str, dict[str, Any]
 
 
 def states(running: Running) -> dict[str, str]:
-    return {node: form["state"] for node, form in listed(running).items()}
+    return {node: form["state"] for node, form in running.nodes().items()}
 
 
 def carried_out(running: Running, *words: str) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def test_a_registry_that_does_not_answer_is_a_503(running: Running) -> None:
     finally:
         os.kill(registry, signal.SIGCONT)
     until(
-        lambda: all(form["isAlive"] for form in listed(running).values()), "all to be heard again"
+        lambda: all(form["isAlive"] for form in running.nodes().values()), "all to be heard again"
     )
 
 
@@ -270,7 +270,7 @@ def test_who_waits_for_a_registry_is_told(running: Running, tmp_path: Path) -> N
         process.wait()
     assert said.read_text().count("\n") == 1
     until(
-        lambda: all(form["isAlive"] for form in listed(running).values()), "all to be heard again"
+        lambda: all(form["isAlive"] for form in running.nodes().values()), "all to be heard again"
     )
 
 
@@ -322,7 +322,7 @@ def test_a_pump_that_is_gone_for_good_is_given_up_by_an_explicit_word(tmp_path: 
         gone = running.pid("pump-2")
         os.kill(gone, signal.SIGSTOP)
         try:
-            until(lambda: bool(listed(running)["pump-2"]["unreachable"]), "its lease to end")
+            until(lambda: bool(running.nodes()["pump-2"]["unreachable"]), "its lease to end")
             assert "tidelog offline pump-2 --accept-loss" in running.command("pumps").stdout
             unasked = running.command("offline", "pump-2", "--accept-loss")
             assert (unasked.returncode, "--yes" in unasked.stderr) == (EXIT_USAGE, True)
