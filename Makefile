@@ -42,8 +42,8 @@ demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 	@$(VENV)/bin/tidelog demo
 
 # Processes that die, images and containers are mostly waited for, and some tools use one core: there
-# something else runs beside them. apt takes one at a time. Spark takes all there is: a dozen containers
-# beside it were so slow that each looked ill.
+# something else runs beside them. apt takes one at a time. Spark takes all there is: containers
+# beside it were so slow that some which worked were called ill.
 BESIDE := --no-print-directory --jobs 2 --output-sync=line
 ONE := --no-print-directory
 test: $(PY) ## everything CI runs

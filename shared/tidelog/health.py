@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ARGUMENT = "health"
 HTTP_FILE = "http"
 """In the data directory: the admin address of the process that runs there."""
-ANSWER_S = 3.0
+ANSWER_S = 10.0
+"""An image gives a look 15: a service that is slow is not ill."""
 MAX_ANSWER = 64 << 10
 
 
@@ -62,21 +63,26 @@ def health(data_dir: str) -> int:
         status, said = _ask(addr)
         if status == 200:
             return EXIT_OK
-    except (OSError, ValueError) as error:
+        said = said.strip() or f"not ready: {addr} answers with {status}"
+    except OSError as error:
         who = f"nobody answers at {addr}" if addr else f"nothing runs in {data_dir}"
         said = f"not ready: {who} ({error})"
-    sys.stderr.write(f"{said.strip()}\n")
+    except ValueError as error:
+        said = f"not ready: what answers at {addr} is no service ({error})"
+    sys.stderr.write(f"{said}\n")
     return EXIT_FAILED
 
 
 def _ask(addr: str) -> tuple[int, str]:
-    """What `/readyz` at HOST:PORT says, after its status. OSError, ValueError: nothing of use."""
+    """What `/readyz` at HOST:PORT says, after its status. OSError: nothing; ValueError: no HTTP."""
     host, _, port = addr.rpartition(":")
     answer = bytearray()
     with socket.create_connection((host.strip("[]"), int(port)), ANSWER_S) as connection:
         connection.sendall(f"GET /readyz HTTP/1.0\r\nHost: {addr}\r\n\r\n".encode())
         while len(answer) < MAX_ANSWER and (more := connection.recv(4096)):
             answer += more
-    head, _, body = answer.partition(b"\r\n\r\n")
-    _, _, status = head.partition(b" ")
-    return int(status[:3]), body.decode(errors="replace")
+    head, _, body = answer.decode(errors="replace").partition("\r\n\r\n")
+    protocol, _, status = head.partition(" ")
+    if not protocol.startswith("HTTP/"):
+        raise ValueError("it does not speak HTTP")
+    return int(status[:3]), body

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import socket
 from collections.abc import Callable
@@ -31,6 +32,12 @@ log = structlog.get_logger()
 Status = Callable[[], dict[str, object]]
 DEADLINE_S = 30.0
 BODY_BYTES = 64 << 10
+EVERYWHERE = {
+    "0.0.0.0": (socket.AF_INET, "127.0.0.1"),  # noqa: S104 (compared, not bound)
+    "::": (socket.AF_INET6, "::1"),
+}
+"""What is bound -> its family (asyncio's `::` takes no IPv4), and where this machine finds itself
+if its name leads nowhere."""
 
 
 class HttpAdmin:
@@ -157,9 +164,8 @@ def _error(error: TidelogError, status: int, headers: dict[str, str] | None = No
 
 def reachable(host: str) -> str:
     """The host that others use for one bound: a container's own address for "all interfaces"."""
-    if host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
-        return f"[{host}]" if ":" in host else host
-    try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return "127.0.0.1"
+    if host in EVERYWHERE:
+        family, host = EVERYWHERE[host]
+        with contextlib.suppress(OSError):
+            host = str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])
+    return f"[{host}]" if ":" in host else host

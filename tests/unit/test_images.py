@@ -68,6 +68,7 @@ def test_a_dockerfile_needs_no_registry_but_for_its_base_and_no_privilege(path: 
     assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["', last, re.MULTILINE), "exec form: SIGTERM reaches it"
     assert ("HEALTHCHECK" in last) == (path.parent.name != "cli")
+    assert ("--timeout=15s" in last) == (path.parent.name != "cli"), "slow is not ill"
     assert ("openjdk" in text) == (path.parent.name == "backfill")
 
 

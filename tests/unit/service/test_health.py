@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -80,12 +82,17 @@ def test_it_is_asked_as_the_service_is_configured(
     assert not is_answered("pump", "tidelog.config:ServiceConfig")
 
 
-def test_variables_alone_say_where_and_no_configuration_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tidelog.health._configured", None)
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("TIDELOG_CONFIG", "TIDELOG_PUMP_DATA_DIR", "TIDELOG_DATA_DIR"):
         monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.mark.usefixtures("unset")
+def test_variables_say_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert asked(monkeypatch, "health") == EXIT_FAILED
     assert "nothing runs in data/pump " in capsys.readouterr().err
     for variable in ("TIDELOG_DATA_DIR", "TIDELOG_PUMP_DATA_DIR"):  # the own one counts more
@@ -94,6 +101,7 @@ def test_variables_alone_say_where_and_no_configuration_is_loaded(
         assert f"nothing runs in {tmp_path / variable} " in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("unset")
 def test_a_file_of_keys_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,13 +111,21 @@ def test_a_file_of_keys_says_where(
     assert f"nothing runs in {tmp_path}/here " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("answer", [b"", b"none of HTTP\r\n\r\n", b"HTTP/1.1 200"])
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "what answers at {} is no service (it does not speak HTTP)"),
+        (b"SSH-2.0 200 OK\r\n", "what answers at {} is no service (it does not speak HTTP)"),
+        (b"HTTP/1.1 good\r\n", "what answers at {} is no service (invalid literal"),
+        (b"HTTP/1.1 500 Internal Server Error\r\n\r\n", "{} answers with 500\n"),
+    ],
+)
 def test_what_answers_otherwise_is_not_ready(
-    answer: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    answer: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last one is a whole status, though nothing follows."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        (tmp_path / HTTP_FILE).write_text(f"127.0.0.1:{server.getsockname()[1]}\n")
+        addr = f"127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / HTTP_FILE).write_text(f"{addr}\n")
 
         def once() -> None:
             connection, _ = server.accept()
@@ -121,16 +137,58 @@ def test_what_answers_otherwise_is_not_ready(
         thread.start()
         code = health(str(tmp_path))
         thread.join()
-    assert code == (EXIT_OK if b" 200" in answer else EXIT_FAILED)
-    assert ("not ready: nobody answers at" in capsys.readouterr().err) == (code == EXIT_FAILED)
+    assert code == EXIT_FAILED
+    assert capsys.readouterr().err.startswith(f"not ready: {said.format(addr)}")
 
 
-@pytest.mark.parametrize("name", ["registry", "pump", "drainer", "applier", "backfill"])
-def test_each_service_knows_its_configuration(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+SERVICES = ("registry", "pump", "drainer", "applier", "backfill")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_service_is_asked_with_its_own_configuration(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [name, "health", "--help"])
+    taken: list[type] = []
+
+    def configured(_: str, config_class: type) -> str:
+        taken.append(config_class)
+        return "nowhere"
+
+    monkeypatch.setattr("tidelog.health._configured", configured)
+    monkeypatch.setattr(sys, "argv", [name, "health", "--data-dir", "nowhere"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(f"tidelog_{name}", run_name="__main__")
-    assert ended.value.code == EXIT_OK
-    assert f"python -m tidelog_{name} " in capsys.readouterr().out
+    assert ended.value.code == EXIT_FAILED
+    (config_class,) = taken
+    assert config_class.__qualname__ == f"{name.title()}Config"
+    assert config_class.__module__ == f"tidelog_{name}.config"
+
+
+ASKED = """
+import runpy, sys
+before = set(sys.modules)
+sys.argv = ["tidelog_{name}", "health"]
+try:
+    runpy.run_module("tidelog_{name}", run_name="__main__")
+except SystemExit as end:
+    assert end.code == 1
+print(*(set(sys.modules) - before))
+"""
+HEAVY = {"asyncio", "email", "google", "http", "logging", "msgspec", "ssl", "structlog", "tomllib"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_look_loads_next_to_nothing(name: str, tmp_path: Path) -> None:
+    own = {key: value for key, value in os.environ.items() if not key.startswith("TIDELOG_")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED.format(name=name)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=own,
+    )
+    loaded = done.stdout.split()
+    assert {"tidelog.health", "socket"} <= set(loaded), done.stderr
+    assert not {module.partition(".")[0] for module in loaded} & HEAVY
+    assert not any(module.endswith(".config") for module in loaded)

@@ -220,11 +220,17 @@ def test_who_listens_everywhere_names_an_address_of_its_own(
 ) -> None:
     assert http_admin.reachable("::1") == "[::1]"
     assert http_admin.reachable("10.0.0.7") == "10.0.0.7"
-    monkeypatch.setattr(socket, "gethostbyname", lambda _: "10.0.0.9")
+    own = {socket.AF_INET: ("10.0.0.9", 0), socket.AF_INET6: ("fd00::9", 0, 0, 0)}
+    known = own.copy()
+
+    def looked_up(_host: str, _port: None, family: socket.AddressFamily) -> list[Any]:
+        if family not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "a name that nobody knows")
+        return [(family, socket.SOCK_STREAM, 6, "", known[family])]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
     assert http_admin.reachable("0.0.0.0") == "10.0.0.9"
-
-    def unknown(_: str) -> str:
-        raise socket.gaierror(socket.EAI_NONAME, "a name that nobody knows")
-
-    monkeypatch.setattr(socket, "gethostbyname", unknown)
-    assert http_admin.reachable("::") == "127.0.0.1"
+    assert http_admin.reachable("::") == "[fd00::9]"
+    known.clear()
+    assert http_admin.reachable("0.0.0.0") == "127.0.0.1"
+    assert http_admin.reachable("::") == "[::1]"

@@ -117,6 +117,8 @@ class GrpcEdge(Actor[Nothing]):
                 ) from error
             if not address.startswith("unix:"):
                 host = address.rpartition(":")[0].strip("[]")
+                # gRPC's `::` takes IPv4, too, which every reader has.
+                host = "0.0.0.0" if host == "::" else host  # noqa: S104 (looked up, not bound)
                 self._identity.address = f"{reachable(host)}:{port}"
         try:
             await server.start()
