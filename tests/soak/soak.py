@@ -64,7 +64,7 @@ class Soak:
             seed=seed,
             seconds=0,
             rate=so_far.asked.rate,
-            clients=32,
+            clients=64,
             ddl_share=0.0005,
             dead_share=0.002,
             lock_ttl_s=1.5,
