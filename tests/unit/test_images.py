@@ -72,6 +72,23 @@ def test_a_dockerfile_needs_no_registry_but_for_its_base_and_no_privilege(path: 
     assert ("openjdk" in text) == (path.parent.name == "backfill")
 
 
+class Overriding(yaml.SafeLoader):
+    """With compose's own tags: what stands behind one is left out."""
+
+
+Overriding.add_multi_constructor("!", lambda *_: None)
+
+
+@pytest.mark.parametrize("name", ["nats", "mariadb", "prometheus"])
+def test_an_official_image_is_looked_at_as_often_and_as_long_as_ours(name: str) -> None:
+    text = (ROOT / "deploy" / "compose.images.yml").read_text()
+    look = yaml.load(text, Overriding)["services"][name]["healthcheck"]
+    ours = (ROOT / "deploy" / name / "Dockerfile").read_text().partition("HEALTHCHECK ")[2]
+    flags = {flag.replace("-", "_"): value for flag, value in re.findall(r"--(\S+)=(\w+)", ours)}
+    assert len(flags) == 4
+    assert {key: str(value) for key, value in look.items() if key != "test"} == flags
+
+
 def test_one_build_makes_the_wheel_for_all() -> None:
     """Other words, and each image would compile a wheel of its own."""
     texts = [p.read_text() for p in DOCKERFILES if p.parents[1].name != "deploy"]
