@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+import structlog
 
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.errors import BadInput, Conflict, Corrupt, Refused, Unavailable
+from tidelog.errors import BadInput, Conflict, Corrupt, Refused, TidelogError, Unavailable
 from tidelog.ports import Disk
 from tidelog.pump_client.ddl.parse import parse
 from tidelog.pump_client.ddl.plan import plan
@@ -24,6 +25,8 @@ PENDING_PATH: Final = "ddl-pending"
 RETRY_S: Final = 0.3
 TRIES: Final = 32
 """Plans that other clients' schema changes may overtake, one after the other."""
+
+log = structlog.get_logger()
 
 
 class DdlResult(msgspec.Struct, frozen=True):
@@ -95,11 +98,11 @@ class SchemaChanger:
                     return DdlResult()
                 job = change.job(catalog.next_id, catalog.version, text, now_ts)
                 pending = Pending(job, catalog.last_job, list(change.schema_states))
-                await self._keep(pending)
+                await self._announce(pending)
                 if await self._append(pending, sent=False):
                     commit_ts = await self._binlogs(pending)
                     return DdlResult(job.version, commit_ts, job.id)
-                await self._keep(None)
+                await self._clear()
             raise Refused(f"other clients change the schema all the time: {TRIES} tries")
 
     async def _finish_earlier(self) -> None:
@@ -110,7 +113,7 @@ class SchemaChanger:
         if await self._append(pending, sent=True):
             await self._binlogs(pending)
         else:
-            await self._keep(None)
+            await self._clear()
 
     async def _append(self, pending: Pending, *, sent: bool) -> bool:
         """Until the registry has it, or has another one in its place (False). `sent`: it may be in
@@ -124,7 +127,7 @@ class SchemaChanger:
                 return False
             except (BadInput, Refused):
                 if not sent:
-                    await self._keep(None)
+                    await self._clear()
                 raise
             except Unavailable as error:
                 sent = sent or not error.definite
@@ -138,7 +141,7 @@ class SchemaChanger:
             commit_ts = verdict or await self._pair(pending)
             pending.states.pop(0)
             pending.start_ts = 0
-            await self._keep(pending if pending.states else None)
+        await self._clear()
         return commit_ts
 
     async def _pair(self, pending: Pending) -> int:
@@ -162,9 +165,30 @@ class SchemaChanger:
             except (Refused, Unavailable, OutcomeUnknown):
                 await self._upstream.clock.sleep(RETRY_S)
 
-    async def _keep(self, pending: Pending | None) -> None:
+    async def _announce(self, pending: Pending) -> None:
+        """Raises what keeps it from being written: then nothing was sent, and nobody goes on."""
+        try:
+            await self._keep(pending)
+        except TidelogError:
+            self._pending = None
+            raise
+
+    async def _keep(self, pending: Pending) -> None:
         self._pending = pending
+        await self._write(msgspec.json.encode(pending))
+        self.pinned = pending.start_ts
+
+    async def _clear(self) -> None:
+        """What became of the change is certain, whatever the disk says. A file that still names it
+        costs a next life a question; the next change overwrites it."""
+        self._pending = None
+        try:
+            await self._write(b"")
+        except TidelogError as error:
+            log.warning("a schema change that is over is still noted", reason=error.message)
+        else:
+            self.pinned = 0
+
+    async def _write(self, data: bytes) -> None:
         if self._disk is not None:
-            data = b"" if pending is None else msgspec.json.encode(pending)
             await self._disk.write_file(PENDING_PATH, data)
-        self.pinned = 0 if pending is None else pending.start_ts

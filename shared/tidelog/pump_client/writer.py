@@ -128,7 +128,8 @@ class Writer:
         one, a process that dies between job and binlog leaves a schema that no reader hears of.
 
         Raises DdlNotSupported, DdlRefused (the schema doesn't allow it); Refused when others
-        change the schema all the time; Unavailable when the registry doesn't answer at its start;
+        change the schema all the time; DiskFull when the state directory has no room to note it
+        first: it never happens; Unavailable when the registry doesn't answer at its start;
         CommitUnknown.
         """
         return await self._changer.run(query)

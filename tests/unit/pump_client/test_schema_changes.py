@@ -216,7 +216,7 @@ POINTS: dict[str, Callable[..., None]] = {
     "after the decision": partial(after, owner=Journal, name="append", when=bool),
     "before the Commit": partial(before, owner=PumpClient, when=lambda b: b.tp == 1),
     "before it is forgotten": partial(
-        before, owner=SchemaChanger, name="_keep", when=lambda pending: pending is None
+        before, owner=SchemaChanger, name="_clear", when=lambda: True
     ),
 }
 
@@ -305,30 +305,6 @@ def test_a_change_that_the_registry_refuses_is_over(
         await shore.read_until(lambda: bool(shore.queries()))
         assert shore.queries() == ["create database other;"]
         assert world.node("app").failures == []
-
-    run(main)
-
-
-def test_a_full_disk_leaves_no_transaction_open() -> None:
-    async def main(world: World) -> None:
-        async def app(client: Writer) -> None:
-            disk: Any = client._changer._disk
-            write, refusals = disk.write_file, [DiskFull("no space left")] * 5
-
-            async def full(path: str, data: bytes) -> None:
-                begun = path == PENDING_PATH and data and msgspec.json.decode(data)["start_ts"]
-                if begun and refusals:
-                    raise refusals.pop()
-                await write(path, data)
-
-            disk.write_file = full
-            await client.ddl("create database shop")
-            assert not refusals
-            assert client._upstream.decisions.status()["open"] == 0
-
-        shore = Shore(world)
-        shore.start("app", app)
-        await shore.read_until(lambda: bool(shore.queries()))
 
     run(main)
 
