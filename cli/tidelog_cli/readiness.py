@@ -2,7 +2,7 @@
 
 Ready means that writes are taken: the registry and each Pump say so themselves, each Pump is
 online (or kept out by an operator, while another one is), Drainer and Applier are registered. Those
-two get READERS_S more to become ready as well.
+two get READERS_S more to become online and ready as well, unless an operator keeps them out.
 A feed that stopped or a downstream that can't be reached is said and does not hold the start for
 ever: what the Pumps take meanwhile is kept for both.
 """
@@ -83,18 +83,21 @@ def missing(found: Sequence[NodeStatus], wanted: Sequence[str]) -> dict[str, str
     return reasons
 
 
-def kept_out(found: Sequence[NodeStatus], pumps: Sequence[str], where: str) -> dict[str, str]:
-    """Those Pumps that are there and take no writes by an operator's order, and what ends that.
-    `where`: the options that name this topology."""
+def kept_out(found: Sequence[NodeStatus], wanted: Sequence[str], where: str) -> dict[str, str]:
+    """Those who are there and do nothing by an operator's order, and what ends that. `where`: the
+    options that name this topology."""
     reasons: dict[str, str] = {}
     for node in found:
-        if node.kind != messages.PUMP or node.nodeId not in pumps or not node.isAlive:
+        if node.nodeId not in wanted or not node.isAlive:
             continue
-        resume = f"`tidelog resume {shlex.quote(node.nodeId)} {where}` ends that"
+        takes_writes = node.kind == messages.PUMP
         if node.state in (PAUSING, PAUSED):
-            reasons[node.nodeId] = f"an operator paused it, it takes no writes: {resume}"
+            effect = ", it takes no writes" if takes_writes else ""
+            resume = f"`tidelog resume {shlex.quote(node.nodeId)} {where}` ends that"
+            reasons[node.nodeId] = f"an operator paused it{effect}: {resume}"
         elif node.state in (CLOSING, OFFLINE):
-            reasons[node.nodeId] = "an operator takes it offline: it takes no writes any more"
+            effect = ": it takes no writes any more" if takes_writes else ""
+            reasons[node.nodeId] = f"an operator takes it offline{effect}"
     return reasons
 
 
@@ -104,15 +107,27 @@ def holds_up(
     unready: dict[str, str],
     kept: dict[str, str],
 ) -> dict[str, str]:
-    """For whom the start waits, of those who are missing, not ready, or kept out. While another
-    Pump takes writes, for none that is kept out or was let go for good (a stranded one doesn't
-    join by itself)."""
-    reasons = missing(found, wanted) | unready | kept
+    """For whom the start waits, of those who are missing, not ready, or kept out: for a Drainer or
+    an Applier until it is registered. While another Pump takes writes, for none that is kept out or
+    was let go for good (a stranded one doesn't join by itself)."""
     pumps = [node for node in found if node.kind == messages.PUMP]
+    passed = {node.nodeId for node in found if node.kind != messages.PUMP}
     if any(n.isAlive and n.state == ONLINE and n.nodeId not in unready for n in pumps):
-        let_go = {node.nodeId for node in pumps if node.state == OFFLINE}
-        return {n: why for n, why in reasons.items() if n not in kept and n not in let_go}
-    return reasons
+        passed |= kept.keys() | {node.nodeId for node in pumps if node.state == OFFLINE}
+    reasons = missing(found, wanted) | unready | kept
+    return {name: why for name, why in reasons.items() if name not in passed}
+
+
+def late(
+    found: Sequence[NodeStatus], wanted: Sequence[str], kept: Mapping[str, str]
+) -> dict[str, str]:
+    """The Drainers and Appliers that are registered, and still on their way to online."""
+    readers = {node.nodeId for node in found if node.kind != messages.PUMP}
+    return {
+        name: why
+        for name, why in missing(found, wanted).items()
+        if name in readers and name not in kept
+    }
 
 
 class Readiness:
@@ -129,9 +144,9 @@ class Readiness:
         self._say = say
         self._teller = Teller()
         self._wanted = [c.service.name for c in children if c.service.module != REGISTRY]
-        self._pumps = [c.service.name for c in children if c.service.module == PUMP]
         self._registries = {c.service.name for c in children if c.service.module == REGISTRY}
         self._kept_out: dict[str, str] = {}
+        self._late: dict[str, str] = {}
 
     async def reached(self, stop: asyncio.Event) -> bool:
         """Wait until the topology is ready; False if `stop` came first."""
@@ -156,6 +171,7 @@ class Readiness:
             }
             if not self._registries.intersection(must):
                 must = await self._holds_up(bus, must)
+            unready = self._late | unready
             if must:
                 writable_at = None
             elif writable_at is None:
@@ -197,7 +213,8 @@ class Readiness:
         except TidelogError as error:
             return {"registry": error.message}
         where = f"--dir {shlex.quote(str(self._children[0].home.parent))}"
-        self._kept_out = kept_out(found.nodes, self._pumps, where)
+        self._kept_out = kept_out(found.nodes, self._wanted, where)
+        self._late = late(found.nodes, self._wanted, self._kept_out)
         return holds_up(found.nodes, self._wanted, unready, self._kept_out)
 
     async def watch(self) -> None:

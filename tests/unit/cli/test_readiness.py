@@ -11,7 +11,18 @@ import pytest
 
 from tests.servers import free_port
 from tidelog.errors import DeadlineExceeded, TidelogError, Unavailable, Untrusted
-from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PAUSED, PUMP, Nodes, NodeStatus
+from tidelog.messages import (
+    APPLIER,
+    CLOSING,
+    DRAINER,
+    JOINING,
+    OFFLINE,
+    ONLINE,
+    PAUSED,
+    PUMP,
+    Nodes,
+    NodeStatus,
+)
 from tidelog.real.processes import RealProcesses
 from tidelog_cli import readiness
 from tidelog_cli.child import HTTP_FILE, Child, Service
@@ -22,6 +33,7 @@ from tidelog_cli.readiness import (
     Teller,
     holds_up,
     kept_out,
+    late,
     missing,
 )
 from tidelog_cli.state_file import TopologyState
@@ -56,9 +68,14 @@ def test_a_reason_that_changes_all_the_time_is_not_told_all_the_time() -> None:
     assert len([lines for lines in told if lines]) == 5
 
 
-def node(name: str, error: str = "", *, alive: bool = True, state: str = ONLINE) -> NodeStatus:
+def node(
+    name: str, error: str = "", *, alive: bool = True, state: str = ONLINE, kind: str = PUMP
+) -> NodeStatus:
     detail = {"error": error} if error else {"waiting": "for mail"}
-    return NodeStatus(name, state=state, isAlive=alive, kind=PUMP, detail=detail)
+    return NodeStatus(name, state=state, isAlive=alive, kind=kind, detail=detail)
+
+
+READING = node("applier", kind=APPLIER)
 
 
 def test_an_error_is_told_when_it_comes_changes_and_goes() -> None:
@@ -116,6 +133,32 @@ def test_a_stranded_pump_holds_nobody_up_while_another_takes_writes() -> None:
     assert holds_up(joining, ["p1", "p2"], why, {}) == why
 
 
+def test_a_reader_is_waited_for_until_it_is_registered() -> None:
+    pump = node("p")
+    paused = node("a", state=PAUSED, kind=APPLIER)
+    gone = node("a", alive=False, kind=APPLIER)
+    wanted = ["p", "a"]
+    assert holds_up([pump], wanted, {}, {}) == {"a": "not registered"}
+    for reader in (paused, gone):
+        kept = kept_out([pump, reader], wanted, "--dir d")
+        assert holds_up([pump, reader], wanted, {}, kept) == {}
+        assert holds_up([reader], wanted, {}, kept) == {"p": "not registered"}
+    assert kept_out([paused], wanted, "--dir d") == {
+        "a": "an operator paused it: `tidelog resume a --dir d` ends that"
+    }
+
+
+def test_a_reader_that_is_not_online_yet_is_late_unless_an_operator_keeps_it_out() -> None:
+    found = [
+        node("p", state=JOINING),
+        node("a", state=PAUSED, kind=APPLIER),
+        node("b", alive=False, kind=APPLIER),
+        node("d", kind=DRAINER),
+    ]
+    wanted = ["p", "a", "b", "d", "e"]
+    assert late(found, wanted, kept_out(found, wanted, "")) == {"b": "unreachable"}
+
+
 class Asked:
     """What is known of a topology, in order, the last one for good; an error is raised."""
 
@@ -127,7 +170,7 @@ class Asked:
             monkeypatch.setattr(readiness, name, 0.0)
 
     def readiness(self) -> Readiness:
-        names = {"registry": REGISTRY, "pump-1": "tidelog_pump"}
+        names = {"registry": REGISTRY, "pump-1": "tidelog_pump", "applier": "tidelog_applier"}
         children = [
             Child(Service(*one, {}), Path("there"), RealProcesses(), print) for one in names.items()
         ]
@@ -159,7 +202,9 @@ def test_a_registry_that_is_ready_and_does_not_answer_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connections(monkeypatch)
-    asked = Asked(monkeypatch, DeadlineExceeded("no answer within 5 s"), Nodes([node("pump-1")]))
+    asked = Asked(
+        monkeypatch, DeadlineExceeded("no answer within 5 s"), Nodes([node("pump-1"), READING])
+    )
 
     async def reached() -> bool:
         async with asyncio.timeout(60):
@@ -169,12 +214,26 @@ def test_a_registry_that_is_ready_and_does_not_answer_is_waited_for(
     assert asked.said == ["waiting for registry: no answer within 5 s"]
 
 
+def test_a_start_ends_though_its_applier_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections(monkeypatch)
+    paused = node("applier", state=PAUSED, kind=APPLIER)
+    asked = Asked(monkeypatch, Nodes([node("pump-1"), paused]))
+
+    async def reached() -> bool:
+        async with asyncio.timeout(60):
+            return await asked.readiness().reached(asyncio.Event())
+
+    assert asyncio.run(reached())
+    order = "`tidelog resume applier --dir there` ends that"
+    assert asked.said == [f"applier is not ready: an operator paused it: {order}"]
+
+
 def test_a_nats_server_of_ours_that_is_slow_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Everything starts at once; whoever is refused, by a wrong key say, ends it."""
     connections(monkeypatch, Unavailable("no answer"), Unavailable("no answer"))
-    asked = Asked(monkeypatch, Nodes([node("pump-1")]))
+    asked = Asked(monkeypatch, Nodes([node("pump-1"), READING]))
 
     async def reached() -> bool:
         async with asyncio.timeout(60):
