@@ -23,6 +23,8 @@ from tidelog.errors import BadInput, Refused, TidelogError, exit_code
 PIPED_WIDTH = 200
 """Of a table that goes into a file or another program, unless COLUMNS says another."""
 
+SIGNALLED = 128
+"""A shell's exit code of what a signal ended, less the signal's number."""
 SILENT_S = 1.5
 """Who waits longer for an answer is told whose."""
 
@@ -50,15 +52,40 @@ def run(work: Coroutine[Any, Any, int]) -> None:
     """Run a command; an error is one line, a second says what to do next; and its exit code."""
     logs.configure("auto", "error")
     try:
-        code = asyncio.run(work)
+        code = asyncio.run(_until_ended(work))
     except TidelogError as error:
         fail(error)
     except BaseExceptionGroup as group:
         fail(first_error(group))
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(SIGNALLED + signal.SIGINT) from None
     else:
         raise typer.Exit(code)
+
+
+async def _until_ended(work: Coroutine[Any, Any, int]) -> int:
+    """Each signal that ends it is what Ctrl-C is: what it holds, it lets go of first."""
+    task, by = asyncio.current_task(), list[int]()
+    assert task is not None
+
+    def end(number: int) -> None:
+        by.append(number)
+        task.cancel()
+
+    for number in _ending():
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not by:
+            raise
+        return SIGNALLED + by[0]
+
+
+def _ending() -> list[signal.Signals]:
+    """But for Ctrl-C, which asyncio itself sees to. `nohup` has one of them ignored."""
+    both = signal.SIGTERM, signal.SIGHUP
+    return [number for number in both if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def fail(error: BaseException) -> None:
@@ -88,7 +115,7 @@ def patience(whom: str) -> Iterator[None]:
 
 def until_signal(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (*_ending(), signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
 

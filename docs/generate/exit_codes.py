@@ -29,7 +29,9 @@ EXITS = (
     (errors.EXIT_UNAVAILABLE, "nobody answers, or the time is over"),
     (errors.EXIT_RESTART, "a typed stop, or damage found: a service is to be started again"),
     (errors.EXIT_CONFIG, "the configuration is wrong: starting again changes nothing"),
+    (129, "a command that SIGHUP ended: its terminal was closed"),
     (130, "a command that Ctrl-C ended"),
+    (143, "a command that SIGTERM ended"),
 )
 INTRODUCTION = """# Exit codes and errors
 

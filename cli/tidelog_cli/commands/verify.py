@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -97,20 +99,19 @@ def verify_command(
         checkpoint_table,
     )
 
+    @asynccontextmanager
+    async def paused(shown: Shown, least: int) -> AsyncIterator[None]:
+        state = state_file.find(directory, nats, cluster, feed)
+        async with connected(state) as bus:
+            await wait.applied(bus, state.cluster, state.feed, least, timeout, lambda _: None)
+            async with verifying.held(bus, state.cluster, state.feed, timeout, shown):
+                yield
+
     async def work() -> int:
         shown = Shown()
-        async with AsyncExitStack() as stack:
-            stack.enter_context(shown.bars)
-            if pause:
-                state = state_file.find(directory, nats, cluster, feed)
-                bus = await stack.enter_async_context(connected(state))
-                await wait.applied(
-                    bus, state.cluster, state.feed, commit_ts, timeout, lambda _: None
-                )
-                await stack.enter_async_context(
-                    verifying.held(bus, state.cluster, state.feed, timeout, shown)
-                )
-            found = await verifying.verify(asked, shown)
+        with shown.bars:
+            hold = partial(paused, shown) if pause else None
+            found = await verifying.verify(asked, shown, hold)
         if as_json:
             emit(found)
         else:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 import msgspec
 
 from tidelog.downstream import Checkpoint
-from tidelog.errors import BadInput, DeadlineExceeded, NotFound
+from tidelog.errors import BadInput, DeadlineExceeded, NotFound, TidelogError
 from tidelog.messages import APPLIER, ONLINE
 from tidelog.ports import Bus
 from tidelog.positions import of_kind
@@ -57,13 +57,19 @@ class Watching(Protocol):
     def compared(self, result: TableResult) -> None: ...
 
 
-async def verify(asked: Asked, watching: Watching) -> Report:
-    """Raises ConfigError, BadInput, Unavailable, DeadlineExceeded."""
+Hold = Callable[[int], AbstractAsyncContextManager[None]]
+"""What keeps the downstream as it is, once it holds everything up to a commit_ts."""
+
+
+async def verify(asked: Asked, watching: Watching, hold: Hold | None = None) -> Report:
+    """Raises ConfigError, BadInput, Unavailable, DeadlineExceeded, and what `hold` does."""
     choice = Choice(asked.tables, asked.maps)
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(_opened(asked.source, "source", asked))
         downstream = await stack.enter_async_context(_opened(asked.downstream, "downstream", asked))
         least = max(asked.commit_ts, _dumped(source))
+        if hold is not None:
+            await stack.enter_async_context(hold(least))
         checkpoint = await _standing(downstream, asked, least, watching)
         await source.side.fix(checkpoint.commit_ts if checkpoint is not None else asked.commit_ts)
         found = plans(await source.side.tables(), await downstream.side.tables(), choice)
@@ -195,5 +201,16 @@ async def held(
             await order(node, operate.PAUSE)
         yield
     finally:
-        for node in moving:
-            await order(node, operate.RESUME)
+        refused = [why for node in moving if (why := await _resumed(node, order)) is not None]
+        if refused:
+            raise refused[0]
+
+
+async def _resumed(node: str, order: Callable[[str, str], Awaitable[None]]) -> TidelogError | None:
+    """What kept it from being resumed: another node must be, all the same."""
+    try:
+        await order(node, operate.RESUME)
+    except TidelogError as error:
+        error.hint = f"{node} stands still: `tidelog resume {node}`"
+        return error
+    return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import pytest
 import typer
@@ -49,3 +51,40 @@ def test_a_command_ends_with_its_own_code(code: int) -> None:
     with pytest.raises(typer.Exit) as ended:
         terminal.run(works())
     assert ended.value.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_whatever_signal_ends_a_command_it_lets_go_of_what_it_holds(
+    number: signal.Signals, code: int
+) -> None:
+    let_go = []
+
+    async def holds() -> int:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            let_go.append("the Applier")
+        return 0
+
+    with pytest.raises(typer.Exit) as ended:
+        terminal.run(holds())
+    assert (ended.value.exit_code, let_go) == (code, ["the Applier"])
+
+
+def test_a_signal_that_nohup_has_ignored_ends_nothing() -> None:
+    async def works() -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.01)
+        return 3
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(typer.Exit) as ended:
+            terminal.run(works())
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert ended.value.exit_code == 3
