@@ -14,6 +14,7 @@ import msgspec
 
 from tidelog.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError
 from tidelog.ports import Process, Processes
+from tidelog.real.disk import put
 
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 STABLE_S = 10.0
@@ -75,11 +76,11 @@ class Child:
         return lines[-1].removeprefix(f"{name}: ") if lines else ""
 
     async def keep(self, changed: Callable[[], None]) -> None:
-        """Run until `stop`. Raises ConfigError if the first start is refused."""
+        """Run until `stop`. Raises ConfigError if the first start is refused, DiskFull if there is
+        no room for its configuration."""
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         config = self.home / f"{self.service.module.removeprefix('tidelog_')}.toml"
-        config.touch(mode=0o600)
-        config.write_text(to_toml(self.service.config))
+        put(config, to_toml(self.service.config).encode())
         argv = [sys.executable, "-m", self.service.module, "--config", str(config)]
         loop = asyncio.get_running_loop()
         failures = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tidelog.errors import ConfigError, Unavailable
+from tidelog.real.disk import put
 from tidelog.security.access import NatsAccess
 from tidelog.unreadable import NOT_READABLE
 from tidelog_cli.access import given
@@ -54,12 +55,8 @@ def read(directory: Path) -> TopologyState | None:
 
 
 def write(directory: Path, state: TopologyState) -> None:
-    """Replace the file at once, so that a reader never sees half of it."""
-    path = directory / NAME
-    draft = path.with_suffix(".part")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
-    draft.chmod(0o600)
-    draft.replace(path)
+    """Raises DiskFull, IoFailed."""
+    put(directory / NAME, msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
 
 
 def find(directory: Path | None, nats: str, cluster: str, feed: str) -> TopologyState:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tidelog.errors import ConfigError, ForeignDirectory, Unavailable
+from tidelog.errors import ConfigError, DiskFull, ForeignDirectory, Unavailable
 from tidelog.ports import Lock, Processes
 from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats, free_port
@@ -197,6 +197,7 @@ class Topology:
         self._nats_port = port or 0
         self._nats = self._server("")
         self._pumps_at: list[PumpAt] = []
+        self._is_saved = True
 
     @property
     def nats_url(self) -> str:
@@ -238,7 +239,15 @@ class Topology:
         )
 
     def save(self) -> None:
-        state_file.write(self.options.directory, self.state())
+        """Who is where. A full disk ends nothing that runs: it is told once, and tried again."""
+        try:
+            state_file.write(self.options.directory, self.state())
+        except DiskFull as error:
+            if self._is_saved:
+                self._on_trouble(error.message)
+            self._is_saved = False
+        else:
+            self._is_saved = True
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[TopologyState], None]) -> None:
         """Start everything in order, say when it is ready, stop it in reverse at `stop`. Raises
@@ -316,7 +325,7 @@ class Topology:
         while True:
             known = self.state().http
             await asyncio.sleep(LOOK_S)
-            if self.state().http != known:
+            if self.state().http != known or not self._is_saved:
                 self.save()
 
     async def _keep_nats(self) -> None:

@@ -38,6 +38,21 @@ def fail(what: str, error: OSError) -> NoReturn:
     raise IoFailed(f"{what}: {error.strerror or error}") from error
 
 
+def put(path: Path, data: bytes) -> None:
+    """Have a small file hold this, which can be told again: it is not synced. It is replaced at
+    once, so that nobody reads half of it, and not at all where it holds the same: that takes no
+    room. Raises DiskFull, IoFailed."""
+    draft = path.with_name(path.name + ".part")
+    try:
+        if path.exists() and path.read_bytes() == data:
+            return
+        draft.touch(mode=FILE_MODE)
+        draft.write_bytes(data)
+        draft.replace(path)
+    except OSError as error:
+        fail(str(path), error)
+
+
 def allow_open_files() -> None:
     """As many as the system lets this process have: a Pump keeps every segment open, and the usual
     1024 are reached with half a terabyte of them."""

@@ -14,6 +14,7 @@ import structlog
 
 from tidelog.errors import ConfigError, Unavailable
 from tidelog.ports import Process, Processes
+from tidelog.real.disk import put
 from tidelog.real.processes import RealProcesses
 
 log = structlog.get_logger()
@@ -107,21 +108,20 @@ class EmbeddedNats:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Returns when it answers. Raises ConfigError, Unavailable."""
+        """Returns when it answers. Raises ConfigError, Unavailable, DiskFull, IoFailed."""
         if self.running:
             return
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = self._port or free_port()
         self._http_port = self._http_port or free_port()
         config = self._directory / "nats.conf"
-        config.write_text(
-            _CONFIG.format(
-                port=self._port,
-                http_port=self._http_port,
-                store=self._directory / STORE,
-                more=self._more,
-            )
+        text = _CONFIG.format(
+            port=self._port,
+            http_port=self._http_port,
+            store=self._directory / STORE,
+            more=self._more,
         )
+        put(config, text.encode())
         self._process = await self._processes.start(
             [server_binary(), "-c", str(config)], log_path=str(self.log_path)
         )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 
-from tidelog_cli import state_file
+from tests.processes import until
+from tidelog.errors import DiskFull
+from tidelog.real.processes import RealProcesses
+from tidelog_cli import state_file, topology
 from tidelog_cli.state_file import TopologyState
+from tidelog_cli.topology import Options, Topology
 
 
 @pytest.mark.parametrize(("asked", "found"), [("", "orders"), ("audit", "audit")])
@@ -33,3 +39,44 @@ def test_variables_say_where_if_no_flag_does(
     assert state_file.find(None, "nats://here", "c", "").cluster == "c"
     state_file.write(tmp_path, TopologyState("nats://kept", "mine", "main"))
     assert state_file.find(tmp_path, "", "default", "").nats == "nats://kept"
+
+
+def refused(_: Path, data: bytes) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_on_a_full_disk_what_was_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was = TopologyState("nats://here", "c", "main")
+    state_file.write(tmp_path, was)
+    before = (tmp_path / state_file.NAME).stat()
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    state_file.write(tmp_path, was)  # the same takes no room
+    assert (tmp_path / state_file.NAME).stat().st_ino == before.st_ino
+    with pytest.raises(DiskFull, match=r"tidelog.json: No space left"):
+        state_file.write(tmp_path, TopologyState("nats://there", "c", "main"))
+    assert state_file.read(tmp_path) == was
+
+
+def test_a_full_disk_ends_no_topology_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that was started again has another pid: that was the end of all others."""
+    monkeypatch.setattr(topology, "LOOK_S", 0.0)
+    said: list[str] = []
+    up = Topology(Options(tmp_path, "blackhole:"), RealProcesses(), said.append)
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_bytes", refused)
+        up.save()
+        up.save()
+    (line,) = said
+    assert "No space left" in line
+    assert state_file.read(tmp_path) is None
+
+    async def saved() -> None:
+        keeping = asyncio.ensure_future(up._keep_addresses())
+        await asyncio.to_thread(until, (tmp_path / state_file.NAME).exists, "it is saved", 60)
+        keeping.cancel()
+
+    asyncio.run(saved())
