@@ -11,12 +11,10 @@ import msgspec
 from tidelog.errors import Unavailable
 from tidelog.ports import Bus
 from tidelog.real.disk import RealDisk
-from tidelog.real.nats_server import EmbeddedNats
+from tidelog.real.nats_server import STORE, EmbeddedNats
 from tidelog_cli.connect import connected
 from tidelog_cli.state_file import TopologyState
-from tidelog_cli.topology import LOCK_FILE
-
-STORE = "nats"
+from tidelog_cli.topology import LOCK_FILE, NATS, nats_blocks
 
 
 @asynccontextmanager
@@ -36,7 +34,8 @@ async def reading(directory: Path | None, state: TopologyState) -> AsyncIterator
     assert directory is not None
     disk = RealDisk(directory)
     lock = disk.lock(LOCK_FILE)
-    nats = EmbeddedNats(disk.path(STORE))
+    more = nats_blocks(directory, state.keys, state.certs)  # it lets in whom `up` did
+    nats = EmbeddedNats(disk.path(NATS), more=more)
     try:
         await nats.start()
         async with connected(msgspec.structs.replace(state, nats=nats.url)) as bus:
@@ -47,4 +46,4 @@ async def reading(directory: Path | None, state: TopologyState) -> AsyncIterator
 
 
 def _holds_a_store(directory: Path) -> bool:
-    return (directory / STORE / "store").exists()
+    return (directory / NATS / STORE).exists()

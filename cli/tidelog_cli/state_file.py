@@ -39,6 +39,9 @@ class TopologyState(msgspec.Struct, frozen=True):
     pids: dict[str, int] = {}
     access: NatsAccess = NatsAccess()
     """By which an operator's commands get at its NATS server."""
+    keys: str = ""
+    certs: str = ""
+    """Directories of the keys that its server lets in, and of its certificates; "" = none."""
     console: str = ""
     """The page that shows what goes on; its address stays the same over restarts, too."""
 

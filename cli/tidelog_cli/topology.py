@@ -94,16 +94,20 @@ class Options(msgspec.Struct, frozen=True):
 
     async def secured(self) -> str:
         """Make what is missing; returns the blocks of the NATS server's configuration."""
-        blocks = ""
         if self.keys is not None:
             await keys.make(self.keys, self.cluster)
-            blocks += keys.nats_block(self.keys, self.directory / NATS)
         if self.certs is not None:
             from tidelog_cli import certs  # cryptography takes a while to load
 
             await certs.make(self.certs, [self.pump_host] if self.pump_host != HERE else ())
-            blocks += cert_files.nats_block(self.certs)
-        return blocks
+        return nats_blocks(self.directory, str(self.keys or ""), str(self.certs or ""))
+
+
+def nats_blocks(directory: Path, key_dir: str, cert_dir: str) -> str:
+    """Of the configuration of a topology's NATS server: who is let in, and by which certificates;
+    "": by none."""
+    blocks = keys.nats_block(Path(key_dir), directory / NATS) if key_dir else ""
+    return blocks + (cert_files.nats_block(Path(cert_dir)) if cert_dir else "")
 
 
 def plan(options: Options, nats_url: str, pumps: list[PumpAt]) -> list[Service]:
@@ -235,6 +239,8 @@ class Topology:
             http={c.service.name: url for c in self.children if (url := c.http())},
             pids=pids | {"nats": self._nats.pid},
             access=self.options.access(ADMIN),
+            keys=str(self.options.keys or ""),
+            certs=str(self.options.certs or ""),
             console=next((url for c in self.children if (url := c.console())), ""),
         )
 
