@@ -32,6 +32,8 @@ PROGRESS_S = 1.0
 ENDLESS_S = 10.0
 """Between two lines about a run without an end: somebody keeps them."""
 FLUSH_S = 30.0
+INTERRUPTED = 130
+"""The exit code of one that a signal ended at once, as of commands."""
 
 
 def arguments(argv: list[str], program: str) -> Namespace:
@@ -138,9 +140,7 @@ def _config(args: Namespace, tls: TlsFiles) -> WorkloadConfig:
 
 async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -> dict[str, object]:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, workload.end)
+    _until_signal(workload)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(workload.run(stop))
@@ -151,6 +151,25 @@ async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -
     finally:
         await book.write()
     return summary
+
+
+def _until_signal(workload: Workload) -> None:
+    """What is under way is carried to its end, however long that takes; a second signal is for who
+    won't wait."""
+    task = asyncio.current_task()
+    assert task is not None
+    signals: list[int] = []
+
+    def end(number: int) -> None:
+        signals.append(number)
+        workload.end()
+        if len(signals) > 1 or not workload.is_begun:
+            task.cancel()
+        else:
+            sys.stderr.write("it ends with what is under way; again: at once\n")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
 
 
 async def _open(path: Path | None) -> File | None:
@@ -204,6 +223,9 @@ def run(argv: list[str], program: str = "tidelog.workload") -> int:
         return uvloop.run(_to_the_end(args, program))
     except TidelogError as error:
         return _tell(program, error)
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        sys.stderr.write(f"{program}: ended at once: nobody decides what was under way\n")
+        return INTERRUPTED
 
 
 def _tell(program: str, error: TidelogError) -> int:

@@ -104,6 +104,11 @@ class Workload:
         """Start no more transactions; those begun are carried to their end."""
         self._ended = True
 
+    @property
+    def is_begun(self) -> bool:
+        """It has a timestamp: something may be under way."""
+        return self.outcomes.first_ts > 0
+
     def schedule(self) -> Schedule:
         """Turns from now on, until `end`."""
         return Schedule(self.config, self._ports.clock.monotonic())

@@ -14,11 +14,13 @@ from tests.unit.pump_client.fakes import LoopClock
 from tests.unit.workload.bed import Bed
 from tests.unit.workload.replay import Replay, told_by
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.errors import Unavailable
+from tidelog.errors import DiskFull, Forbidden, Unavailable
+from tidelog.ports import Oracle
 from tidelog.schema.model import DdlJob, decode_jobs
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.workload import WorkloadConfig, compare
 from tidelog.workload.resume import resume
+from tidelog.workload.timestamps import fresh
 from tidelog_proto.binlog_pb2 import Commit, Prewrite, Rollback
 
 CONFIG = WorkloadConfig(
@@ -146,3 +148,20 @@ def test_a_registry_that_goes_while_its_history_is_read_is_read_on() -> None:
     assert set(taken) >= {job.id for job in jobs}
     assert len(taken) < 3 * len(jobs), "each is taken once"
     assert kept.schema_version == max(job.version for job in jobs)
+
+
+def test_an_oracle_is_asked_again_but_for_what_is_for_good() -> None:
+    answers: list[int | Exception] = [Unavailable("away"), DiskFull("full"), 7]
+
+    class Asked:
+        async def fresh(self, at_least: int) -> int:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    oracle = cast(Oracle, Asked())
+    assert run_loop(SimLoop(1), fresh(oracle, LoopClock(), 6)) == 7
+    answers.append(Forbidden("not with this key"))
+    with pytest.raises(Forbidden):
+        run_loop(SimLoop(1), fresh(oracle, LoopClock(), 6))
