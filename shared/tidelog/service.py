@@ -45,6 +45,9 @@ log = structlog.get_logger()
 
 QUIET_S = 2.0
 """A start waits for NATS that long before it says so."""
+LOCK_FILE = "process.lock"
+"""In the data directory, held until the process is no more: `http` beside it is the address of one
+process, and a lease goes by the directory (`lease_store`)."""
 
 
 def main(
@@ -169,6 +172,7 @@ class Runner:
 
     async def _run(self, admin: HttpAdmin) -> None:
         own = RealDisk(self._config.data_dir)
+        own.lock(LOCK_FILE)
         addr = await admin.start(self._config.http_addr)
         self._config = msgspec.structs.replace(self._config, http_addr=addr)
         await own.write_file(HTTP_FILE, f"{addr}\n".encode())

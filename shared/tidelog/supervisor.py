@@ -62,7 +62,7 @@ class Supervisor:
         self._stopping: asyncio.Future[bool]
         self._stuck: Stuck | None = None
         self._fatal: Fatal | None = None
-        """Of a start that was cut short: the others stop in order first."""
+        """Of a start that was cut short: the others end first."""
 
     def actor(
         self, name: str, factory: Callable[[], Actor[M]], *, shares: Ref[Any] | None = None
@@ -99,13 +99,10 @@ class Supervisor:
         stopping = self._stopping = asyncio.ensure_future(stop.wait())
         try:
             await self._start_from(0)
-            self.ready = not stop.is_set()
             while not stop.is_set():
-                tasks = [child.task for child in self._children if child.task is not None]
-                await asyncio.wait(
-                    [*tasks, stopping], timeout=WATCH_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                await self._mend(stop)
+                await self._watch()
+                if not stop.is_set() and (crash := self._crash()) is not None:
+                    await self._restart_from(*crash)
             self.ready = False
             await self._stop_from(0)
         finally:
@@ -117,23 +114,20 @@ class Supervisor:
                 if self._stuck is not None:  # whatever else ends us: it may still write
                     raise self._stuck
 
-    async def _mend(self, stop: asyncio.Event) -> None:
-        now = asyncio.get_running_loop().time()
+    async def _watch(self, *also: asyncio.Future[Any]) -> None:
+        """Until a child ends, or it is told to stop, or for WATCH_S."""
+        waited_for: list[asyncio.Future[Any]] = [self._stopping, *also]
+        waited_for += [child.task for child in self._children if child.task is not None]
+        await asyncio.wait(waited_for, timeout=WATCH_S, return_when=asyncio.FIRST_COMPLETED)
+
+    def _crash(self) -> tuple[Child, BaseException] | None:
+        """The first child that had started and does not go on, and why. Raises Stuck."""
         for child in self._children:
-            if child.task is None or child.cell is None:
-                continue
-            error: BaseException | None = None
-            if child.task.done() and not stop.is_set():
-                error = child.task.exception() or TidelogError(f"{child.ref.name} ended by itself")
-            elif child.cell.outlived_s(now) > END_S:
-                error = TidelogError(f"{child.ref.name} ended, and a task of it does not")
-            elif child.cell.stuck(now):
-                error = TidelogError(f"{child.ref.name} made no progress")
-                if child.cell.calls:
-                    raise Stuck(f"{child.ref.name} hangs in a call that can't be ended")
-            if error is not None:
-                await self._restart_from(child, error)
-                return
+            if child.cell is not None and child.cell.started.is_set():
+                error = _trouble(child)
+                if error is not None:
+                    return child, error
+        return None
 
     async def _restart_from(self, crashed: Child, error: BaseException) -> None:
         name, position = crashed.ref.name, crashed.restart_at
@@ -149,36 +143,43 @@ class Supervisor:
         if isinstance(error, Fatal) or len(self._restarts) > self._max_restarts:
             raise error
         self.ready = False
-        fatal = await self._cancel_from(position)
+        fatal = await self._cancel_from(position) or self._fatal
         if fatal is not None:
             raise fatal
         await self._start_from(position)
-        self.ready = not self._stopping.done()
 
     async def _start_from(self, position: int) -> None:
-        """Until all run, or until it is told to stop: a start may take long, and whoever waits for
-        the end should not wait for that. The child that is starting then is ended, no further one
+        """Until all run, or until it is told to stop, or one that runs crashes: a start may take
+        long, and neither waits for that. The child that is starting then is ended, no further one
         begins."""
         for child in self._children[position:]:
             cell: Cell[Any] = Cell(child.ref, child.factory())
             child.cell = cell
             child.task = asyncio.get_running_loop().create_task(cell.run(), name=child.ref.name)
-            started = asyncio.ensure_future(cell.started.wait())
-            waited_for: list[asyncio.Future[Any]] = [child.task, started, self._stopping]
-            try:
-                await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                started.cancel()
-            if child.task.done() and not cell.started.is_set():
-                error = child.task.exception()
-                raise (
-                    error if error is not None else TidelogError(f"{child.ref.name} never started")
-                )
-            if not cell.started.is_set():
-                log.info("told to stop in the middle of a start", actor=child.ref.name)
+            if not await self._starts(child, cell):
+                log.info("a start is cut short", actor=child.ref.name)
                 error = await self._end(child)
                 self._fatal = error if isinstance(error, Fatal) else None
                 return
+        self.ready = not self._stopping.done()
+
+    async def _starts(self, child: Child, cell: Cell[Any]) -> bool:
+        """Whether it does before what cuts a start short. Raises what the start fails by, unless
+        another one has crashed: it may have failed by that."""
+        started = asyncio.ensure_future(cell.started.wait())
+        try:
+            while not cell.started.is_set():
+                if self._crash() is not None:
+                    return False
+                error = _trouble(child)
+                if error is not None:
+                    raise error
+                if self._stopping.done():
+                    return False
+                await self._watch(started)
+        finally:
+            started.cancel()
+        return True
 
     async def _stop_from(self, position: int) -> None:
         """Graceful: each child in reverse handles what it has, within STOP_S. Raises Stuck at once:
@@ -233,6 +234,22 @@ class Supervisor:
         if error is not None:
             log.debug("actor ended with an error", actor=child.ref.name, error=str(error))
         return error
+
+
+def _trouble(child: Child) -> BaseException | None:
+    """Why it does not go on, if it does not. Raises Stuck."""
+    now = asyncio.get_running_loop().time()
+    if child.task is None or child.cell is None:
+        return None
+    if child.task.done():
+        return child.task.exception() or TidelogError(f"{child.ref.name} ended by itself")
+    if child.cell.outlived_s(now) > END_S:
+        return TidelogError(f"{child.ref.name} ended, and a task of it does not")
+    if child.cell.stuck(now):
+        if child.cell.calls:
+            raise Stuck(f"{child.ref.name} hangs in a call that can't be ended")
+        return TidelogError(f"{child.ref.name} made no progress")
+    return None
 
 
 async def _ended(child: Child, task: asyncio.Task[None], cell: Cell[Any]) -> bool:

@@ -28,6 +28,7 @@ from tidelog.upstream.cluster import TidbCluster, TidbClusterKeeper
 from tidelog_drainer.config import PD, DrainerConfig
 from tidelog_drainer.mail import AskPublished, Leave, Published
 from tidelog_drainer.merge.collector import AT_PUMP, Collector
+from tidelog_drainer.publish.beginning import refuse_foreign
 from tidelog_drainer.publish.publisher import Publisher
 from tidelog_drainer.rewind.rewinder import Rewinder
 
@@ -67,9 +68,10 @@ def sources(actors: dict[str, dict[str, Any]]) -> list[str]:
 def build(config: DrainerConfig, ports: Ports) -> Supervisor:
     """lease <- publisher <- collector (<- its cursors). A lost tail of the stream restarts the
     latter two, so that the merge begins again at the stream's position; a lost lease all, on
-    stand-by. It registers when it can take notifications. Raises ConfigError."""
+    stand-by. It registers when it can take notifications. Raises ConfigError, ForeignDirectory."""
     if config.is_replay:
         raise ConfigError(f"feed {config.feed!r} is a reader's replay", hint="name the feed itself")
+    refuse_foreign(config, ports)
     tree = Supervisor("drainer")
     if config.ddl_history == PD:
         tidb = TidbCluster(config.upstream, ports, config.cluster_id)

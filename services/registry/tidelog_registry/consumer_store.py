@@ -2,7 +2,8 @@
 in the data directory for the time when JetStream's store is gone.
 
 Both copies name the epoch of the lease they were written under: a registry that comes back after
-another one led must not begin with what it knew then.
+another one led must not begin with what it knew then. And how often it was saved by then: one epoch
+may last for weeks, and a directory that was restored knows less than the bucket.
 """
 
 from __future__ import annotations
@@ -45,7 +46,15 @@ TOO_LARGE_HINT = (
 
 
 class Stored(Kept, frozen=True):
+    """`saves`: one more with each save, over all epochs. (Earlier releases counted none.)"""
+
     epoch: int = 0
+    saves: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Greater is later."""
+        return self.epoch, self.saves
 
 
 class _Unchecked(msgspec.Struct, frozen=True):
@@ -61,6 +70,7 @@ class _Read(msgspec.Struct, frozen=True):
     feeds: dict[str, int] = {}
     orders: list[ReaderOrder] = []
     epoch: int = 0
+    saves: int = 0
 
 
 class ConsumerStore:
@@ -70,17 +80,19 @@ class ConsumerStore:
         self._bucket = Bucket(ports.bus, subjects.registry_bucket(cluster))
         self._tenure = tenure
         self._revision = 0
+        self._saves = 0
 
     async def load(self) -> Kept:
-        """The copy of the later epoch; of one epoch the data directory's, which is written first.
-        It is written once more, so that what an earlier registry has under way is refused.
+        """The copy that was saved later; it is written once more, so that what an earlier registry
+        has under way is refused.
 
         Raises Unavailable, DiskFull, Corrupt; Stopped for more than nats-server takes.
         """
         found, self._revision = await self._recorded()
         if self._disk.exists(FILE):
             own = _decode(self._disk.read_file(FILE), FILE)
-            found = max(own, found, key=lambda stored: stored.epoch)
+            found = max(own, found, key=lambda stored: stored.rank)
+        self._saves = found.saves
         kept = Kept(found.consumers, found.feeds, found.orders)
         try:
             await self.save(kept)
@@ -93,7 +105,9 @@ class ConsumerStore:
         data directory may be."""
         self._tenure.check()
         epoch = self._tenure.epoch
-        data = msgspec.json.encode(Stored(kept.consumers, kept.feeds, kept.orders, epoch))
+        self._saves += 1
+        stored = Stored(kept.consumers, kept.feeds, kept.orders, epoch, self._saves)
+        data = msgspec.json.encode(stored)
         limit = self._bus.max_payload - HEADERS_BYTES
         if len(data) > limit:
             raise MessageTooLarge(f"the kept consumers have {len(data)} bytes, above {limit}")
@@ -136,7 +150,7 @@ def _decode(data: bytes, where: str) -> Stored:
         if _can_be_named(one.name, where) and _can_be_named(one.feed, where)
     ]
     feeds = {feed: _ts(ts) for feed, ts in read.feeds.items() if _can_be_named(feed, where)}
-    return Stored(consumers, feeds, read.orders, read.epoch)
+    return Stored(consumers, feeds, read.orders, read.epoch, read.saves)
 
 
 def _can_be_named(name: str, where: str) -> bool:

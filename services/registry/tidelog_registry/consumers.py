@@ -7,6 +7,7 @@ from collections.abc import Set
 import msgspec
 
 from tidelog.errors import BadInput, Refused
+from tidelog.feeds import checked_name
 from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat, NodeStatus
 from tidelog.timestamps import TS_MAX
 from tidelog_registry.node import ReaderOrder
@@ -41,7 +42,7 @@ class Consumers:
         """Take over what a node tells. Its own word counts, backwards too, except that a feed's
         Drainers together never go back: a standby knows less than the one that publishes."""
         for consumer in heartbeat.consumers:
-            if consumer.name == DRAINER_CONSUMER:
+            if consumer.name == DRAINER_CONSUMER or not _is_of_a_feed(consumer):
                 self.refused += 1
             elif self._place(consumer):
                 key = (consumer.feed, consumer.name)
@@ -84,8 +85,10 @@ class Consumers:
         self._kept_feeds.pop(feed, None)
 
     def put(self, consumer: Consumer) -> None:
-        """Register or move one. Raises BadInput for the Drainers' name and a node's, Refused
-        above MAX_CONSUMERS, or where what is kept would be larger than RECORD_BYTES."""
+        """Register or move one. Raises BadInput for the Drainers' name, a node's, and what is no
+        name of a feed; Refused above MAX_CONSUMERS, or where what is kept would be larger than
+        RECORD_BYTES."""
+        checked_name(consumer.feed)
         self._no_node(consumer.feed, consumer.name)
         if not self._place(consumer):
             limits = f"{MAX_CONSUMERS} or, with all names, {RECORD_BYTES} bytes"
@@ -191,3 +194,11 @@ class Consumers:
 
     def kept(self) -> Kept:
         return Kept(self.all, self.feeds)
+
+
+def _is_of_a_feed(consumer: Consumer) -> bool:
+    try:
+        checked_name(consumer.feed)
+    except BadInput:
+        return False
+    return True

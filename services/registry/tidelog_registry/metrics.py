@@ -23,7 +23,7 @@ REFUSED = Counter(
 )
 CONSUMERS_REFUSED = Counter(
     "tidelog_registry_consumers_refused",
-    "Consumers and feeds beyond the limits, or with the Drainers' name",
+    "Consumers and feeds beyond the limits, with the Drainers' name, or of what is no feed's name",
 )
 FAR_POSITIONS = Counter(
     "tidelog_registry_far_positions",

@@ -88,6 +88,28 @@ def test_what_does_not_end_is_fatal_and_the_others_end(monkeypatch: pytest.Monke
     run(main)
 
 
+def test_a_start_that_fails_and_does_not_end_escalates() -> None:
+    class Fails(Deaf):
+        async def on_start(self) -> None:
+            await super().on_start()
+            await asyncio.sleep(0.1)  # the task begins
+            raise TidelogError("no")
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        supervisor = Supervisor("test")
+        supervisor.actor("a", lambda: Recorder("a", log))
+        supervisor.actor("b", lambda: Fails("b", log))
+        task = world.loop.create_task(supervisor.run(asyncio.Event()))
+        await asyncio.wait([task], timeout=3 * END_S)
+        assert task.done()
+        with pytest.raises(TidelogError, match=r"test.b ended, and a task of it does not"):
+            await task
+        assert log == ["+a", "+b", "lost", "b ends"]
+
+    run(main)
+
+
 def test_who_is_cancelled_while_a_child_ends_waits_for_it() -> None:
     class Tidies(Recorder):
         async def on_batch(self, batch: list[Do]) -> None:

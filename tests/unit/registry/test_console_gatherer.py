@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import msgspec
+import pytest
 
 from tests.unit.registry.test_console_shown import cluster
 from tidelog.actor import Actor, Ref
@@ -14,9 +15,11 @@ from tidelog.bulk.control import JobStatus
 from tidelog.changes import DdlMessage, MarkedTxn, Marker, Watermark
 from tidelog.config import ServiceConfig
 from tidelog.drainer_control import NOTED_KEY, Ddl, NotedDdls
+from tidelog.errors import Forbidden
 from tidelog.kv import Bucket
 from tidelog.ports import Bus, Outgoing, Ports, StreamConfig
 from tidelog.sim import World, run
+from tidelog.sim.bus import SimBus
 from tidelog.subjects import (
     changes_ddl,
     changes_stream,
@@ -90,6 +93,7 @@ def on_a_page(
         await bus.stream_create(StreamConfig(changes_stream(FEED), (f"changes.{FEED}.>",)))
         page = Page(bus, viewers, found[0])
         await scenario(page)
+        assert (node.starts, node.service.restarts_total) == (1, bool(crash_at))
         told = node.service.status()["console"]
         assert (told["viewers"], told["unreadable"]) == (1, unreadable)
 
@@ -107,6 +111,21 @@ def test_a_viewer_is_told_each_second_also_while_the_directory_is_started_again(
         assert Directory.asked > 3, "it did not ask again"
 
     on_a_page(scenario, crash_at=3)
+
+
+def test_a_feed_that_may_not_be_read_ends_no_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def last_message(_: Bus, stream: str, subject: str) -> None:
+        asked.append(stream)
+        raise Forbidden(f"NATS denies {subject}")
+
+    async def scenario(page: Page) -> None:
+        await page.until(lambda found: bool(found.feeds))
+        await page.until(lambda _: len(asked) == 5)
+
+    monkeypatch.setattr(SimBus, "last_message", last_message)
+    on_a_page(scenario)
 
 
 def test_who_comes_is_told_what_was_and_what_is() -> None:

@@ -14,7 +14,14 @@ from tests.unit.registry.nodes import CLUSTER, Script, nodes, pump
 from tests.unit.registry.rig import CONFIG, join, operate, play
 from tidelog import messages
 from tidelog.ask_registry import ask
-from tidelog.errors import Refused, Stopped, TidelogError, Unavailable, UnparsablePayload
+from tidelog.errors import (
+    BadInput,
+    Refused,
+    Stopped,
+    TidelogError,
+    Unavailable,
+    UnparsablePayload,
+)
 from tidelog.messages import (
     APPLIER,
     DRAINER,
@@ -58,10 +65,27 @@ def test_a_consumer_beyond_a_bound_is_refused_at_the_door(consumer: Consumer) ->
         with pytest.raises(UnparsablePayload, match="SafePointRequest"):
             await register(bus, consumer)
         assert (await nodes(bus)).consumers == []
-        await register(bus, Consumer("a" * 255, "f" * 255, TS_MAX))
+        await register(bus, Consumer("a" * 255, "f" * 63, TS_MAX))
         assert (world.node("r").starts, world.node("r").failures) == (1, [])
 
     play(main)
+
+
+@pytest.mark.parametrize("feed", ["billing.v2", "main=app", "Main", "a b", "*", "f" * 64, ""])
+def test_a_consumer_of_what_is_no_name_of_a_feed_is_refused(feed: str) -> None:
+    """Subjects and streams are made of it."""
+    consumer, known = Consumer("a", feed, 1), Consumers(Kept())
+    with pytest.raises(BadInput, match="1 to 63 of a-z"):
+        known.put(consumer)
+    known.announced(Heartbeat(NodeStatus("a", kind=APPLIER), [consumer]))
+    assert (known.kept(), known.refused) == (Kept(), 1)
+
+
+def test_a_consumer_that_an_earlier_release_took_can_be_removed() -> None:
+    known = Consumers(Kept([Consumer("a", "billing.v2", 1)]))
+    assert known.safe_point() == 1
+    assert known.remove("billing.v2", "a")
+    assert known.kept() == Kept()
 
 
 @pytest.mark.parametrize(
@@ -83,19 +107,19 @@ def test_consumers_are_taken_as_long_as_all_of_them_fit_in_one_record() -> None:
     taken = 0
     with suppress(Refused):
         for taken in count():
-            known.put(Consumer(f"{LONG}{taken}", LONG, TS))
+            known.put(Consumer(f"{LONG}{taken}", "f", TS))
     with pytest.raises(Refused, match=f"{taken} consumers are registered"):
-        known.put(Consumer(f"{LONG}{taken}", LONG, TS))
+        known.put(Consumer(f"{LONG}{taken}", "f", TS))
     assert taken > 100
     for n in range(taken):
-        known.put(Consumer(f"{LONG}{n}", LONG, TS_MAX))  # moved, not one more
+        known.put(Consumer(f"{LONG}{n}", "f", TS_MAX))  # moved, not one more
     refused = known.refused
-    known.announced(Heartbeat(NodeStatus("a", kind=APPLIER), [Consumer(LONG + "a", LONG, TS)]))
+    known.announced(Heartbeat(NodeStatus("a", kind=APPLIER), [Consumer(LONG + "a", "f", TS)]))
     known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds={LONG + "b": 5, LONG + "c": 5}))
     assert known.refused == refused + 3
     assert len(msgspec.json.encode(known.kept())) <= RECORD_BYTES
-    assert known.remove(LONG, f"{LONG}0")
-    known.put(Consumer(LONG + "a", LONG, TS))
+    assert known.remove("f", f"{LONG}0")
+    known.put(Consumer(LONG + "a", "f", TS))
 
 
 def test_more_than_nats_server_takes_is_written_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.registry.happens_before import Takings
 from tests.unit.registry.nodes import CLUSTER, build, nodes, pump
 from tests.unit.registry.rig import CONFIG, entries, given_within, until_state
-from tidelog import messages, subjects
+from tidelog import failpoints, messages, subjects
 from tidelog.errors import Conflict, Unavailable
 from tidelog.kv import Bucket
 from tidelog.messages import (
@@ -28,10 +28,12 @@ from tidelog.messages import (
 )
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus
+from tidelog.sealed import seal, unseal
 from tidelog.sim import Node, World, run
 from tidelog.subjects import members_bucket
 from tidelog_registry import service
 from tidelog_registry.config import RegistryConfig
+from tidelog_registry.consumer_store import FILE
 from tidelog_registry.node_state import NODE_LEASE_S
 from tidelog_registry.tenure import LEASE_S, TAKEOVER_S, AnotherRegistry
 
@@ -142,6 +144,32 @@ def test_one_that_was_frozen_acts_no_more(seed: int) -> None:
     run(main, seed)
 
 
+def test_one_that_was_frozen_in_its_start_stops() -> None:
+    """The bucket is the next one's by then: its membership's start could not come to an end."""
+
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        r1, r2 = world.node("r1"), world.node("r2")
+
+        def stands_still() -> None:
+            if not r2.starts:
+                world.loop.freeze("r1", TAKEOVER_S + NODE_LEASE_S)
+                r2.start(service.build, config("r2"))
+
+        failpoints.arm("registry.members.before_fence", stands_still)
+        try:
+            r1.start(service.build, config("r1"))
+            await world.until(lambda: leads(r2), TAKEOVER_S + SLACK_S, "the second one leads")
+            await world.until(lambda: bool(r1.stopped), 15, "the first one stops")
+        finally:
+            failpoints.disarm_all()
+        assert "registry r2 at r2:80" in str(r1.stopped[0])
+        await given_within(world, bus, NODE_LEASE_S + SLACK_S)
+        assert not r2.failures
+
+    run(main)
+
+
 def test_without_its_lease_a_registry_decides_nothing_and_then_goes_on() -> None:
     async def main(world: World) -> None:
         bus, r1 = world.ports().bus, world.node("r1")
@@ -227,6 +255,59 @@ def test_consumers_of_an_earlier_epoch_do_not_come_back() -> None:
         await world.sleep(1)
         await _pin(bus, "second", 40)
         await r2.stop()
+        r1.restart()
+        await leads_after(world, r1)
+        await world.sleep(1)
+        found = {c.name: c.commit_ts for c in (await nodes(bus)).consumers}
+        assert found == {"first": 100, "second": 40}
+
+    run(main)
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["", "by a release that counts no saves"])
+def test_consumers_of_a_restored_directory_do_not_come_back(counted: bool) -> None:
+    """It is a copy that was made in the same epoch; a registry may lead for weeks."""
+
+    async def main(world: World) -> None:
+        bus, r1 = world.ports().bus, world.node("r1")
+        r1.start(service.build, CONFIG)
+        await leads_after(world, r1)
+        await _pin(bus, "first", 100)
+        disk = r1.ports().disk
+        copy = {path: disk.read_file(path) for path in disk.listdir("")}
+        if not counted:
+            kept = msgspec.json.decode(unseal(copy[FILE]))
+            del kept["saves"]
+            copy[FILE] = seal(msgspec.json.encode(kept))
+        await _pin(bus, "second", 40)
+        await _pin(bus, "first", 70)
+        r1.kill()
+        r1.disk.restore(copy)
+        r1.restart()
+        await leads_after(world, r1)
+        await world.sleep(1)
+        found = {c.name: c.commit_ts for c in (await nodes(bus)).consumers}
+        assert found == {"first": 70, "second": 40}
+
+    run(main)
+
+
+def test_consumers_that_the_bucket_does_not_have_yet_come_back() -> None:
+    """The copy in the directory is written first."""
+
+    async def main(world: World) -> None:
+        bus, r1 = world.ports().bus, world.node("r1")
+        r1.start(service.build, CONFIG)
+        await leads_after(world, r1)
+        await _pin(bus, "first", 100)
+        failpoints.arm("registry.consumers.copied", r1.kill)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await _pin(bus, "second", 40)
+        finally:
+            failpoints.disarm_all()
+        assert not r1.running
         r1.restart()
         await leads_after(world, r1)
         await world.sleep(1)

@@ -15,7 +15,8 @@ import pytest
 from tests.conditions import until
 from tidelog import leftovers, logs
 from tidelog.config import ServiceConfig
-from tidelog.errors import EXIT_OK, ConfigError, exit_code
+from tidelog.errors import EXIT_OK, ConfigError, DirectoryLocked, exit_code
+from tidelog.health import HTTP_FILE
 from tidelog.http_admin import HttpAdmin
 from tidelog.ports import Ports
 from tidelog.real.ports import no_downstream
@@ -51,6 +52,30 @@ def test_a_key_that_is_none_ends_it_with_the_table_s_code(
     said = capsys.readouterr().err
     assert "tidelog-pump: unknown key" in said
     assert "nats-url" in said
+
+
+def test_a_second_process_in_a_directory_is_refused_and_leaves_the_first_one_s_address(
+    tmp_path: Path,
+) -> None:
+    """The first one waits for NATS, and says so to whoever asks at its address."""
+    nowhere = ServiceConfig(nats_url="nats://127.0.0.1:1", data_dir=str(tmp_path))
+
+    async def run() -> None:
+        first, second = (Runner("pump", nowhere, never, no_downstream, None) for _ in range(2))
+        running = asyncio.create_task(first.run())
+        try:
+            await until((tmp_path / HTTP_FILE).exists)
+            addr = (tmp_path / HTTP_FILE).read_text()
+            with pytest.raises(DirectoryLocked, match=r"process\.lock is locked by process \d+ on"):
+                await asyncio.wait_for(second.run(), 20)
+            assert (tmp_path / HTTP_FILE).read_text() == addr
+            assert first.status()["why"] == "waiting for NATS"
+            assert not running.done()
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(run())
 
 
 class Loop:

@@ -13,7 +13,14 @@ import structlog
 from msgspec.structs import replace
 
 from tidelog import ask_registry
-from tidelog.errors import Corrupt, DiskFull, PositionUnknown, TidelogError, Unavailable
+from tidelog.errors import (
+    Corrupt,
+    DiskFull,
+    ForeignDirectory,
+    PositionUnknown,
+    TidelogError,
+    Unavailable,
+)
 from tidelog.failpoints import hit
 from tidelog.feeds import Feed, Feeds
 from tidelog.messages import DRAINER_CONSUMER, Nodes
@@ -36,6 +43,19 @@ class FeedNotCreated(TidelogError):
     for it. It goes on by itself once the feed is created."""
 
 
+def refuse_foreign(config: DrainerConfig, ports: Ports) -> None:
+    """Raises ForeignDirectory for a data directory that another feed's Drainer wrote. (Of a record
+    that can't be read says whoever needs it.)"""
+    with contextlib.suppress(Corrupt):
+        kept = FeedRecord(config, ports).kept()
+        if kept is not None and kept.name != config.feed:
+            raise ForeignDirectory(
+                f"the data directory belongs to a Drainer of feed {kept.name}, this one's is"
+                f" {config.feed}",
+                hint=f"give this Drainer a data-dir of its own, or set feed = {kept.name!r}",
+            )
+
+
 class FeedRecord:
     """The feed's record in the bucket, and a copy in the data directory for the time when
     JetStream's store is gone."""
@@ -51,7 +71,7 @@ class FeedRecord:
     async def read(self) -> Feed | None:
         """Of a feed that was created again the later one; what either copy knows to have begun,
         has. Raises Unavailable."""
-        recorded, kept = await self._feeds.get(self._name), self._kept()
+        recorded, kept = await self._feeds.get(self._name), self.kept()
         if recorded is None or kept is None:
             return recorded or kept
         newer = max(recorded, kept, key=lambda feed: feed.created_ms)
@@ -66,7 +86,7 @@ class FeedRecord:
             return  # no feed of anybody's: nothing is lost with it
         known = await self.read() or Feed(self._name, created_ms=self._ports.clock.wall_ms())
         feed = replace(known, begun=True)
-        if self._kept() != feed or not self._is_durable:
+        if self.kept() != feed or not self._is_durable:
             await self._ports.disk.write_file(FEED_FILE, seal(msgspec.json.encode(feed)))
             hit("drainer.feed.kept")
             self._is_durable = True
@@ -79,13 +99,14 @@ class FeedRecord:
         while not self._is_replay:
             with contextlib.suppress(Unavailable, Corrupt, DiskFull):  # who leads says it
                 known = await self.read()
-                if known is not None and self._kept() != known:
+                if known is not None and self.kept() != known:
                     await self._ports.disk.write_file(FEED_FILE, seal(msgspec.json.encode(known)))
                 if known is not None and await self._feeds.get(self._name) is None:
                     await self._feeds.ensure(known)
             await self._ports.clock.sleep(FOLLOW_S)
 
-    def _kept(self) -> Feed | None:
+    def kept(self) -> Feed | None:
+        """The copy in the data directory. Raises Corrupt."""
         if not self._ports.disk.exists(FEED_FILE):
             return None
         try:

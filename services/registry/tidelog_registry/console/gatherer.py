@@ -11,7 +11,7 @@ from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.bulk.control import JobStatus
 from tidelog.drainer_control import NOTED_KEY, NotedDdls
-from tidelog.errors import ActorStopped, StreamMissing, Unavailable, UnparsablePayload
+from tidelog.errors import ActorStopped, TidelogError, UnparsablePayload
 from tidelog.kv import Bucket
 from tidelog.messages import Nodes
 from tidelog.ports import Handler, Ports, Request
@@ -89,7 +89,7 @@ class Gatherer(Actor[First]):
                 try:
                     await self._look_back(feed)
                     await self._read_noted_of(feed)
-                except (StreamMissing, Unavailable, *NOT_READABLE) as error:
+                except (TidelogError, *NOT_READABLE) as error:
                     log.debug("a feed's DDLs can't be read", feed=feed, reason=str(error))
             await self._ports.clock.sleep(NOTED_S if len(self._viewers) else LOOK_S)
 
