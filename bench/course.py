@@ -49,7 +49,7 @@ STEPS = (
     Step("pump", pump.measure, scale=3.0, report=0.2),
     Step("pull", pull.measure, report=0.25),
     Step("rebuild", rebuild.measure, report=0.1),
-    Step("drain", drain.measure, report=0.4),
+    Step("drain", drain.measure, report=1.0),
     Step("idle", idle.measure, report=0.5),
     Step("memory", memory.measure, seldom=True, report=0.03),
     Step("backlog", backlog.measure, sql=True, report=0.2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -68,21 +69,20 @@ def history(tables: Sequence[BenchTable], before_ts: int) -> list[DdlJob]:
     ]
 
 
-def inserts(table: BenchTable, count: int, rows: int) -> Iterator[Changes]:
-    """Of a few rows, again and again."""
-    encoded = [("c", table.insert(number)) for number in range(DISTINCT)]
+def inserts(tables: Sequence[BenchTable], count: int, rows: int) -> Iterator[bytes]:
+    """Prewrite values, each in one table, these in turn: of a few rows, again and again."""
+    encoded = [("c", tables[0].insert(number)) for number in range(DISTINCT)] * 2
+
+    @cache
+    def value(table_id: int, at: int) -> bytes:
+        return prewrite_value(version(tables), table_id, encoded[at : at + rows])
+
     for number in range(count):
-        at = number * rows % DISTINCT
-        yield (encoded + encoded)[at : at + rows]
+        yield value(tables[number % len(tables)].info.id, number * rows % DISTINCT)
 
 
-def transactions(
-    tables: Sequence[BenchTable], first_ts: int, changes: Iterable[Changes]
-) -> Iterator[Txn]:
-    """Each in one table, these in turn."""
-    for number, rows in enumerate(changes):
-        table = tables[number % len(tables)]
-        value = prewrite_value(version(tables), table.info.id, rows)
+def transactions(first_ts: int, values: Iterable[bytes]) -> Iterator[Txn]:
+    for number, value in enumerate(values):
         start_ts, commit_ts = first_ts + 2 * number, first_ts + 2 * number + 1
         payload = Binlog(
             tp=Commit,
@@ -123,6 +123,16 @@ def served(subject: str, txns: Sequence[Txn], last_ts: int) -> PumpBacklog:
     return found
 
 
+def head(backlog: Backlog, frames: int) -> Backlog:
+    """The first so many frames of each Pump."""
+    return Backlog(
+        [
+            PumpBacklog(pump.subject, pump.resolved[:frames], pump.frames[:frames])
+            for pump in backlog.pumps
+        ]
+    )
+
+
 def prepare(
     cluster: str,
     pumps: Sequence[str],
@@ -135,8 +145,7 @@ def prepare(
     """`count` transactions of `rows` inserts each, to the Pumps in turn."""
     made = [BenchTable(TABLE_ID, columns)]
     made += [BenchTable(TABLE_ID + n, columns, f"{made[0].name}_{n}") for n in range(1, tables)]
-    changes = inserts(made[0], count, rows)
-    return prepared(cluster, pumps, first_ts, made, changes, count * rows)
+    return prepared(cluster, pumps, first_ts, made, inserts(made, count, rows), count * rows)
 
 
 def prepared(
@@ -144,11 +153,11 @@ def prepared(
     pumps: Sequence[str],
     first_ts: int,
     tables: Sequence[BenchTable],
-    changes: Iterable[Changes],
+    values: Iterable[bytes],
     rows: int,
 ) -> Prepared:
-    """`changes` of each transaction, to the Pumps in turn; `rows` in all."""
-    txns = list(transactions(tables, first_ts, changes))
+    """A transaction of each prewrite value, to the Pumps in turn; `rows` in all."""
+    txns = list(transactions(first_ts, values))
     backlog = Backlog(
         [
             served(pump_subject(cluster, pump, "pull"), txns[at :: len(pumps)], txns[-1][0])

@@ -24,8 +24,10 @@ PUMPS = (1, 2, 3, 5)
 TABLES = (1, 10, 100, 1000)
 COLUMNS = (2, 4, 6, 16)
 ROWS = (1, 20, 100, 1000)
-BASE = Case(20, 4, 16_000)
-"""Transactions of each point: as many rows, but for wider ones fewer."""
+BASE = Case(20, 4, 300_000)
+"""Each point has as many rows times columns."""
+MOST = 1_200_000
+"""Transactions of a point."""
 MIB = (8, 32, 128)
 """Of a transaction."""
 APPLIED = 200_000
@@ -46,9 +48,8 @@ def drained() -> dict[Case, list[Growth]]:
         ("rows of a transaction", {x: BASE._replace(rows=x) for x in ROWS}),
     ):
         for x, case in cases.items():
-            # About as many rows each, but no more than 100,000 transactions.
-            rows = BASE.rows * BASE.transactions * BASE.columns // max(BASE.columns, case.columns)
-            counted = case._replace(transactions=min(100_000, rows // case.rows))
+            rows = BASE.rows * BASE.transactions * BASE.columns // case.columns
+            counted = case._replace(transactions=min(MOST, rows // case.rows))
             found.setdefault(counted, []).append(Growth(THROUGHPUT, by, x))
     return found
 

@@ -1,17 +1,21 @@
 """How far somebody is, sampled while he works.
 
 The first sample is taken when his process says that it is ready: what it costs to start Python is
-not counted, what it takes to connect and to fill the first batch is.
+not counted. `speed` counts what it takes to connect and to fill the first batch, `pace` doesn't.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 STEP_S = 0.02
+FEWEST = 30
+"""Samples of a pace: of fewer it says how often somebody looked."""
+LONG_S = 5.0
+"""A pace that has been followed for so long is known."""
 
 
 class Sample(NamedTuple):
@@ -28,13 +32,28 @@ def speed(samples: Sequence[Sample]) -> float:
     return (last.done - first.done) / (last.at - first.at)
 
 
+def pace(samples: Sequence[Sample]) -> float:
+    """Units per second, from the first sample with anything done to the last. Raises ValueError
+    when there are fewer than FEWEST of them."""
+    begun = [sample for sample in samples if sample.done]
+    if len(begun) < FEWEST:
+        raise ValueError(
+            f"{len(begun)} samples of a pace, which needs {FEWEST}: the work is too little"
+        )
+    return speed(begun)
+
+
+def is_enough(samples: Sequence[Sample]) -> bool:
+    """For a pace, if work was done in all of them."""
+    return len(samples) >= FEWEST and samples[-1].at - samples[0].at >= LONG_S
+
+
 async def follow(
     done: Callable[[], Awaitable[int]],
     total: int,
     check: Callable[[], None],
     timeout_s: float,
-    step_s: float = STEP_S,
-) -> AsyncIterator[Sample]:
+) -> AsyncGenerator[Sample, None]:
     """`done` now, and each step forward until it is `total`; `check` raises when it never will be.
     Raises TimeoutError."""
     last = -1
@@ -45,4 +64,4 @@ async def follow(
             if now > last:
                 last = now
                 yield Sample(time.perf_counter(), now)
-            await asyncio.sleep(step_s)
+            await asyncio.sleep(STEP_S)

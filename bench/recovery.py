@@ -4,6 +4,8 @@ Two Pumps, each with a writer that begins a transaction a moment after the one b
 refused or has no answer is asked for again, as a real writer does. From the kill until a row is
 visible in MariaDB that was begun after it: on every Pump, so that one that is dead counts. Beside
 it: how long the same process takes from its start until it is ready, when nothing else happens.
+Last a Drainer that is not started again while another one stands by: beside it the lease, which
+that one waits for.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import aiomysql
 
@@ -28,6 +31,7 @@ from bench.tables import BenchTable
 from bench.upstream import Upstream
 from tests.servers import MariaDb
 from tidelog.errors import TidelogError
+from tidelog.lease import TAKEOVER_S
 from tidelog.oracle import RegistryOracle
 
 SECTION = "recovery"
@@ -40,17 +44,20 @@ CALM_S = 1.0
 LOOK_BACK = 2000
 """Transactions of a Pump: more than it takes while anything stands still."""
 DRAINERS = ("drainer", "drainer-2")
+LOST = "Drainer, not started again, another stands by"
 
 T = TypeVar("T")
-Act = Callable[[], Coroutine[None, None, None]]
+Act = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Victim(NamedTuple):
-    """`kill` returns when its successor runs; `again` starts it where nothing else happens."""
+    """`kill` returns when its successor runs; `stop` and `start` are for when nothing else
+    happens."""
 
     name: str
     kill: Act
-    again: Act
+    stop: Act
+    start: Act
 
 
 async def measure(
@@ -66,46 +73,42 @@ async def measure(
             await upstream.create_database()
             table = await upstream.create_table(100, 6)
             victims = _victims(stage, db)
-            starts = {victim.name: await _seconds(victim.again) for victim in victims}
+            starts = [Limit("its start by itself", await starting(v), "s") for v in victims]
             async with flowing(stage, db, table) as flow:
-                for victim in victims:
-                    figures.append(await _killed(flow, victim.name, victim.kill, starts))
+                for victim, limit in zip(victims, starts, strict=True):
+                    figures.append(await _killed(flow, victim.name, victim.kill, limit))
                     stage.check()
                 await stage.start(DRAINERS[1])
-                name = f"{victims[0].name}, another stands by"
-                starts[name] = starts[victims[0].name]
-                figures.append(await _killed(flow, name, lambda: _kill_leader(stage), starts))
+                lost = partial(stage.lose, await _leader(stage))
+                lease = Limit("the lease that it leaves", TAKEOVER_S, "s")
+                figures.append(await _killed(flow, LOST, lost, lease))
                 stage.check()
     return figures
 
 
 def _victims(stage: Stage, db: MariaDb) -> list[Victim]:
-    """A Drainer first."""
-
     def service(name: str, label: str) -> Victim:
-        async def again() -> None:
-            await stage.stop(name)
-            await stage.start(name)
+        of = (partial(act, name) for act in (stage.kill, stage.stop, stage.start))
+        return Victim(label, *of)
 
-        return Victim(label, lambda: stage.kill(name), again)
+    kill_db, start_db = (partial(asyncio.to_thread, act) for act in (db.kill, db.start))
 
-    async def restarted() -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, db.kill)
-        await loop.run_in_executor(None, db.start)
+    async def restart_db() -> None:
+        await kill_db()
+        await start_db()
 
     return [
         service("drainer", "Drainer"),
         service("pump-1", f"Pump, one of {PUMPS}"),
         service("applier", "Applier"),
         service("registry", "registry"),
-        Victim("nats-server", stage.kill_nats, stage.kill_nats),
-        Victim("MariaDB", restarted, restarted),
+        Victim("nats-server", stage.kill_nats, stage.stop_nats, stage.start_nats),
+        Victim("MariaDB", restart_db, kill_db, start_db),
     ]
 
 
-async def _kill_leader(stage: Stage) -> None:
-    """Of two Drainers, when the other one stands by."""
+async def _leader(stage: Stage) -> str:
+    """Of two Drainers, once the other one stands by."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(STANDS_STILL_S):
         while True:
@@ -114,18 +117,19 @@ async def _kill_leader(stage: Stage) -> None:
             leads = [bool(actors["lease"].get("leads")) for actors in found]
             standing_by = [bool(actors["lease"].get("standby")) for actors in found]
             if sum(leads) == 1 and standing_by == [not one for one in leads]:
-                await stage.kill(DRAINERS[leads.index(True)])
-                return
+                return DRAINERS[leads.index(True)]
             await asyncio.sleep(AGAIN_S)
 
 
-async def _seconds(act: Act) -> float:
+async def starting(victim: Victim) -> float:
+    """Seconds from its start until it is ready."""
+    await victim.stop()
     began = time.perf_counter()
-    await act()
+    await victim.start()
     return time.perf_counter() - began
 
 
-async def _killed(flow: Flow, name: str, kill: Act, starts: Mapping[str, float]) -> Figure:
+async def _killed(flow: Flow, name: str, kill: Act, limit: Limit) -> Figure:
     await flow.calm()
     began = time.perf_counter()
     killing = asyncio.get_running_loop().create_task(kill())
@@ -136,7 +140,7 @@ async def _killed(flow: Flow, name: str, kill: Act, starts: Mapping[str, float])
         name,
         stood_still,
         "s",
-        Limit("its start by itself", starts[name], "s"),
+        limit,
         lower_is_better=True,
         note=f"{flow.refused()} requests of the writers had to be repeated",
     )

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from bench.alone import FEED, Work, batches
-from bench.frames import prepared
+from bench.binlogs import prewrite_value
+from bench.frames import prepared, version
 from bench.shapes import Change, Load, encoded
 from bench.tables import DATABASE, SHAPES, BenchTable
 from tidelog.changes import DdlMessage, DdlTable, MarkedTxn, Marker
@@ -77,8 +78,11 @@ class _Writing:
 
     async def rows(self, table: BenchTable, transactions: Sequence[Sequence[Change]]) -> None:
         first_ts = self._assembler.position + 1
-        changes = (encoded(table, transaction) for transaction in transactions)
-        made = prepared(CLUSTER, ("fed",), first_ts, [table], changes, 0)
+        values = (
+            prewrite_value(version([table]), table.info.id, encoded(table, transaction))
+            for transaction in transactions
+        )
+        made = prepared(CLUSTER, ("fed",), first_ts, [table], values, 0)
         for batch in batches(Work(made.history, made.backlog)):
             messages = [
                 Message(one.subject, one.data, one.headers)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench import growth
 from bench.course import LIMITS
+from tidelog.lease import TAKEOVER_S
 
 
 class About(NamedTuple):
@@ -124,7 +125,7 @@ CHAPTERS = (
                 "after it is visible in MariaDB, from every Pump. Two Pumps, each with a writer. "
                 "The limit: how long the same process takes from its start until it is ready when"
                 " nothing else happens. A Drainer that stands by takes over when the lease of "
-                "4 s ends.",
+                f"{TAKEOVER_S:g} s ends.",
             ),
         ),
     ),

@@ -185,6 +185,23 @@ class Stage:
         while child.process is before:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
+    async def lose(self, name: str) -> None:
+        """SIGKILL, and nothing takes its place."""
+        child, task = self._children.pop(name), self._tasks.pop(name)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert child.process is not None
+        child.process.kill()
+        await child.process.wait()
+
+    async def stop_nats(self) -> None:
+        await self._nats.stop()
+
+    async def start_nats(self) -> None:
+        """Until it answers."""
+        await self._nats.start()
+
     async def kill_nats(self) -> None:
         """SIGKILL, and wait until another process of it answers."""
         self._nats.kill()

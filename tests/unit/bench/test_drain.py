@@ -7,9 +7,10 @@ from functools import cache
 import pytest
 
 from bench.alone import Work, batches, measure, merged
-from bench.drain import CASES
+from bench.drain import CASES, LEAST, Case
 from bench.feeder import PumpBacklog, answer
-from bench.frames import FRAME_BYTES, Prepared, prepare
+from bench.frames import FRAME_BYTES, Prepared, head, prepare
+from bench.progress import FEWEST
 from bench.tables import SHAPES, BenchTable
 from tidelog.rows.values import Value
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
@@ -58,6 +59,23 @@ def test_all_rows_come_out_of_merge_decoder_and_batcher(count: int, rows: int) -
     assert sum(batch.txns for batch in found) == count
     assert sum(batch.rows for batch in found) == made.rows == count * rows
     assert measure(work).transactions == count
+
+
+def test_a_head_is_the_beginning_of_a_workload() -> None:
+    made = prepared(9000, 1)
+    first = [txn for txns in merged(head(made.backlog, 1)) for txn in txns]
+    assert 0 < len(first) < len(made.txns)
+    assert first == made.txns[: len(first)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
+def test_a_workload_has_batches_for_a_pace(case: Case) -> None:
+    """What is published moves on by a batch at a time."""
+    made = prepare("c", ("a", "b"), FIRST_TS, case.columns, 30_000 // case.rows, case.rows)
+    found = batches(Work(made.history, made.backlog))
+    first = next(found)
+    assert next(found, None), "the first batch is not full"
+    assert case.transactions * LEAST / first.txns > FEWEST
 
 
 @pytest.mark.parametrize("columns", sorted({case.columns for case in CASES}))

@@ -13,7 +13,7 @@ from bench.figure import Figure, Limit, Range, Spread, Usage, median, quantile, 
 from bench.load import closed_loop
 from bench.outlook import Outlook
 from bench.profile import parse
-from bench.progress import Sample, follow, speed
+from bench.progress import FEWEST, LONG_S, Sample, follow, is_enough, pace, speed
 from bench.result import Section
 from bench.runs import merged, merged_limits
 
@@ -162,6 +162,29 @@ def test_speed_is_between_the_first_and_the_last_look() -> None:
     assert speed([Sample(10.0, 500), Sample(10.5, 700), Sample(12.0, 2500)]) == 1000
     with pytest.raises(ValueError, match="before the first look"):
         speed([Sample(10.0, 500)])
+
+
+def test_a_pace_begins_with_the_first_thing_done() -> None:
+    waited = [Sample(0.0, 0), Sample(1.5, 0)]
+    worked = [Sample(2.0 + 0.1 * n, 300 + 50 * n) for n in range(FEWEST)]
+    assert pace([*waited, *worked]) == pytest.approx(500)
+
+
+def test_a_pace_of_too_few_samples_is_refused() -> None:
+    worked = [Sample(0.1 * n, 50 * n) for n in range(FEWEST)]
+    with pytest.raises(ValueError, match=f"{FEWEST - 1} samples of a pace, which needs {FEWEST}"):
+        pace(worked)
+    assert pace([*worked, Sample(0.1 * FEWEST, 50 * FEWEST)]) == pytest.approx(500)
+
+
+def test_samples_are_enough_when_they_are_many_and_took_long() -> None:
+    def spread_over(count: int, seconds: float) -> list[Sample]:
+        return [Sample(seconds * n / (count - 1), n + 1) for n in range(count)]
+
+    assert is_enough(spread_over(FEWEST, LONG_S))
+    assert not is_enough(spread_over(FEWEST, LONG_S - 0.1))
+    assert not is_enough(spread_over(FEWEST - 1, 2 * LONG_S))
+    assert not is_enough([])
 
 
 def test_follow_ends_at_the_total_and_stops_for_a_dead_service() -> None:
