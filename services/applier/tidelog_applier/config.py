@@ -11,6 +11,9 @@ from tidelog.config import Secret, ServiceConfig
 from tidelog.filter.loopback import check_place
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
 
+SPOOL = "spool"
+"""Below `data-dir`: where large batches wait if there is no relay log."""
+
 
 class RelayConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The relay log (seed 002)."""
@@ -87,6 +90,17 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     @property
     def node(self) -> str:
         return self.node_id or f"applier-{self.feed}"
+
+    @property
+    def scheme(self) -> str:
+        """What kind of downstream the URL names, in lower case."""
+        return self.downstream.partition(":")[0].lower()
+
+    @property
+    def relay_dir(self) -> str:
+        """The relay log's directory; "" = none is kept. A dry run keeps none: each of its starts
+        begins at `start-ts` again, below what an earlier one read and let go."""
+        return "" if self.scheme == "blackhole" else self.relay.log_dir
 
     @property
     def copy(self) -> str:

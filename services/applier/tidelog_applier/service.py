@@ -27,7 +27,7 @@ from tidelog_applier.apply.applier import Applier
 from tidelog_applier.apply.control import options
 from tidelog_applier.apply.recovery import Recovery
 from tidelog_applier.apply.skipping import REFUSED_FILE
-from tidelog_applier.config import ApplierConfig
+from tidelog_applier.config import SPOOL, ApplierConfig
 from tidelog_applier.position import Position
 
 
@@ -98,7 +98,7 @@ def offline(config: ApplierConfig) -> Offline[ApplierConfig] | None:
 
 def recovery(config: ApplierConfig) -> Offline[ApplierConfig] | None:
     """What an Applier can do without its upstream; nothing if it keeps no relay log."""
-    if not config.relay.log_dir:
+    if not config.relay_dir:
         return None
     return Offline(0.0 if config.recover else config.recover_after_s, build_recovery)
 
@@ -112,15 +112,14 @@ def build_recovery(config: ApplierConfig, ports: Ports, end: End) -> Supervisor:
 
 def relay_log(config: ApplierConfig, ports: Ports) -> BatchLog:
     """Where what was read waits to be applied."""
-    relay = config.relay
-    if not relay.log_dir:
-        return Spool(ports.disk, "spool")
+    if not config.relay_dir:
+        return Spool(ports.disk, SPOOL)
     return RelayLog(
         ports.disk,
-        relay.log_dir,
+        config.relay_dir,
         feed=config.feed,
         cluster_id=config.cluster_id,
-        max_file_bytes=relay.max_file_size,
+        max_file_bytes=config.relay.max_file_size,
     )
 
 

@@ -81,6 +81,20 @@ class CheckpointTable(msgspec.Struct, frozen=True):
     def select(self) -> str:
         return f"SELECT clusterID, checkPoint FROM {table_name(*self._names)} ORDER BY clusterID"
 
+    def check_cluster(self, rows: Sequence[tuple[int, str]]) -> None:
+        """Locks, epochs and progress go by the feed's name alone. Raises Stopped where a row says
+        that another cluster's feed has it; who doesn't know its own cluster's id can't tell."""
+        if self.cluster_id == CLUSTER_ID:
+            return
+        for key, text in rows:
+            if key not in (CLUSTER_ID, self.cluster_id) and _feed_of(text) == self.feed:
+                raise Stopped(
+                    f"a feed of the name {self.feed} of cluster {key} is written here, and this one"
+                    f" is of cluster {self.cluster_id}",
+                    hint="give one of them another name; if the other one is written here no more,"
+                    f" remove the row {key} of {self.place}",
+                )
+
     def with_key(self, found: Found | None) -> CheckpointTable:
         """Whoever doesn't know the cluster's id goes on writing the row that it found."""
         if self.cluster_id != CLUSTER_ID or found is None:
@@ -104,6 +118,14 @@ class CheckpointTable(msgspec.Struct, frozen=True):
         owned = msgspec.structs.replace(checkpoint, epoch=self.epoch)
         text = quote(dump(self.feed, owned))
         return f"REPLACE INTO {table_name(*self._names)} VALUES ({self.cluster_id}, {text})"
+
+
+def _feed_of(text: str) -> str:
+    """Of another's row; "" if it can't be read, which is not for us to mind."""
+    try:
+        return msgspec.json.decode(text, type=Checkpoint).feed
+    except NOT_READABLE:
+        return ""
 
 
 def load(rows: Sequence[tuple[int, str]], feed: str, cluster_id: int = CLUSTER_ID) -> Found | None:

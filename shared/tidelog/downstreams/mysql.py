@@ -89,6 +89,7 @@ class MysqlDownstream:
         table = CheckpointTable(feed, options.checkpoint_table, options.cluster_id)
         for statement in (*table.create(), *state_tables.CREATE):
             await _guarded(session, statement)
+        table.check_cluster(await _rows(session, table))
         if epoch:
             await check_epoch(session, feed, CONTROL, epoch, self._life)
         self._life = self._life or await draw_life(session)
@@ -267,9 +268,12 @@ async def _applicable(session: MysqlSession) -> frozenset[str]:
     return frozenset(str(name) for (name,) in rows if name)
 
 
+async def _rows(session: MysqlSession, table: CheckpointTable) -> list[tuple[int, str]]:
+    return [(int(i), str(text)) for i, text in await session.rows(table.select())]
+
+
 async def _load(session: MysqlSession, table: CheckpointTable) -> Found | None:
-    rows = [(int(i), str(text)) for i, text in await session.rows(table.select())]
-    return load(rows, table.feed, table.cluster_id)
+    return load(await _rows(session, table), table.feed, table.cluster_id)
 
 
 async def _guarded(session: MysqlSession, sql: str) -> None:

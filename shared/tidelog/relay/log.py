@@ -17,7 +17,7 @@ from typing import Protocol
 
 from tidelog.errors import IoFailed
 from tidelog.failpoints import hit
-from tidelog.ports import Buffer, Disk
+from tidelog.ports import Disk
 from tidelog.relay import reading, records
 from tidelog.relay.batches import Handed, Incoming, Piece, Structures, TableKey
 from tidelog.relay.files import Folder, Owner, Part
@@ -39,7 +39,8 @@ class BatchLog(Protocol):
 
     @property
     def kept(self) -> bool:
-        """An earlier life left its log here, so that what it can have applied is in it."""
+        """An earlier life left its log here. Whether all that was applied is in it, its epochs
+        tell: the log may be younger than the rows."""
 
     async def open(self, after: int) -> None:
         """`after`: up to where everything is applied. It may be called again after an error of
@@ -117,21 +118,27 @@ class RelayLog:
 
     async def _create(self, number: int) -> None:
         part = await self._folder.open(number, create=True)
-        part.prev_commit_ts = self._end
-        if part.file.size:
-            raise IoFailed(f"{part.path} was begun, and that failed")
-        await part.file.append(self._header(), sync=True)
-        hit("applier.relay.before_directory_sync")
-        await self._folder.sync()
-        part.begin = part.file.size
-        if not self._parts:
-            await self._synced.begin(Synced(number, part.begin, self._end))
+        try:
+            await self._begin(part)
+        except BaseException:
+            part.file.close()
+            raise
         self._parts.append(part)  # only now: those before it may be purged from here on
         self._stored.clear()
         self._synced.note(Synced(number, part.begin, self._end))
 
-    def _header(self) -> list[Buffer]:
-        return records.header(self._owner.feed, self._owner.cluster_id, self._end)
+    async def _begin(self, part: Part) -> None:
+        """Its header is durable, and its name."""
+        part.prev_commit_ts = self._end
+        if part.file.size:
+            raise IoFailed(f"{part.path} was begun, and that failed")
+        header = records.header(self._owner.feed, self._owner.cluster_id, self._end)
+        await part.file.append(header, sync=True)
+        hit("applier.relay.before_directory_sync")
+        await self._folder.sync()
+        part.begin = part.file.size
+        if not self._parts:
+            await self._synced.begin(Synced(part.number, part.begin, self._end))
 
     async def append(self, items: Sequence[Incoming], structures: Structures) -> list[Handed]:
         if not items:

@@ -47,12 +47,13 @@ class Opening:
             )
         for number in numbers:
             part = await self._folder.open(number)
+            self.parts.append(part)  # whoever gives up closes it
             owner = read_header(part)
             if owner is not None:
                 self._owner.check(part.path, *owner)
-                self.parts.append(part)
             else:
                 await self._without_header(part, is_newest=number == newest)
+                self.parts.pop()
         if self.parts:
             await self._mend(self.parts[-1])
 

@@ -27,8 +27,8 @@ class RelayGap(Stopped):
     """The relay does not hold what comes next: a file of it is lost, or it begins too late."""
 
     default_hint = (
-        "restore its files; while the feed's stream still holds what is not applied, delete them"
-        " all and start again"
+        "restore its files; while the feed's stream still holds what is not applied, delete its"
+        " directory with all that is in it, and start again"
     )
 
     def __init__(self, position: int, after: int) -> None:

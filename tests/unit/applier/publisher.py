@@ -84,6 +84,25 @@ class Publisher:
         ]
         await self._batch(commit_ts, [Outgoing(subject, msgspec.json.encode(b)) for b in bodies])
 
+    async def together(self, *txns: dict[str, list[Event]]) -> None:
+        """Transactions in one batch, each as in `rows`: one message for each table, as a Drainer
+        puts them."""
+        first = self.commit_ts + 1
+        tables: dict[str, list[Event]] = {}
+        for commit_ts, events in enumerate(txns, first):
+            for name, found in events.items():
+                stamped = [msgspec.structs.replace(event, commit_ts=commit_ts) for event in found]
+                tables.setdefault(name, []).extend(stamped)
+        bodies = [
+            Outgoing(
+                subjects.changes_row(FEED, "d", name),
+                msgspec.json.encode(RowMessage("d", name, 1, events)),
+            )
+            for name, events in tables.items()
+        ]
+        last = first + len(txns) - 1
+        await self._batch(last, bodies, [MarkedTxn(ts, ts, 1) for ts in range(first, last + 1)])
+
     async def rows_and_rubbish(self, *transaction: list[Event]) -> None:
         """A message for each of these, then one that can't be read."""
         subject, commit_ts = subjects.changes_row(FEED, "d", "t"), self.commit_ts + 1
@@ -134,7 +153,9 @@ class Publisher:
         message = Outgoing(subject, msgspec.json.encode(body), headers)
         await self._bus.append(self.stream, [message])
 
-    async def _batch(self, commit_ts: int, bodies: list[Outgoing]) -> None:
+    async def _batch(
+        self, commit_ts: int, bodies: list[Outgoing], txns: list[MarkedTxn] | None = None
+    ) -> None:
         attempt = f"a{commit_ts}"
         messages = [
             Outgoing(
@@ -143,7 +164,10 @@ class Publisher:
             for index, one in enumerate(bodies)
         ]
         marker = Marker(
-            attempt, len(messages), self.commit_ts, [MarkedTxn(commit_ts, commit_ts, 1)]
+            attempt,
+            len(messages),
+            self.commit_ts,
+            txns or [MarkedTxn(commit_ts, commit_ts, 1)],
         )
         headers = {changes.H_LAST_TS: str(commit_ts), changes.H_ATTEMPT: attempt}
         subject = subjects.changes_txn(FEED)

@@ -135,10 +135,10 @@ def test_without_the_relay_rows_that_are_not_whole_stay_so() -> None:
 def test_epochs_that_can_t_be_read_end_it_and_are_named() -> None:
     async def main(world: World) -> None:
         database = await killed_while_applying(world)
-        await world.node("applier").ports().disk.write_file("epochs.json", b"[1")
+        await world.node("applier").ports().disk.write_file("relay/epochs.json", b"[1")
         ended = await alone(world)
         assert isinstance(ended, Corrupt)
-        assert ended.message.startswith("epochs.json can't be read")
+        assert ended.message.startswith("relay/epochs.json can't be read")
         assert ended.hint == "delete it"
         assert database.checkpoint is not None
         assert not database.checkpoint.consistent

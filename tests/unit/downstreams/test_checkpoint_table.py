@@ -93,6 +93,18 @@ def test_rows_of_other_clusters_are_left_alone() -> None:
     assert CheckpointTable("f").with_key(found).adopt(found) == ()
 
 
+def test_another_clusters_feed_of_our_name_is_a_stop() -> None:
+    """Its locks, its epochs and its progress have that name, too."""
+    ours, theirs = CheckpointTable("f", cluster_id=12), (11, dump("f", OURS))
+    with pytest.raises(Stopped, match="name f of cluster 11 is written here") as stop:
+        ours.check_cluster([(0, dump("f", OURS)), theirs, (12, dump("f", OURS))])
+    assert "another name" in stop.value.hint
+    assert "row 11 of tidb_binlog.checkpoint" in stop.value.hint
+    CheckpointTable("f").check_cluster([theirs])  # it may be ours: nobody has told which we are
+    foreign = [(11, dump("g", OURS)), (13, "garbage"), (14, '{"commitTS":5}')]
+    ours.check_cluster([(0, dump("f", OURS)), *foreign, (12, dump("f", OURS))])
+
+
 def test_another_feeds_row_is_not_in_the_way_of_ours_under_another_key() -> None:
     text, other = dump("f", OURS), dump("g", Checkpoint(900, epoch=9))
     found = load([(0, other), (12, text)], "f", 12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.unit.relay.relay_rig import (
 from tidelog.errors import Corrupt, DiskFull, ForeignDirectory, InvariantBroken, IoFailed
 from tidelog.real.disk import RealDisk
 from tidelog.relay import BatchLog, Incoming, LargeBatch, RelayGap, RelayLog, Spool
+from tidelog.sim.file import SimFile
 
 
 def files(machine: Machine) -> list[str]:
@@ -211,6 +213,52 @@ def test_a_failed_append_is_typed_and_the_log_takes_no_more(
     if log.end == 5:
         drive(log.append([whole(6, 5, rows(6))], STRUCTURES))
     assert drive(read(log)) == [(5, [rows(5)]), (6, [rows(6)])]
+
+
+@pytest.mark.parametrize(("step", "kind"), [(2, "full"), (3, "io"), (4, "io")])
+def test_a_file_that_can_t_be_begun_is_not_left_open(
+    step: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its header, the sync of that, or of its name: and the log is opened anew for every try."""
+    files: list[SimFile] = []
+    make = SimFile.__init__
+
+    def made(file: SimFile, *given: Any) -> None:
+        make(file, *given)
+        files.append(file)
+
+    monkeypatch.setattr(SimFile, "__init__", made)
+    machine = Machine()
+    log = opened(machine, max_file_bytes=1)
+    fill(log, 5)
+    for _ in range(5):
+        machine.disk.fail_nth(step, kind)
+        with pytest.raises((DiskFull, IoFailed)):
+            drive(log.append([whole(6, 5, rows(6))], STRUCTURES))
+        drive(log.open(5))
+    log.close()
+    assert len(files) > 10
+    assert [file._path for file in files if not file._closed] == []
+
+
+def test_files_of_a_relay_that_is_not_ours_are_not_left_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine()
+    fill(opened(machine), 20)
+    closed: list[str] = []
+    close = SimFile.close
+
+    def noted(file: SimFile) -> None:
+        closed.append(file._path)
+        close(file)
+
+    monkeypatch.setattr(SimFile, "close", noted)
+    log = relay(machine, feed="other")
+    with pytest.raises(ForeignDirectory):
+        drive(log.open(0))
+    log.close()
+    assert closed == ["relay/relay-000000"]
 
 
 def test_a_spool_keeps_large_batches_until_they_are_applied() -> None:

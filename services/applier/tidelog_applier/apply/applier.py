@@ -156,7 +156,7 @@ class Applier(Actor[Mail]):
     async def _read_ahead(self) -> None:
         """What is in the stream goes into the relay log, for whoever replays that."""
         saved = self._position.checkpoint
-        if saved is None or not self._config.relay.log_dir:
+        if saved is None or not self._config.relay_dir:
             await self._held()
             return
         intake = self._new_intake(saved)

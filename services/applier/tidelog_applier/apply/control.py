@@ -23,7 +23,7 @@ from tidelog.timestamps import LOGICAL_BITS, age_s
 from tidelog_applier import metrics
 from tidelog_applier.apply.epochs import Epochs
 from tidelog_applier.apply.lanes import PASSING
-from tidelog_applier.config import ApplierConfig
+from tidelog_applier.config import SPOOL, ApplierConfig
 from tidelog_applier.position import Position
 
 log = structlog.get_logger()
@@ -54,7 +54,7 @@ class Control:
         self._handed = 0
         """Up to there this life has handed rows to its lanes."""
         self._epoch = 0
-        self._epochs = Epochs(ports.disk)
+        self._epochs = Epochs(ports.disk, config.relay_dir or SPOOL)
         self._rules: dict[tuple[str, str, int], TableRule] = {}
         self._turn = asyncio.Lock()
 
@@ -116,14 +116,15 @@ class Control:
         await self._epochs.add(self._epoch)
 
     def narrow(self, relay_end: int) -> None:
-        """What the life before this one had applied is in our relay log, if it was ours: it can
-        have got no further than that."""
+        """What the life before this one had applied is in our relay log, if it had this one: it
+        can have got no further than that."""
         found = self.checkpoint
         if found is not None and self.safe_until and self.is_own(found):
             self.safe_until = max(found.unsure, relay_end)
 
     def is_own(self, checkpoint: Checkpoint) -> bool:
-        """Was this directory's Applier the last that wrote rows?"""
+        """Was it this directory's Applier that wrote rows last, with the relay log that is there
+        now?"""
         return checkpoint.epoch in self._epochs.own
 
     async def save(self, commit_ts: int, *, consistent: bool, if_ahead: bool = False) -> None:

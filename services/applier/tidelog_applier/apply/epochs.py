@@ -1,7 +1,10 @@
-"""Under which epochs this data directory's Applier wrote rows: its relay log has those, and no
-other Applier's."""
+"""Under which epochs rows were written that are all in this relay log: no other Applier's, and none
+of a life that had another relay. The file lies in the relay's directory, and goes with it.
+"""
 
 from __future__ import annotations
+
+import posixpath
 
 import msgspec
 
@@ -13,13 +16,17 @@ from tidelog.unreadable import NOT_READABLE
 
 FILE = "epochs.json"
 KEPT = 16
+DIRECTORY = "relay"
+"""Where a relay log is unless its settings name another place."""
 
 
 class Epochs:
     """The newest few, durable before the first row of each."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, directory: str = DIRECTORY) -> None:
         self._disk = disk
+        self._directory = directory
+        self._path = posixpath.join(directory, FILE)
         self._own: list[int] | None = None
 
     @property
@@ -27,13 +34,14 @@ class Epochs:
         """Raises Corrupt."""
         if self._own is None:
             self._own = []
-            if self._disk.exists(FILE):
+            if self._disk.exists(self._path):
                 try:
                     self._own = msgspec.json.decode(
-                        unseal(self._disk.read_file(FILE)), type=list[int]
+                        unseal(self._disk.read_file(self._path)), type=list[int]
                     )
                 except NOT_READABLE as error:
-                    raise Corrupt(f"{FILE} can't be read: {error}", hint="delete it") from error
+                    told = f"{self._path} can't be read: {error}"
+                    raise Corrupt(told, hint="delete it") from error
         return self._own
 
     async def add(self, epoch: int) -> None:
@@ -42,6 +50,7 @@ class Epochs:
             return
         wanted = [*self.own, epoch][-KEPT:]
         hit("applier.epochs.before_write")
-        await self._disk.write_file(FILE, seal(msgspec.json.encode(wanted)))
+        self._disk.mkdir(self._directory)
+        await self._disk.write_file(self._path, seal(msgspec.json.encode(wanted)))
         hit("applier.epochs.written")
         self._own = wanted

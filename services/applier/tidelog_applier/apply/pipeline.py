@@ -18,7 +18,7 @@ import structlog
 
 from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, Lane, TableRule, Work
-from tidelog.errors import TidelogError
+from tidelog.errors import Stopped, TidelogError
 from tidelog.failpoints import hit
 from tidelog.plan.decode import Decoded, Rules
 from tidelog.plan.events import TableEvents
@@ -187,7 +187,11 @@ class Pipeline:
         self._in_part = False
 
     async def large(self, batch: LargeBatch) -> None:
-        """Piece by piece; all in one downstream transaction where each has to be whole."""
+        """Piece by piece; all in one downstream transaction where each has to be whole. Raises
+        Stopped for several transactions that are too large for files."""
+        if self._config.scheme == "file" and len(batch.txns) > 1:
+            await self.rows([await self._at_once(batch)])
+            return
         await self._before_rows(batch.commit_ts)
         rules = {key: await self._rule(key[0], s) for key, s in batch.structures.items()}
         safe = batch.txns[0].commit_ts <= self.control.safe_until
@@ -209,6 +213,21 @@ class Pipeline:
         self.flight.begin(end)
         self._in_part = False
         self._show()
+
+    async def _at_once(self, batch: LargeBatch) -> Batch:
+        """Its pieces come table by table, and files hold one transaction after the other."""
+        room = self._config.buffer_bytes
+        if batch.size > room:
+            raise Stopped(
+                f"{len(batch.txns)} transactions up to {batch.commit_ts} are one batch of"
+                f" {batch.size} bytes, and files take no more than {room} at once",
+                hint=f"set the Applier's buffer-bytes to {batch.size} at least; a lower batch-bytes"
+                " of the Drainer makes smaller batches of what is to come",
+            )
+        rows = [body async for bodies in batch.pieces() for body in bodies]
+        return Batch(
+            batch.commit_ts, batch.after, batch.txns, rows, [], batch.structures, batch.size
+        )
 
     def moved(self, commit_ts: int) -> None:
         """Nothing is to be applied up to there."""

@@ -95,11 +95,15 @@ class Recovery(Actor[Nothing]):
 
     def _check_whole(self, saved: Checkpoint, end: int) -> None:
         """Does the relay hold all that may have been applied? Raises Stopped."""
-        hint = "recover where the other Applier ran, from its data directory"
+        hint = (
+            "recover where the other Applier ran, from its data directory; without that, fill the"
+            " downstream again from its source"
+        )
         if not self._pipeline.control.is_own(saved):
             raise Stopped(
-                f"another Applier wrote here last (epoch {saved.epoch}): what it applied above"
-                f" {saved.commit_ts} is in its relay log, not in this one",
+                f"another Applier wrote here last (epoch {saved.epoch}), or this one, with a relay"
+                f" log that is gone: not all that was applied above {saved.commit_ts} is in this"
+                " one",
                 hint=hint,
             )
         if saved.unsure > end:
