@@ -21,6 +21,11 @@ from tidelog_proto.binlog_pb2 import Binlog
 SLOWEST_BYTES_PER_S = 10 << 20
 """Of a disk: who writes a large payload waits so much longer, and so does who looks for hangs."""
 _SHALLOW_ABOVE = 64 << 10
+_MOST_FIELDS = 64
+"""Of the top level, where they are read one by one: a Binlog has eight. More are refused, for a
+payload of two bytes a field would hold the process."""
+_FURTHEST_BODY = 255
+"""Where `Facts.body` may lie at most: an index keeps it in a byte."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _TP, _START, _COMMIT, _KEY = 1, 2, 3, 4
 
@@ -44,7 +49,8 @@ PREWRITE_HEAD = b"\x08\x00"
 
 class Facts(NamedTuple):
     """`commit_ts` is 0 for a Prewrite or Rollback. `payload` is what to store: the given bytes, or
-    the same fields in order. `body` is where its fields after tp, start_ts and commit_ts begin."""
+    the same fields in order. `body` is where its fields after tp, start_ts and commit_ts begin, at
+    most 255."""
 
     kind: Kind
     start_ts: int
@@ -72,7 +78,8 @@ def head(payload: Buffer) -> Head:
 
 
 def classify(payload: Buffer) -> Facts:
-    """The kind and timestamps of a serialised Binlog. Raises UnparsablePayload."""
+    """The kind and timestamps of a serialised Binlog. The payload that it says is to be stored has
+    the same facts. Raises UnparsablePayload."""
     if len(payload) <= _SHALLOW_ABOVE:
         payload = payload if isinstance(payload, bytes) else bytes(payload)
         try:
@@ -139,7 +146,8 @@ def write_request(request: Buffer) -> tuple[int, Buffer]:
 def _fields(
     data: memoryview, varints: tuple[int, ...] = (_TP, _START, _COMMIT)
 ) -> list[tuple[int, int, int, int]]:
-    """Top-level fields as (number, start, value or start of bytes, end)."""
+    """Top-level fields as (number, start, value or start of bytes, end). Raises UnparsablePayload,
+    also if they are more than _MOST_FIELDS."""
     found: list[tuple[int, int, int, int]] = []
     at, size = 0, len(data)
     while at < size:
@@ -157,6 +165,8 @@ def _fields(
             raise UnparsablePayload("the payload is no Binlog")
         if at > size or tag >> 3 == 0 or (tag >> 3 in varints and wire != _VARINT):
             raise UnparsablePayload("the payload is no Binlog")
+        if len(found) == _MOST_FIELDS:
+            raise UnparsablePayload(f"the payload has more than {_MOST_FIELDS} fields")
         found.append((tag >> 3, start, value, at))
     return found
 
@@ -172,15 +182,16 @@ def _shallow(payload: Buffer) -> Facts:
     _judge(values[_TP], values[_START], values[_COMMIT])  # what it lets pass can be written anew
     lead = [field for field in fields if field[0] <= _COMMIT]
     body = max((end for *_, end in lead), default=0)
-    if fields[: len(lead)] != lead:
+    if fields[: len(lead)] != lead or body > _FURTHEST_BODY:
         rest = b"".join(data[start:end] for number, start, _, end in fields if number > _COMMIT)
-        head = _head(values[_TP], values[_START], values[_COMMIT])
-        payload, body = head + rest, len(head)
+        # Judged as a restart will judge it: shorter by now, it may be for protobuf to parse.
+        return classify(_head(values[_TP], values[_START], values[_COMMIT]) + rest)
     return _facts(values[_TP], values[_START], values[_COMMIT], payload, body)
 
 
 def prewrite_key(head: Buffer) -> bytes:
-    """The prewrite_key, from a payload's first bytes (64 KiB are plenty); empty if none."""
+    """The prewrite_key, from a payload's first bytes (64 KiB are plenty); empty if it is not there,
+    or not all of it: a key that is cut may be another transaction's."""
     data = memoryview(head)
     at = 0
     try:
@@ -188,10 +199,10 @@ def prewrite_key(head: Buffer) -> bytes:
             tag, at = _varint(data, at)
             length, at = _varint(data, at)
             if tag >> 3 == _KEY:
-                return bytes(data[at : at + length])
+                return bytes(data[at : at + length]) if at + length <= len(data) else b""
             at += length if tag & 7 == _BYTES else 0
     except UnparsablePayload:
-        return b""  # The key may be cut off: the upstream is asked by start_ts alone.
+        return b""  # Cut before the key: whoever asks goes by the start_ts alone.
     return b""
 
 

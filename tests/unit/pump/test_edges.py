@@ -18,6 +18,7 @@ from prometheus_client import Histogram
 
 from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
 from tidelog import subjects
+from tidelog.actor import Reply
 from tidelog.errors import (
     BadInput,
     Corrupt,
@@ -33,6 +34,7 @@ from tidelog.timestamps import TS_MAX, compose
 from tidelog_proto.pump_pb2 import Pos, PullBinlogReq, WriteBinlogReq
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest, WriteBatch, WriteBatchResult
 from tidelog_pump.edges import grpc_edge
+from tidelog_pump.edges.gatherer import Gatherer
 from tidelog_pump.edges.grpc_edge import GrpcEdge, parse_write
 from tidelog_pump.edges.http_edge import parse_ts
 from tidelog_pump.log.segments import Segments
@@ -40,6 +42,7 @@ from tidelog_pump.metrics import ERRORS, NATS_SECONDS, NOTED, PULL_SECONDS, UNFO
 from tidelog_pump.pull.puller import MAX_ERRORS, MAX_FEEDS
 from tidelog_pump.pull.scan import CommitScan
 from tidelog_pump.write import intake
+from tidelog_pump.write.writer import Append
 
 ROUNDS = 6  # more than the restarts that a supervisor allows
 
@@ -258,7 +261,7 @@ def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) 
         async def write(cluster_id: int, binlog: bytes) -> None:
             await written.wait()
 
-        monkeypatch.setattr(edge, "_gatherer", Mock(write=write))
+        monkeypatch.setattr(edge, "_gatherer", Mock(write=write, left_bytes=0))
         request = WriteBinlogReq(clusterID=7, payload=prewrite(1)).SerializeToString()
         monkeypatch.setattr(grpc_edge, "WAITING_BYTES", 2 * len(request))
         calls = [asyncio.create_task(edge._write_binlog(request, c)) for c in contexts]  # type: ignore[arg-type]
@@ -277,6 +280,65 @@ def test_bodies_that_wait_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(main())
 
 
+class FullWriter:
+    """Its mailbox takes nothing before there is `room`."""
+
+    def __init__(self) -> None:
+        self.room = asyncio.Event()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def spawn(self, work: Any, _: str) -> None:
+        self.tasks.append(asyncio.create_task(work))
+
+    def reply(self, settle: Any) -> Reply[Any]:
+        return Reply(settle, {})
+
+    async def tell(self, message: Append) -> None:
+        await self.room.wait()
+        message.reply.set([None] * len(message.payloads))
+
+    async def ask(self, _: object) -> list[None]:
+        await self.room.wait()
+        return [None]
+
+
+def test_bodies_of_callers_that_went_away_count_until_they_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        edge = GrpcEdge(RealClock(), *(Mock() for _ in range(6)), cluster_id=7, addresses=[])
+        writer, contexts = FullWriter(), [Context() for _ in range(5)]
+        gatherer = Gatherer(RealClock(), writer, 7, writer.spawn)  # type: ignore[arg-type]
+        monkeypatch.setattr(edge, "_gatherer", gatherer)
+        binlog = prewrite(1, b"v" * 100)
+        request = WriteBinlogReq(clusterID=7, payload=binlog).SerializeToString()
+        monkeypatch.setattr(grpc_edge, "WAITING_BYTES", 4 * len(request))
+        alone, *gathered = (
+            asyncio.create_task(edge._write_binlog(request, c))  # type: ignore[arg-type]
+            for c in contexts[:4]
+        )
+        await asyncio.sleep(0.01)
+        for call in gathered:
+            call.cancel()
+        await asyncio.wait(gathered)
+        async with asyncio.timeout(10):
+            await edge._write_binlog(request, contexts[4])  # type: ignore[arg-type]
+        assert contexts[4].code == grpc.StatusCode.UNAVAILABLE
+        assert edge.status()["bytes"] == len(request) + 3 * len(binlog)
+        writer.room.set()
+        await asyncio.gather(alone, *writer.tasks)
+        assert edge.status()["bytes"] == 0
+
+    asyncio.run(main())
+
+
+def test_a_small_payload_does_not_hold_its_large_request() -> None:
+    request = WriteBinlogReq(clusterID=7, payload=b"small").SerializeToString()
+    cluster_id, binlog = parse_write(request + b"\x1a\xa0\x8d\x06" + bytes(100_000))
+    assert (cluster_id, binlog) == (7, b"small")
+    assert isinstance(binlog, bytes)
+
+
 def test_what_is_meant_for_another_pump_is_not_acked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that knows our address as another's. A TiDB's calls name nobody."""
 
@@ -288,7 +350,7 @@ def test_what_is_meant_for_another_pump_is_not_acked(monkeypatch: pytest.MonkeyP
         async def write(cluster_id: int, binlog: bytes) -> None:
             written.append(binlog)
 
-        monkeypatch.setattr(edge, "_gatherer", Mock(write=write))
+        monkeypatch.setattr(edge, "_gatherer", Mock(write=write, left_bytes=0))
         request = WriteBinlogReq(clusterID=7, payload=b"binlog").SerializeToString()
         another = Context(("user-agent", "x"), ("tidelog-node", "pump-2"))
         await edge._write_binlog(request, another)  # type: ignore[arg-type]

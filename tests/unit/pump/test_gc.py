@@ -17,8 +17,14 @@ def held(fid: int, max_ts: int, pointed_ts: int = 0, opened: int = 0) -> Held:
     return Held(fid, max_ts, pointed_ts, opened, 100)
 
 
-def limit(age: int = 90, cap: int = 0, floor: int = TS_MAX, resolved: int = TS_MAX) -> Limits:
-    return Limits(age, cap, floor, resolved)
+def limit(
+    age: int = 90,
+    cap: int = 0,
+    floor: int = TS_MAX,
+    resolved: int = TS_MAX,
+    newest: int = TS_MAX,
+) -> Limits:
+    return Limits(age, cap, floor, resolved, newest_ts=newest)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +75,10 @@ def test_what_goes_and_why_the_next_one_stays(
         # and it does not become the purge point.
         ([held(0, TS_MAX), held(1, 30), held(2, 50)], limit(cap=40, floor=10), [0, 1], [0, 1], 30),
         ([held(0, TS_MAX), held(1, 41)], limit(cap=40), [], [], 5),
+        # Nor does a Commit at a timestamp that nobody can have allocated, be the rest as it may.
+        ([held(0, 30, 1 << 61), held(1, 35)], limit(cap=40, newest=99), [0, 1], [0], 35),
+        ([held(0, 30, 99), held(1, 35)], limit(cap=40, newest=99), [], [], 5),
+        ([held(0, 45, 1 << 61)], limit(cap=40, newest=99), [], [], 5),
     ],
 )
 def test_the_hard_cap_takes_what_is_older_whoever_needs_it(
@@ -121,3 +131,4 @@ def test_what_time_it_is_at_most() -> None:
     assert (now.ms(9_000_000), now.ahead_s(9_000_000)) == (1_060_000, 7940)
     now.saw(compose(1_500_000), 161)
     assert (now.ms(9_000_000), now.ahead_s(1_400_000)) == (1_500_000, 0)
+    assert (now.latest_ms(9_000_000), now.latest_ms(1_400_000)) == (9_000_000, 1_500_000)

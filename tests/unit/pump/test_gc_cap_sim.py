@@ -121,6 +121,37 @@ def test_an_open_prewrite_that_the_hard_cap_took_holds_nobody_any_more(after: st
     run(main, 9)
 
 
+def test_a_commit_at_an_absurd_timestamp_is_lost_and_holds_no_segment_for_ever() -> None:
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="40s", txn_timeout_s=1e6)
+        registry, client = await start(world, config)
+        registry.safe_point, registry.pumps = TS_MAX, [NODE]
+        load = Load(world, client)
+        await load.run(2)
+        absurd = ts_now(world, 100)
+        await client.done(prewrite(absurd), commit(absurd, 1 << 61))
+        await load.run(15)
+        await asyncio.sleep(10)
+        before = await client.control("gc")
+        assert before["purge_ts"] < absurd
+        assert "younger than gc" in before["stays"]
+        await asyncio.sleep(25)
+        await load.run(3)
+        answer = await client.control("gc")
+        lost = f"1 transactions committed above the purge point, start_ts {absurd}"
+        assert lost in answer["lost"]
+        assert absurd < answer["purge_ts"] < ts_now(world)
+        for _ in range(2):
+            assert (await client.control("inspect", absurd))["state"] == "lost"
+            newest = await load.one()
+            found = await client.pull_up_to(newest, answer["purge_ts"])
+            assert newest in [txn.commit_ts for txn in found]
+            assert not status(world, "indexer")["unpaired_commits"]
+            await restart_without_index(world, client)
+
+    run(main, 11)
+
+
 @pytest.mark.parametrize("index_lost", [False, True])
 def test_a_crash_before_an_open_prewrite_is_closed_as_lost(*, index_lost: bool) -> None:
     async def main(world: World) -> None:

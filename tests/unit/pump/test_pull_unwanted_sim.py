@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tidelog.sim import World, run
 from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutation
 from tidelog_proto.transport_pb2 import PullFrame
 from tidelog_pump.pull import frames
+from tidelog_pump.pull.scan import Checksum, CommitScan, Committed
 
 LARGE = 40_000
 """Rows of a transaction that is larger than a frame."""
@@ -143,3 +145,42 @@ def test_what_was_left_out_counts_as_given_should_it_have_come_late() -> None:
         assert not frame.code, frame.message
 
     run(main, 14)
+
+
+@pytest.mark.parametrize("unwanted", [[], [1]])
+def test_one_that_is_read_in_pieces_is_summed_once_whatever_others_read_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, unwanted: list[int]
+) -> None:
+    summed: list[int] = []
+    checksum = CommitScan.checksum
+
+    def counting(scan: CommitScan, committed: Committed, *rest: Any) -> Checksum:
+        summed.append(committed.commit_ts)
+        return checksum(scan, committed, *rest)
+
+    monkeypatch.setattr(CommitScan, "checksum", counting)
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        large = [rows(1, count=300)] * (frames.REMEMBERED_CHECKSUMS + 4)
+        giant, *times = await written(world, client, rows(2, count=2000), *large)
+        piece, at = await client.pull(0, feed="slow", max_bytes=4096), giant
+        while is_cut(piece):
+            for _ in range(4):
+                frame = await client.pull(
+                    at, max_bytes=4096, unwanted_table_ids=unwanted, unwanted_upto_version=10
+                )
+                at = frame.txns[0].commit_ts if frame.txns else frame.resolved_ts
+                at = giant if at == times[-1] else at
+            cut = piece.txns[0]
+            piece = await client.pull(
+                0,
+                feed="slow",
+                max_bytes=4096,
+                commit_ts=giant,
+                offset=cut.offset + len(cut.payload),
+            )
+        assert set(summed) == {giant, *times}
+        assert summed.count(giant) == 1
+
+    run(main, 15)

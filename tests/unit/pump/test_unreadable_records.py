@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.kernel.test_payload import KEY, LONG_TP, number
 from tests.unit.pump.rig import NODE, commit, prewrite, start, ts_now
 from tests.unit.pump.test_stranded_sim import come_back, exported, filled, shown, tombstone
 from tidelog.errors import Conflict, Corrupt
@@ -15,6 +16,8 @@ from tidelog.ports import Request
 from tidelog.routes import find
 from tidelog.sim import World, run
 from tidelog_pump.edges import lookup
+from tidelog_pump.index.indexer import read_back
+from tidelog_pump.log.place import Pointer
 from tidelog_pump.log.segments import Segments
 
 
@@ -107,3 +110,13 @@ def test_a_node_id_that_another_has_ends_the_pump() -> None:
         assert isinstance(node.failures[0], Conflict)
 
     run(main, 3)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [LONG_TP * 30 + number(2, 5), KEY + number(2, 5), number(1, 9) + number(2, 5), b"\x08"],
+)
+def test_a_prewrite_that_no_pump_stores_so_stops_the_start_with_its_place(stored: bytes) -> None:
+    """Its rows would be cut out of it at the wrong byte."""
+    with pytest.raises(Corrupt, match=r"000003.vlog at offset 40"):
+        read_back(Pointer(3, 40), stored)

@@ -40,6 +40,8 @@ class Gatherer:
         self._spawn = spawn
         self._inside = 0
         self._calls: list[Call] = []
+        self.left_bytes = 0
+        """Of payloads whose callers went away and which are not written yet."""
 
     async def write(self, cluster_id: int, payload: Buffer) -> Outcome:
         """What became of one payload. Raises ActorStopped."""
@@ -55,7 +57,11 @@ class Gatherer:
             self._calls.append((payload, future))
             if len(self._calls) == 1:
                 self._spawn(self._send(), "gather")
-            return await future
+            try:
+                return await future
+            finally:
+                if future.cancelled():
+                    self.left_bytes += len(payload)
         finally:
             self._inside -= 1
 
@@ -66,24 +72,29 @@ class Gatherer:
             await self._clock.sleep(min(PAUSE_S, STEP_S * (self._inside - 2)))
             self._calls = []
             reply: Reply[list[Outcome]] = self._writer.reply(
-                lambda outcomes, error: _settle(calls, outcomes, error)
+                lambda outcomes, error: self._settle(calls, outcomes, error)
             )
             payloads = [payload for payload, _ in calls]
             await self._writer.tell(Append(self._cluster_id, payloads, reply))
         except TidelogError as error:
-            _settle(calls, None, error)
+            self._settle(calls, None, error)
         except BaseException:
             if self._calls is calls:
                 self._calls = []
-            _settle(calls, None, ActorStopped("the gRPC edge is ending"))
+            self._settle(calls, None, ActorStopped("the gRPC edge is ending"))
             raise
 
-
-def _settle(calls: list[Call], outcomes: list[Outcome] | None, error: Exception | None) -> None:
-    """Answer the calls whose callers still wait."""
-    if outcomes is None:
-        lost = error if isinstance(error, TidelogError) else ActorStopped(str(error))
-        outcomes = [lost] * len(calls)
-    for (_, future), outcome in zip(calls, outcomes, strict=True):
-        if not future.done():
-            future.set_result(outcome)
+    def _settle(
+        self, calls: list[Call], outcomes: list[Outcome] | None, error: Exception | None
+    ) -> None:
+        """Answer the calls whose callers still wait, and let go of all; once, however often a
+        reply that could not be sent fails."""
+        if outcomes is None:
+            lost = error if isinstance(error, TidelogError) else ActorStopped(str(error))
+            outcomes = [lost] * len(calls)
+        for (payload, future), outcome in zip(calls, outcomes, strict=True):
+            if future.cancelled():
+                self.left_bytes -= len(payload)
+            elif not future.done():
+                future.set_result(outcome)
+        calls.clear()

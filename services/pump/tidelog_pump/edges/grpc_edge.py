@@ -5,8 +5,9 @@ Raw bytes in and out: a request is parsed once, its payload is a view into it. O
 What it holds at most: a connection has STREAMS calls under way, further ones wait at their caller;
 all connections together CALLS, beyond which gRPC itself refuses. Bodies that wait for the writer
 (its mailbox takes 64 MiB of them) sum up to WAITING_BYTES or one that is larger, further ones are
-refused as Overloaded, so that a TiDB tries another Pump or again. gRPC hands a body over only when
-all of it is there: what is still being received is bounded by CALLS and the 2 GiB of a message
+refused as Overloaded, so that a TiDB tries another Pump or again. Those of callers that went away
+count, too, but for what came alone and lies in the mailbox by then. gRPC hands a body over only
+when all of it is there: what is still being received is bounded by CALLS and the 2 GiB of a message
 alone, for grpc.aio has no quota of bytes.
 """
 
@@ -149,7 +150,7 @@ class GrpcEdge(Actor[Nothing]):
         return {
             "bound": self._identity.address,
             "streams": self._streams,
-            "bytes": self._waiting_bytes,
+            "bytes": self._waiting_bytes + self._gatherer.left_bytes,
             "sending_bytes": self._pulls.sending_bytes,
         }
 
@@ -181,7 +182,7 @@ class GrpcEdge(Actor[Nothing]):
                 raise AnotherNode(f"this is {self._identity.node}, {meant!r} was meant")
 
     async def _write(self, request: bytes) -> Outcome:
-        size, waiting = len(request), self._waiting_bytes
+        size, waiting = len(request), self._waiting_bytes + self._gatherer.left_bytes
         if waiting and waiting + size > WAITING_BYTES:
             REFUSED.labels(Overloaded.__name__).inc()
             return Overloaded(f"{waiting} bytes wait to be written")
@@ -223,12 +224,14 @@ class GrpcEdge(Actor[Nothing]):
 
 
 def parse_write(request: bytes) -> tuple[int, Buffer]:
-    """(cluster id, payload) of a WriteBinlogReq; a large payload stays a view of the request.
+    """(cluster id, payload) of a WriteBinlogReq; a large payload stays a view of the request. A
+    small one does not: it may be held when the request is counted no more.
 
     Raises UnparsablePayload.
     """
     if len(request) > SHALLOW_ABOVE:
-        return payload.write_request(request)
+        cluster_id, binlog = payload.write_request(request)
+        return cluster_id, binlog if len(binlog) > SHALLOW_ABOVE else bytes(binlog)
     try:
         parsed = WriteBinlogReq.FromString(request)
     except DecodeError as error:

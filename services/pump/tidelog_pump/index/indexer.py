@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from tidelog.actor import Actor, Ref, Reply
+from tidelog.errors import UnparsablePayload
 from tidelog.failpoints import hit, stalled
 from tidelog.payload import Kind, classify
 from tidelog.ports import Buffer, Clock, IndexStore
@@ -24,7 +25,7 @@ from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
 from tidelog_pump.index.patience import Patience
 from tidelog_pump.index.taken import taken
-from tidelog_pump.log.files import name
+from tidelog_pump.log.files import corrupt, name
 from tidelog_pump.log.place import Place, Pointer
 from tidelog_pump.log.promised import NOTHING, PromisedFile
 from tidelog_pump.log.purge import PurgePoint
@@ -78,8 +79,13 @@ def look_up(store: IndexStore, start_ts: int) -> Transaction | None:
 
 
 def read_back(pointer: Pointer, payload: Buffer) -> Stored:
-    """What to index of a record in the log."""
-    facts = classify(payload)
+    """What to index of a record in the log. Raises Corrupt for one that no Pump stores so."""
+    try:
+        facts = classify(payload)
+    except UnparsablePayload as error:
+        raise corrupt(pointer, error.message) from error
+    if facts.kind is Kind.PREWRITE and len(facts.payload) != len(payload):
+        raise corrupt(pointer, "a Prewrite whose fields are in no order that can be indexed")
     place = Place(pointer.fid, pointer.offset, len(payload), facts.body)
     return Stored(facts.kind, facts.start_ts, facts.commit_ts, place)
 
@@ -148,7 +154,7 @@ class Indexer(Actor[IndexerMessage]):
         first = self._purge.record.first
         await self._segments.open(self._reached(), first)
         await self._segments.remove(range(first))
-        self._pairing = self._load()
+        self._pairing = await self._load()
         await self._read_log(Pointer(*self._pairing.head[:2]))
         pairing = self._pairing
         log.info("log read", replayed=self.replayed, open=pairing.open_count)
@@ -195,7 +201,7 @@ class Indexer(Actor[IndexerMessage]):
             "waiting_for_index_s": self._waiting_s,
         }
 
-    def _load(self) -> Pairing:
+    async def _load(self) -> Pairing:
         """The state at the index's head; from the first record on if there is no usable index."""
         start = self._segments.start
         # The purge point was allocated once: whoever has nothing else begins with W there.
@@ -210,6 +216,7 @@ class Indexer(Actor[IndexerMessage]):
         self._store.write([(keys.FORMAT_KEY, keys.FORMAT), *self._ended_before()])
         for lost in taken(self._store, self._purge.record.first, self._purge.ts):
             self._store.write(lost.puts, lost.deletes)
+            await self._clock.sleep(0)
         opened = sorted(self._open_prewrites(), key=lambda entry: entry[2])
         high = HighTs(follow=self._follow, skew_ms=self._skew_ms, value=head.high_ts)
         newest = keys.newest_transaction(self._store.scan)
@@ -305,6 +312,8 @@ class Indexer(Actor[IndexerMessage]):
                 self._pairing.lose(start_ts)
             if lost.closed:
                 await self._sorter.tell(Indexed([(start_ts, 0) for start_ts in lost.closed]))
+            await self._clock.sleep(0)  # it may read all of the index
+            self.progress()
         message.reply.set(None)
 
     async def _feed(self, records: list[Stored], wall_ms: int) -> list[tuple[int, int]]:

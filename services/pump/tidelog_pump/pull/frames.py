@@ -26,6 +26,7 @@ TXN_OVERHEAD = 48
 PAGE = 256
 CHECKSUM_STEP = 1 << 20
 REMEMBERED_CHECKSUMS = 16
+"""Of those that are read in pieces, and as many of the others: the last that somebody asked for."""
 LEFT_OUT_BYTES = 32 << 20
 LEFT_OUT_TXNS = 10_000
 """A frame ends where so much was left out of it: its reader waits, and others too."""
@@ -54,6 +55,10 @@ class _Sum(NamedTuple):
 
     crc: int
     changed: Changed | None
+
+
+_Key = tuple[int, int]
+"""commit_ts, start_ts."""
 
 
 class _Filling:
@@ -101,8 +106,11 @@ class Framer:
     ) -> None:
         self._scan = CommitScan(segments, store, purge)
         self._clock = clock
-        self._checksums: dict[tuple[int, int], _Sum] = {}
-        self._under_way: dict[tuple[int, int], asyncio.Future[None]] = {}
+        self._in_pieces: dict[_Key, _Sum] = {}
+        self._judged: dict[_Key, _Sum] = {}
+        """Those that somebody might not want. One frame leaves out very many: they must not drive
+        out one that is read in pieces."""
+        self._under_way: dict[_Key, asyncio.Future[None]] = {}
 
     async def frame(
         self, after_ts: int, resolved: int, budget: int, unwanted: Unwanted = NOTHING
@@ -161,7 +169,7 @@ class Framer:
         self, after_ts: int, committed: Committed, offset: int, room: int
     ) -> PullFrame:
         length = min(max(room - TXN_OVERHEAD, 1), committed.total - offset)
-        crc = (await self._checksum(committed)).crc
+        crc = (await self._checksum(committed, self._in_pieces)).crc
         piece = PulledTxn(
             commit_ts=committed.commit_ts,
             start_ts=committed.start_ts,
@@ -176,23 +184,28 @@ class Framer:
     async def _changed(self, committed: Committed, payload: bytes) -> Changed | None:
         """The tables it changes; `payload` if it is at hand."""
         if not payload:
-            return (await self._checksum(committed)).changed
+            return (await self._checksum(committed, self._judged)).changed
         ids = TableIds()
         ids.feed(memoryview(payload)[len(committed.head) :])
         return ids.found()
 
-    async def _checksum(self, committed: Committed) -> _Sum:
+    async def _checksum(self, committed: Committed, remembered: dict[_Key, _Sum]) -> _Sum:
         """Of the whole, computed once for its first piece; the record's own is checked with it.
         It may take longer than a reader waits: who asks again waits for the same reading."""
         key = (committed.commit_ts, committed.start_ts)
-        while (known := self._checksums.get(key)) is None:
+        while (found := self._in_pieces.get(key) or self._judged.get(key)) is None:
             under_way = self._under_way.get(key)
             if under_way is None:
-                return await self._compute(key, committed)
+                found = await self._compute(key, committed)
+                break
             await asyncio.wait([under_way])  # however it ended
-        return known
+        remembered.pop(key, None)  # it is the newest one again
+        remembered[key] = found
+        if len(remembered) > REMEMBERED_CHECKSUMS:
+            del remembered[next(iter(remembered))]
+        return found
 
-    async def _compute(self, key: tuple[int, int], committed: Committed) -> _Sum:
+    async def _compute(self, key: _Key, committed: Committed) -> _Sum:
         done = self._under_way[key] = asyncio.get_running_loop().create_future()
         ids = TableIds()
         try:
@@ -202,7 +215,4 @@ class Framer:
         finally:
             del self._under_way[key]
             done.set_result(None)
-        found = self._checksums[key] = _Sum(checksum.value, ids.found())
-        if len(self._checksums) > REMEMBERED_CHECKSUMS:
-            del self._checksums[next(iter(self._checksums))]
-        return found
+        return _Sum(checksum.value, ids.found())

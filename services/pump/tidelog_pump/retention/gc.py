@@ -7,8 +7,9 @@ A segment goes when all of this holds, and all before it go too:
     no Prewrite in it is open
 
 The target is the smallest of: now - `gc`, the safe point, what the feeds known here have pulled,
-resolved_ts. Once its last record is older than the hard cap, and so is every Commit that points
-into it, a segment goes all the same: disks end. That is loss, and `Decision.forced` says so.
+resolved_ts. Once its last record is older than the hard cap, and so is the last Commit that points
+into it, a segment goes all the same: disks end. That is loss, and `Decision.forced` says so. (A
+Commit at a timestamp that can't have been allocated yet holds nothing then.)
 
 The purge point is what really went, not the target: nothing is refused that is still stored.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.timestamps import compose
+from tidelog.timestamps import TS_MAX, compose
 
 AHEAD_S = 20 * 3600.0
 """How long before the end of the retention a reader that is behind is named; at most half of it."""
@@ -37,13 +38,14 @@ class Held(NamedTuple):
 
 class Limits(NamedTuple):
     """`floor`: what every reader that is known has, and `whose` that is; 0 = that is not known.
-    `cap_ts`: the hard cap's end."""
+    `cap_ts`: the hard cap's end. `newest_ts`: nothing above it can have been allocated."""
 
     age_ts: int
     cap_ts: int
     floor: int
     resolved_ts: int
     whose: str = ""
+    newest_ts: int = TS_MAX
 
     @property
     def target(self) -> int:
@@ -61,12 +63,17 @@ class Decision(NamedTuple):
 
 
 def limits(
-    now_ms: int, age_s: float, cap_s: float, positions: Mapping[str, int], resolved_ts: int
+    now_ms: int,
+    age_s: float,
+    cap_s: float,
+    positions: Mapping[str, int],
+    resolved_ts: int,
+    newest_ts: int = TS_MAX,
 ) -> Limits:
     """`positions`: by name, up to where each reader has everything."""
     age_ts, cap_ts = (compose(max(0, now_ms - int(s * 1000))) for s in (age_s, cap_s))
     whose, floor = min(positions.items(), key=lambda entry: entry[1], default=("", 0))
-    return Limits(age_ts, cap_ts, floor, resolved_ts, whose)
+    return Limits(age_ts, cap_ts, floor, resolved_ts, whose, newest_ts)
 
 
 def decide(held: Sequence[Held], limit: Limits, purge_ts: int) -> Decision:
@@ -78,7 +85,8 @@ def decide(held: Sequence[Held], limit: Limits, purge_ts: int) -> Decision:
         stays = _why_it_stays(segment, limit)
         last_ts = max(segment.max_ts, segment.pointed_ts)
         if stays:
-            last_ts = max(written_ts, segment.pointed_ts)
+            pointed_ts = segment.pointed_ts if segment.pointed_ts <= limit.newest_ts else 0
+            last_ts = max(written_ts, pointed_ts)
             if last_ts > limit.cap_ts:
                 break
             forced.append(segment)

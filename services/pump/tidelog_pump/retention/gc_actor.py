@@ -173,6 +173,11 @@ class Gc(Actor[GcMessage]):
                 log.warning("the clock is ahead of the timestamps", ahead_s=round(ahead_s))
         return now_ms
 
+    def _newest_ts(self) -> int:
+        """The largest timestamp that can have been allocated by now."""
+        latest_ms = self._now.latest_ms(self._clock.wall_ms())
+        return compose(latest_ms + int(self._skew_s * 1000))
+
     async def _each_interval(self) -> None:
         wait_s = min(FIRST_S, self._retention.interval_s)
         while True:
@@ -228,17 +233,18 @@ class Gc(Actor[GcMessage]):
     async def _collect(self) -> Collected:
         with metrics.GC_SECONDS.time():
             readers = await self._readers()
-            now, now_ms = await self._resolved(), self._now_ms()
+            now, now_ms, newest_ts = await self._resolved(), self._now_ms(), self._newest_ts()
             age_s, cap_s = self._retention.age_s, self._retention.hard_cap_s
             positions = readers.known | {SAFE_POINT: readers.safe_point}
-            limit = limits(now_ms, age_s, cap_s, positions, now.resolved_ts)
+            limit = limits(now_ms, age_s, cap_s, positions, now.resolved_ts, newest_ts)
             self._warn(readers.known, warned_below(now_ms, age_s), limit.cap_ts)
             held = await self._held()
             decision = decide(held, limit, self._purge.ts)
             taken = await self._taken(decision)
-            lost = await self._lost(decision, readers, taken) if decision.forced else []
+            above = await self._above(decision)
+            lost = await self._lost(decision, readers, taken, above)
             if decision.going:
-                await self._delete(decision, lost, taken)
+                await self._delete(decision, lost, taken + above)
         going = decision.going
         size = sum(segment.bytes for segment in going)
         return Collected(self._purge.ts, len(going), size, decision.stays, lost)
@@ -335,15 +341,32 @@ class Gc(Actor[GcMessage]):
                 del found[:-MAX_TAKEN]
         return found
 
-    async def _lost(self, decision: Decision, readers: _Readers, taken: list[int]) -> list[str]:
+    async def _above(self, decision: Decision) -> list[int]:
+        """The start_ts of the transactions that go although they were committed above the purge
+        point. None, unless one of them was at a timestamp that can't have been allocated."""
+        found: list[int] = []
+        if any(segment.pointed_ts > decision.purge_ts for segment in decision.forced):
+            async for page in self._pages(*keys.commit_range(decision.purge_ts, TS_MAX)):
+                entries = (keys.unpack_commit(*entry) for entry in page)
+                found += [e[1] for e in entries if e[2].fid <= decision.going[-1].fid]
+                del found[:-MAX_TAKEN]
+        return found
+
+    async def _lost(
+        self, decision: Decision, readers: _Readers, taken: list[int], above: list[int]
+    ) -> list[str]:
         """What the hard cap takes, counted, logged and for the status."""
+        if not decision.forced:
+            return []
         up_to, found = decision.purge_ts, []
         opened = sum(segment.open for segment in decision.forced)
         if opened:
             metrics.HARD_CAP_LOST.labels("open_prewrite").inc(opened)
-            first = ", ".join(str(start_ts) for start_ts in taken[:NAMED])
-            more = " and more" if opened > NAMED else ""
-            found.append(f"{opened} open Prewrites, start_ts {first}{more}")
+            found.append(f"{opened} open Prewrites, start_ts {_first(taken, opened)}")
+        if above:
+            metrics.HARD_CAP_LOST.labels("unread").inc(len(above))
+            which = f"start_ts {_first(above, len(above))}"
+            found.append(f"{len(above)} transactions committed above the purge point, {which}")
         positions = dict(sorted(readers.known.items()))
         if readers.safe_point < min(positions.values(), default=TS_MAX):
             positions[SAFE_POINT] = readers.safe_point
@@ -414,6 +437,11 @@ class Gc(Actor[GcMessage]):
             "clock": self._ahead,
             "error": self._error,
         }
+
+
+def _first(start_ts: list[int], count: int) -> str:
+    """Of `count` of them."""
+    return ", ".join(map(str, start_ts[:NAMED])) + (" and more" if count > NAMED else "")
 
 
 def _named(feeds: dict[str, int]) -> dict[str, int]:

@@ -26,6 +26,10 @@ class Now:
         """As of the last `saw`."""
         return min(wall_ms, int(self._known_ms))
 
+    def latest_ms(self, wall_ms: int) -> int:
+        """It may be as late as this, by whoever says the most."""
+        return max(wall_ms, int(self._known_ms))
+
     def ahead_s(self, wall_ms: int) -> float:
         """How far this machine's clock is ahead of what is known; 0 while nothing is."""
         return max(0.0, (wall_ms - self._known_ms) / 1000) if self._known_ms else 0.0
