@@ -77,6 +77,7 @@ class Copy:
 
     def finish(self, plan: SnapshotPlan) -> None:
         self._loop.run(self.target.finish(plan, S + 1))
+        self._loop.run(self.target.forget())
 
     def close(self) -> None:
         self._loop.run(self.target.close())

@@ -17,6 +17,7 @@ from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.refusals import (
     refuse_changed,
     refuse_keyless,
+    refuse_keyless_told,
     refuse_ordered,
     refuse_unmet,
 )
@@ -34,6 +35,13 @@ def test_tables_without_a_key() -> None:
     refuse_keyless([_table("a", "id")])
     with pytest.raises(Refused, match=r"unique key: d\.b, d\.c"):
         refuse_keyless([_table("a", "id"), _table("b"), _table("c")])
+
+
+def test_tables_without_a_key_whose_rows_may_be_told_twice() -> None:
+    refuse_keyless_told([_table("a", "id")])
+    with pytest.raises(Refused, match=r"unique key: d\.b") as refused:
+        refuse_keyless_told([_table("a", "id"), _table("b")])
+    assert "comes to the feed's stream twice" in refused.value.hint
 
 
 def test_names_that_no_table_has() -> None:
@@ -97,6 +105,23 @@ def test_nor_are_those_of_a_plan_that_an_earlier_release_has_kept(
     job = BackfillJob(source="mysql://u@db/", feed="main", snapshot_ts=S, to_feed=True)
     with pytest.raises(Refused, match=r"unique key: d\.b, d\.c"):
         run.backfill(NO_SPARK, job, lambda _: None)
+
+
+class OfThen(OfNow):
+    """A source as TiDB is, read at a timestamp."""
+
+    is_exact, is_now = True, False
+
+
+def test_the_feed_takes_none_of_an_exact_source_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One chunk that is tried again is enough: a reader could not tell its rows from new ones."""
+    target = AsyncMock(anew="empty it", kept=AsyncMock(return_value=None))
+    monkeypatch.setattr(run, "open_source", lambda *_: OfThen())
+    monkeypatch.setattr(run, "open_target", lambda *_: target)
+    job = BackfillJob(source="mysql://u@db/", snapshot_ts=S, to_feed=True)
+    with pytest.raises(Refused, match=r"unique key: d\.b, d\.c"):
+        run.backfill(NO_SPARK, job, lambda _: None)
+    target.prepare.assert_not_called()
 
 
 def test_files_may_hold_them_and_the_report_warns(

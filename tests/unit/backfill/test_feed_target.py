@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 
 from tests.unit.downstreams.shapes import column, table
 from tidelog import subjects
+from tidelog.change_bodies import Joiner, rows_of
 from tidelog.changes import RowMessage
 from tidelog.downstream import Image
-from tidelog.errors import Stopped
+from tidelog.errors import Refused, Stopped
 from tidelog.ports import Bus, Outgoing
 from tidelog.rows.column import JSON_NULL
 from tidelog.sim.world import World, run
+from tidelog_backfill.snapshot import feed
 from tidelog_backfill.snapshot.feed import CopyDone, FeedTarget, FeedWriter, bodies
 from tidelog_backfill.snapshot.plan import Asked, Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.values import RowImages, stored
@@ -99,3 +102,55 @@ def test_the_json_document_null_is_not_sqls() -> None:
         ({"id": 2, "j": None}, []),
         ({"id": 3, "j": "null"}, []),
     ]
+
+
+PIECE, MOST = 2048, 100
+WIDE = CopiedTable(
+    "d", table("w", column("id", "int(11)"), column("body", "longtext"), key=("id",))
+)
+
+
+async def put(bus: Any, row: int, size: int) -> None:
+    writer = FeedWriter(bus, "f", WIDE, row, S)
+    await writer.write([Image({"id": row, "body": "x" * size})])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fragments, and how many a batch may have."""
+    monkeypatch.setattr(feed, "MESSAGE_BYTES", PIECE)
+    monkeypatch.setattr(feed, "BATCH_MESSAGES", MOST)
+
+
+@pytest.mark.usefixtures("small")
+def test_two_tasks_fragments_never_come_between_each_others() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        await target(bus).prepare([WIDE], S)
+        ids, size = range(3), (MOST - 1) * PIECE
+        await asyncio.gather(*(put(world.ports().bus, one, size) for one in ids))
+        reader = await bus.read(STREAM, start_seq=1, subjects=(subjects.snap("f", "row.>"),))
+        joiner = Joiner()
+        found: list[int] = []
+        while len(found) < len(ids):
+            for message in await reader.next_batch(500, 1.0):
+                if (whole := joiner.whole(message)) is not None:
+                    found += [one.after["id"] for one in rows_of(whole).events if one.after]
+        await reader.close()
+        assert sorted(found) == list(ids)
+
+    run(main, 1)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_row_that_one_batch_can_not_take_is_refused() -> None:
+    async def main(world: World) -> None:
+        bus = world.ports().bus
+        await target(bus).prepare([WIDE], S)
+        before = await bus.stream_state(STREAM)
+        with pytest.raises(Refused, match=r"snap\.f\.row\.d\.w: \d+ bytes of JSON") as refused:
+            await put(bus, 1, MOST * PIECE)
+        assert "leave the table" in refused.value.hint
+        assert await bus.stream_state(STREAM) == before
+
+    run(main, 1)

@@ -17,6 +17,7 @@ from tidelog.changes import H_LAST_TS, Watermark
 from tidelog.errors import NotFound, TidelogError, Unavailable
 from tidelog.feeds import Feed, Feeds
 from tidelog.messages import APPLIER, PUMP, Consumer, encode
+from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus, Outgoing, StreamConfig
 from tidelog.sim import World
 from tidelog_backfill.snapshot.pin import SETTLE_S, Pin, consumer_of
@@ -174,14 +175,75 @@ def test_a_feed_that_nobody_publishes_is_not_waited_for_for_ever() -> None:
     play(main)
 
 
-def test_one_that_announces_itself_speaks_for_itself() -> None:
+@pytest.mark.parametrize("at", [S - 10, S])
+def test_an_applier_that_announces_itself_holds_what_is_behind_its_own_word(at: int) -> None:
     async def main(world: World, bus: Bus) -> None:
-        applier = Consumer("applier-f", "f", 120)
+        applier = Consumer("applier-f", "f", at)
         await join(world, Script(APPLIER, "applier-f", feed="f", consumers=[applier]))
         pin = SimPin(world)
         await pin.hold(S)
-        assert await pin.let_go(S) == []
+        (note,) = await pin.let_go(S)
+        assert f"applier-f, which stands at {at}" in note
         assert await known(bus) == [applier]
+
+    play(main)
+
+
+def test_one_that_stands_beyond_the_copy_is_another_downstreams() -> None:
+    """By its name alone nobody can tell: nothing but the copy's own consumer holds then."""
+
+    async def main(world: World, bus: Bus) -> None:
+        applier = Consumer("applier-f", "f", S + 20)
+        await join(world, Script(APPLIER, "applier-f", feed="f", consumers=[applier]))
+        pin = SimPin(world)
+        await pin.hold(S)
+        (warning,) = await pin.let_go(S)
+        assert f"applier-f is another's, at {S + 20}" in warning
+        assert f"`tidelog feed unregister f {OWN.name}`" in warning
+        assert await known(bus) == [applier, OWN]
+
+    play(main)
+
+
+def test_two_copies_into_two_databases_hold_both_what_is_behind_them() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        other = msgspec.structs.replace(JOB, downstream="mysql://other/")
+        first, second = SimPin(world), SimPin(world, other)
+        own = Consumer(consumer_of(other), "f", S + 50)
+        await first.hold(S)
+        await second.hold(S + 50)
+        await first.let_go(S)
+        (warning,) = await second.let_go(S + 50)
+        assert f"applier-f is another's, at {S}" in warning
+        assert f"`tidelog feed unregister f {own.name}`" in warning
+        assert await known(bus) == [HELD, own]
+
+    play(main)
+
+
+def test_one_that_was_ended_while_it_let_go_does_so_again() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        for _ in ("ended before its plan was forgotten", "given again"):
+            pin = SimPin(world)
+            await pin.hold(S)
+            await pin.let_go(S)
+            assert await known(bus) == [HELD]
+
+    play(main)
+
+
+def test_rows_whose_commit_ts_is_fetched_late_are_in_a_copys_reach() -> None:
+    """By a minute after the source's own commit, whoever says what time it is."""
+
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        alone = msgspec.structs.replace(JOB, nats_url="")
+        reaches = [await SimPin(world, job).reach(0) for job in (JOB, alone)]
+        await world.sleep(59)
+        late = await RegistryOracle(bus, CLUSTER).fresh()
+        assert min(reaches) > late
 
     play(main)
 

@@ -19,7 +19,8 @@ from tidelog.downstream import (
     TableShare,
     Work,
 )
-from tidelog.downstreams import open_downstream
+from tidelog.downstreams import open_downstream, state_tables
+from tidelog.downstreams.checkpoint_table import CheckpointTable
 from tidelog.downstreams.literals import table_name
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
@@ -100,15 +101,15 @@ class DatabaseTarget:
                 hint="mysql://, mariadb:// or tidb://; or --parquet DIR",
             )
         self._downstream = open_downstream(options)
-        self._plans = PlanTable(self._place, feed)
+        self._plans = PlanTable(self._place, feed, self.anew)
         self._opened: Opened | None = None
         self._step = ""
 
     @property
     def anew(self) -> str:
         return (
-            "end the feed's Applier, drop the copied tables, and delete what"
-            f" `tidb_binlog`.`backfill` and {self._options.checkpoint_table} have of the feed"
+            "end the feed's Applier, drop the copied tables, and delete its rows in"
+            f" `tidb_binlog`.`backfill` and {self._options.checkpoint_table}"
         )
 
     async def kept(self) -> SnapshotPlan | None:
@@ -136,6 +137,7 @@ class DatabaseTarget:
         if filled:
             where = f"{', '.join(filled)} in {self._place.shown}"
             raise Refused(f"there are rows already: {where}", hint=NOT_EMPTY_HINT)
+        await self._forget_earlier(found)
         return Prepared(found, warnings)
 
     async def _filled(self, tables: Sequence[CopiedTable]) -> list[str]:
@@ -148,6 +150,22 @@ class DatabaseTarget:
                     f"SELECT 1 FROM {table_name(table.db, table.structure.name)} LIMIT 1"
                 )
             ]
+        finally:
+            await session.close()
+
+    async def _forget_earlier(self, tables: Sequence[CopiedTable]) -> None:
+        """What a copy has marked as written whose plan a person has deleted: the tables are empty,
+        and a plan like it would pass by its chunks, an ordered table's rows up to its progress."""
+        await self._downstream.parts_done("")  # which forgets those of any other plan
+        ordered = [table for table in tables if table.ordered]
+        if not ordered:
+            return
+        owner = CheckpointTable(self._feed, self._options.checkpoint_table).owner
+        session = await MysqlSession.connect(self._place)
+        try:
+            for table in ordered:
+                place = owner, table.db, table.structure.name
+                await session.run(state_tables.set_progress(*place, 0, 0))
         finally:
             await session.close()
 
@@ -175,15 +193,16 @@ class DatabaseTarget:
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
         opened = await self._open()
         saved = opened.checkpoint
-        if saved is None or saved.commit_ts < plan.ts:
-            await self._save(
-                Checkpoint(
-                    plan.ts,
-                    consistent=plan.exact,
-                    feed=self._feed,
-                    reach=0 if plan.exact else reach,
-                )
-            )
+        if saved is not None and saved.commit_ts >= plan.ts:
+            return
+        ahead = 0 if plan.exact else reach
+        # `unsure`, too: no Applier's relay log tells how far these rows go, not even that of one
+        # whose earlier downstream counted the same epochs.
+        await self._save(
+            Checkpoint(plan.ts, consistent=plan.exact, feed=self._feed, reach=ahead, unsure=ahead)
+        )
+
+    async def forget(self) -> None:
         await self._plans.forget()
 
     async def _save(self, checkpoint: Checkpoint) -> None:

@@ -16,9 +16,9 @@ import msgspec
 
 from tidelog import subjects
 from tidelog.change_bodies import Joiner
-from tidelog.changes import H_FRAGMENT, MESSAGE_BYTES, Event, RowMessage
+from tidelog.changes import BATCH_MESSAGES, H_FRAGMENT, MESSAGE_BYTES, Event, RowMessage
 from tidelog.downstream import Image
-from tidelog.errors import Stopped, StreamMissing
+from tidelog.errors import Refused, Stopped, StreamMissing
 from tidelog.ports import Message, Outgoing, StreamConfig
 from tidelog.real.bus import NatsBus
 from tidelog.security.access import NatsAccess
@@ -26,9 +26,9 @@ from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.target import Prepared
 
-APPEND_MESSAGES = 64
-"""In one batch, so about 16 MiB."""
 CONNECT_S = 10.0
+APPEND_S = 60.0
+"""A batch of all the messages that one may have is 250 MiB."""
 READ_S = 1.0
 T = TypeVar("T")
 
@@ -89,14 +89,14 @@ class FeedWriter:
 
     async def write(self, images: Sequence[Image]) -> None:
         for body in bodies(self._table, images, self._ts):
-            await self._append(list(messages(self._subject, body)))
+            await self._append(messages(self._subject, body))
         self._rows += len(images)
 
     async def done(self) -> None:
         told = msgspec.json.encode(ChunkDone(self._number, self._rows))
         await self._append([Outgoing(subjects.snap(self._feed, "chunk"), told)])
 
-    async def _append(self, outgoing: Sequence[Outgoing]) -> None:
+    async def _append(self, outgoing: Iterable[Outgoing]) -> None:
         await append(self._bus, self._feed, outgoing)
 
     async def close(self) -> None:
@@ -154,15 +154,13 @@ class FeedTarget:
         for table in tables:
             subject = subjects.snap_table(self._feed, table.db, table.structure.name)
             body = msgspec.json.encode(table.structure)
-            await append(bus, self._feed, list(messages(subject, body)))
+            await append(bus, self._feed, messages(subject, body))
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
         subject = subjects.snap(self._feed, "plan")
         bus = await self._connected()
-        # Whole or not at all, as a reader of it expects: one batch.
-        pieces = list(messages(subject, msgspec.json.encode(plan)))
-        await bus.append(subjects.snap_stream(self._feed), pieces)
+        await append(bus, self._feed, messages(subject, msgspec.json.encode(plan)))
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
         found = [
@@ -179,6 +177,9 @@ class FeedTarget:
         body = msgspec.json.encode(CopyDone(plan.ts, reach, plan.exact, plan.guarantee))
         bus = await self._connected()
         await append(bus, self._feed, [Outgoing(subjects.snap(self._feed, "done"), body)])
+
+    async def forget(self) -> None:
+        """The plan stays: it says what the stream is a copy of."""
 
     async def close(self) -> None:
         if self._bus is not None:
@@ -210,7 +211,15 @@ class FeedTarget:
             await reader.close()
 
 
-async def append(bus: NatsBus, feed: str, outgoing: Sequence[Outgoing]) -> None:
-    """In order, in batches."""
-    for at in range(0, len(outgoing), APPEND_MESSAGES):
-        await bus.append(subjects.snap_stream(feed), outgoing[at : at + APPEND_MESSAGES])
+async def append(bus: NatsBus, feed: str, outgoing: Iterable[Outgoing]) -> None:
+    """In order, whole or not at all, and with nobody else's fragments between: one batch. Raises
+    Refused for more than that takes."""
+    batch = list(outgoing)
+    if len(batch) > BATCH_MESSAGES:
+        size = sum(len(one.data) for one in batch)
+        most = BATCH_MESSAGES * MESSAGE_BYTES
+        raise Refused(
+            f"{batch[0].subject}: {size} bytes of JSON in one piece, where a stream takes {most}",
+            hint="leave the table of so large a row out, by `tables`",
+        )
+    await bus.append(subjects.snap_stream(feed), batch, timeout_s=APPEND_S)

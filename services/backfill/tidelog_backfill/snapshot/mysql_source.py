@@ -36,7 +36,8 @@ EXACT = "every row is as it was at the snapshot's timestamp"
 GUARANTEE = (
     "each row is as it was at some moment between the snapshot's timestamp and the copy's end; once"
     " the stream is applied up to that end, all are as upstream. That takes tables with a key, and"
-    " a source whose transactions are committed there before their Commit is sent to a Pump"
+    " a source whose transactions are committed there before their Commit is sent to a Pump, and"
+    " have fetched their commit_ts before that, or do so within a minute after it"
 )
 _GC = frozenset((8055, 9006))
 """TiDB's garbage collection has passed the snapshot's timestamp. Nothing brings it back."""

@@ -166,6 +166,9 @@ class ParquetTarget:
         told = {"ts": plan.ts, "reach": reach, "guarantee": plan.guarantee}
         await self._put(WHOLE, msgspec.json.encode(told))
 
+    async def forget(self) -> None:
+        """The plan stays: it is part of the copy (`DumpSource`)."""
+
     async def close(self) -> None:
         if self._lock is not None:
             self._lock.release()

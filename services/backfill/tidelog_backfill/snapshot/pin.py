@@ -36,6 +36,9 @@ SETTLE_S = 120.0
 LOOK_S = 0.1
 SKEW_MS = 60_000
 """How far clocks may differ, where no oracle is asked."""
+LATE_MS = 60_000
+"""So long after its commit at the source a transaction may still fetch its commit_ts, as one does
+that a change capture tells of."""
 
 
 def consumer_of(job: BackfillJob) -> str:
@@ -90,15 +93,18 @@ class Pin:
                 await self._hold(bus, ts)
 
     async def reach(self, by_source: int) -> int:
-        """Above all that is committed by now."""
-        if not self._job.nats_url:
-            return max(by_source, compose(self._clock.wall_ms() + SKEW_MS))
-        async with self._bus() as bus:
-            return max(by_source, await RegistryOracle(bus, self._job.cluster).fresh())
+        """Above the commit_ts of all that is committed at the source by now, `LATE_MS` included."""
+        if self._job.nats_url:
+            async with self._bus() as bus:
+                now = await RegistryOracle(bus, self._job.cluster).fresh()
+        else:
+            now = compose(self._clock.wall_ms() + SKEW_MS)
+        return max(by_source, now) + compose(LATE_MS)
 
     async def let_go(self, ts: int) -> list[str]:
         """The copy is whole. A downstream's Applier still needs all that is behind it, and is
-        registered in its name until it comes itself. Returns what a person has to see to."""
+        registered in its name until it comes itself; where that name does not hold it, our own
+        stays. Returns what a person has to see to."""
         if not self._job.nats_url:
             return []
         async with self._bus() as bus:
@@ -109,7 +115,9 @@ class Pin:
                 except Refused as error:
                     kept = (
                         f"the Applier can't be registered ({error.message}): in its place the"
-                        f" consumer {self._consumer} holds what it needs until you remove it"
+                        f" consumer {self._consumer} holds what it needs until you remove it, once"
+                        " the copy's Applier runs:"
+                        f" `tidelog feed unregister {self._job.feed} {self._consumer}`"
                     )
                     return [kept]
             await self._remove(bus)
@@ -126,20 +134,37 @@ class Pin:
             log.warning("the copy's consumer stays", consumer=self._consumer, why=str(error))
 
     async def _hold_for_applier(self, bus: Bus, ts: int) -> list[str]:
-        """Raises Refused where the registry has too many consumers."""
+        """Raises Refused where the registry has too many consumers, or that name's stands where it
+        is not for this copy."""
         feed = self._job.feed
         name = f"applier-{feed}"
-        try:
-            await self._ask(bus, SafePointRequest(Consumer(name, feed, ts)))
-        except BadInput as error:  # that is a node: its own word holds what it needs
+        try:  # one that is known stays: another copy's Applier may need what is behind that one
+            await self._ask(bus, SafePointRequest(Consumer(name, feed, ts, only_if_new=True)))
+            is_node = False
+        except BadInput as error:
             log.info("the Applier announces itself", reason=error.message)
-            return []
+            is_node = True
+        at = await self._position(bus, name)
+        if is_node and at is not None and at <= ts:
+            note = (
+                f"what is behind the copy is kept for the Applier {name}, which stands at {at}:"
+                " where the copy's has another name, begin that one before this one goes on"
+            )
+            return [note]
+        if is_node or at != ts:
+            raise Refused(f"{name} is another's, at {at or 'an unknown place'}")
         note = (
             f"what is behind the copy is kept for the consumer {name}; where the Applier has"
             " another name (node-id, standby-of), give it up once that one runs:"
             f" `tidelog feed unregister {feed} {name}`"
         )
         return [note]
+
+    async def _position(self, bus: Bus, name: str) -> int | None:
+        """A consumer's of the feed; None = nobody knows it for sure."""
+        found = await ask_registry.nodes(bus, self._job.cluster, timeout_s=ASK_S)
+        places = {(one.feed, one.name): one.commit_ts for one in found.consumers}
+        return places.get((self._job.feed, name)) if found.settled else None
 
     async def _remove(self, bus: Bus) -> None:
         own = Consumer(self._consumer, self._job.feed, 0)

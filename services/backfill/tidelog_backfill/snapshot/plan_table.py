@@ -22,11 +22,12 @@ PART_CHARS = 500_000
 
 
 class PlanTable:
-    """One feed's. `tidb_binlog` is there."""
+    """One feed's. `tidb_binlog` is there. `anew`: `CopyTarget.anew`."""
 
-    def __init__(self, place: Target, feed: str) -> None:
+    def __init__(self, place: Target, feed: str, anew: str) -> None:
         self._place = place
         self._feed = quote(feed)
+        self._anew = anew
 
     async def load(self) -> SnapshotPlan | None:
         rows = await self._all(f"SELECT plan FROM {_TABLE} WHERE feed = {self._feed} ORDER BY part")
@@ -37,7 +38,7 @@ class PlanTable:
         except NOT_READABLE as error:
             raise Stopped(
                 f"the backfill's plan in {self._place.shown} can't be read: {error}",
-                hint=f"empty the tables and delete its rows in {_TABLE} to begin anew",
+                hint=f"to begin anew, {self._anew}",
             ) from error
 
     async def save(self, plan: SnapshotPlan) -> None:

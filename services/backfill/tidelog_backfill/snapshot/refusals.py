@@ -14,6 +14,10 @@ _AHEAD_HINT = (
     "only a source read at a timestamp (TiDB, a dump) can tell which of their rows the stream"
     " brings again; leave them out by `tables`"
 )
+_TOLD_HINT = (
+    "a chunk that is tried again comes to the feed's stream twice, and without a key nothing tells"
+    " its rows from others that are equal; leave them out by `tables`"
+)
 
 
 def refuse_another(plan: SnapshotPlan, asked: Asked, ts: int, anew: str) -> None:
@@ -65,10 +69,17 @@ def refuse_unmet(patterns: Sequence[str], found: Found, source: str) -> list[str
 
 
 def refuse_keyless(tables: Sequence[CopiedTable]) -> None:
-    """Rows that are ahead of the timestamp would be there twice, in a downstream and for a reader
-    that goes on in the feed. Raises Refused."""
+    """Rows that are ahead of the timestamp would be there twice in a downstream. Raises
+    Refused."""
     if named := _keyless(tables):
         raise Refused(f"{_NO_KEY}: {named}", hint=_AHEAD_HINT)
+
+
+def refuse_keyless_told(tables: Sequence[CopiedTable]) -> None:
+    """The feed's stream has the rows of a chunk twice that was tried again, and only a key says
+    which are the same. Raises Refused."""
+    if named := _keyless(tables):
+        raise Refused(f"{_NO_KEY}: {named}", hint=_TOLD_HINT)
 
 
 def keyless_ahead(tables: Sequence[CopiedTable], ts: int) -> list[str]:

@@ -24,12 +24,13 @@ from tidelog_backfill.snapshot.database import DatabaseTarget
 from tidelog_backfill.snapshot.feed import FeedTarget, FeedWay
 from tidelog_backfill.snapshot.parquet import ParquetTarget
 from tidelog_backfill.snapshot.pin import Pin
-from tidelog_backfill.snapshot.plan import Asked, Chunk, SnapshotPlan, waves
+from tidelog_backfill.snapshot.plan import Asked, Chunk, CopiedTable, SnapshotPlan, waves
 from tidelog_backfill.snapshot.refusals import (
     keyless_ahead,
     refuse_another,
     refuse_changed,
     refuse_keyless,
+    refuse_keyless_told,
     refuse_ordered,
     refuse_unknown_moment,
     refuse_unmet,
@@ -96,13 +97,13 @@ class Backfill:
             plan = self._begun()
         else:
             refuse_another(plan, self._asked, self._job.snapshot_ts, self.target.anew)
-            if not (plan.exact or self._job.parquet):
-                refuse_keyless(plan.tables)  # an earlier release took them into a feed
+            self._refuse_keyless(plan.tables, exact=plan.exact)  # an earlier release took them
             wait(self._pin.hold(plan.ts))
         self._copy(plan)
         reach = plan.ts if plan.exact else wait(self._pin.reach(self._source.timestamp()))
         wait(self.target.finish(plan, reach))
         left = wait(self._pin.let_go(plan.ts))
+        wait(self.target.forget())  # last: until then a job that was ended comes to this end
         return Report(
             plan.ts,
             rows=self._rows,
@@ -130,11 +131,9 @@ class Backfill:
             wanted = ", ".join(self._job.tables) or "any"
             raise NotFound(f"{source.shown} has no table to copy: {wanted}", hint="db.table")
         warnings = [*found.warnings, *refuse_unmet(self._job.tables, found, source.shown)]
-        if not source.is_exact:
-            if self._job.parquet:
-                warnings += keyless_ahead(found.tables, ts)
-            else:
-                refuse_keyless(found.tables)
+        self._refuse_keyless(found.tables, exact=source.is_exact)
+        if self._job.parquet and not source.is_exact:
+            warnings += keyless_ahead(found.tables, ts)
         prepared = self._loop.run(self.target.prepare(found.tables, ts))
         if not source.is_exact:
             refuse_ordered(prepared.tables)
@@ -148,6 +147,13 @@ class Backfill:
             asked=self._asked,
             warnings=[*warnings, *prepared.warnings],
         )
+
+    def _refuse_keyless(self, tables: Sequence[CopiedTable], *, exact: bool) -> None:
+        """Raises Refused."""
+        if self._job.to_feed:
+            refuse_keyless_told(tables)
+        elif not (exact or self._job.parquet):
+            refuse_keyless(tables)
 
     def _found(self) -> tuple[int, Found]:
         """The timestamp and the tables at it. A source of now is asked for them on both sides of

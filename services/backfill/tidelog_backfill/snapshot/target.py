@@ -67,6 +67,9 @@ class CopyTarget(Protocol):
         """For tasks, from now on."""
 
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
-        """All chunks are written, with rows up to `reach`: say so durably, and forget the plan."""
+        """All chunks are written, with rows up to `reach`: say so durably."""
+
+    async def forget(self) -> None:
+        """The job is through. A plan that is kept only to go on with is forgotten."""
 
     async def close(self) -> None: ...
