@@ -37,6 +37,8 @@ REWRITTEN, NOTHING_LEFT, SETVAL = "rewritten", "nothing_left", "setval"
 MAX_BEHIND = 64
 """Of the newest that are not passed: what a header of the stream can name, and as many jobs as are
 kept when they are over."""
+NEAR = 256
+"""So far below the highest version it is looked for such as the history has not told of yet."""
 _WITHOUT_BINLOG = frozenset(("cache_table", "nocache_table"))
 _UNLISTED = frozenset((SYSTEM, FILTER, MARK, "rolled_back", "drop_column_first"))
 """Reasons that say nothing to who wants to know which DDLs of the feed's tables readers miss."""
@@ -72,6 +74,8 @@ class Ddls:
         self.doubts = Doubts()
         self.noted = Noted()
         self._filter = DdlFilter(filters, sync_ddl=config.sync_ddl)
+        self._begun_ts = 0
+        self._told = True
 
     def decode(self, commit_ts: int, start_ts: int, binlog: Binlog) -> DdlTxn | None:
         """None: dropped, and counted. Raises UnknownJob, Undecodable."""
@@ -106,6 +110,7 @@ class Ddls:
         """The DDLs that must stand ahead of a transaction of this version, and whether any was
         passed, published or not. Raises InDoubt, UndecidedDdl, Undecodable."""
         ahead: list[DdlTxn] = []
+        self._recall()
         known = self._passed.version_of(table_id)
         job_ids = self._tracker.jobs_between(table_id, known, version)
         met: list[tuple[DdlOutcome, str, _Left]] = []
@@ -135,27 +140,53 @@ class Ddls:
         """What is decoded lies above `commit_ts`, where the stream has passed the schema `version`
         (0: it doesn't say), but for the lower ones in `behind`; and brought those in `early` before
         their binlogs. `coming`: jobs whose binlogs are known to lie above it."""
-        told = bool(version) or not commit_ts
-        self.doubts.begin(commit_ts, told=told)
+        self._begun_ts, self._told = commit_ts, bool(version) or not commit_ts
+        self.doubts.begin(commit_ts, told=self._told)
         base = max(version, self._tracker.version_at(commit_ts))
         left: dict[int, set[int]] = {}
         passed: set[int] = set()
         for step in reversed(self._pending(0, base + 1)):
-            sure = step.finished_ts <= commit_ts and not (told and step.told_before)
             touched = self._tracker.touched(step.id)
             listed = step.version > version or step.version in behind
-            if step.id in coming or (listed and not sure):
+            if step.id in coming or (listed and not self._came_before(step)):
                 left[step.version] = touched - passed  # a newer one that was passed tells of it
             else:
                 passed |= touched
-        self._passed.begin(base, early, left)
+        self._passed.begin(base, early, left, self._unknown(base))
+
+    def _came_before(self, step: Step) -> bool:
+        """Its binlog lies at or below where the feed began."""
+        return step.finished_ts <= self._begun_ts and not (self._told and step.told_before)
 
     def _pass(self, commit_ts: int, outcome: DdlOutcome) -> None:
         """A job that was finished below that timestamp is not behind: its binlog was passed, or is
         of before the feed."""
+        self._recall()
         between = self._pending(self._passed.highest, outcome.schema_version)
         behind = [s.version for s in between if s.told_before or s.finished_ts >= commit_ts]
         self._passed.note(outcome, behind[-MAX_BEHIND:])
+        self._passed.unknown = set(self._unknown(self._passed.highest))
+
+    def _unknown(self, below: int) -> list[int]:
+        """The newest versions that the history has not told of."""
+        return self._tracker.gaps(below - NEAR, below)[-MAX_BEHIND:]
+
+    def _recall(self) -> None:
+        """What the history has told of since a newer one was passed."""
+        passed = self._passed
+        if not passed.unknown:
+            return
+        for step in self._pending(min(passed.unknown) - 1, max(passed.unknown) + 1):
+            if step.version not in passed.unknown:
+                continue
+            passed.unknown.discard(step.version)
+            if self._came_before(step):
+                continue
+            touched = self._tracker.touched(step.id)
+            for newer in self._pending(step.version, passed.base_version + 1):
+                if newer.version not in passed.behind:  # it tells of this one
+                    touched -= self._tracker.touched(newer.id)
+            passed.leave(step.version, touched)
 
     def _pending(self, after: int, below: int) -> list[Step]:
         """Jobs of versions in (after, below) that have binlogs, not folded yet, by version."""
@@ -244,7 +275,7 @@ class Ddls:
             structures,
             outstanding=tuple(sorted(passed.early)),
             highest=passed.highest,
-            behind=tuple(sorted(passed.behind)),
+            behind=tuple(sorted(passed.behind | passed.unknown)),
         )
 
 

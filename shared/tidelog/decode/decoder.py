@@ -17,6 +17,7 @@ from tidelog.decode.errors import SchemaBehind, Undecodable
 from tidelog.decode.large import LargeRows
 from tidelog.decode.passed import Passed
 from tidelog.decode.routes import Route, Routes
+from tidelog.decode.shapes import Shapes
 from tidelog.decode.survey import Survey
 from tidelog.decode.transactions import DdlTxn, LargeTxn, RowTxn, TableRows, Txn
 from tidelog.decode.wire import Readable
@@ -44,10 +45,12 @@ class Decoder:
     ) -> None:
         self.passed = Passed()
         self.allowed_version = 0
-        """Newer mutations wait for the history: their DDL may have to be published first."""
+        """Up to it every job is known. Newer mutations wait for the history: a DDL may have to be
+        published first."""
         self._ahead: list[DdlTxn] = []
         """Early DDLs of the transaction being decoded, kept while the history is asked for more."""
         self._filters = Filters(config)
+        self._shapes = Shapes(config)
         self.ddls = Ddls(config, tracker, self.passed, query_of, self._filters)
         self._routes = Routes(config, tracker, self.passed, self._filters, envelope)
 
@@ -67,6 +70,8 @@ class Decoder:
             if found.is_ddl:
                 ddl = self.ddls.decode(commit_ts, start_ts, Binlog.FromString(payload))
                 self.schema_changed()
+                if ddl is not None:
+                    self._check_shapes(ddl)
                 return ddl
             skipped = from_key(found.key)
         except NOT_READABLE as error:
@@ -195,8 +200,22 @@ class Decoder:
         ahead, passed = self.ddls.early(commit_ts, start_ts, table_id, version)
         if passed:
             self.schema_changed()
+        for ddl in ahead:
+            self._check_shapes(ddl)
         self._ahead += ahead
-        return self._routes.find(table_id, version)
+        route = self._routes.find(table_id, version)
+        if isinstance(route, Route) and not self._shapes.idle:
+            self._shapes.check(commit_ts, route.db, route.structure)
+        return route
+
+    def _check_shapes(self, ddl: DdlTxn) -> None:
+        """Raises Undecodable."""
+        if self._shapes.idle or ddl.message.brief:
+            return
+        for table in ddl.message.tables:
+            for db, shape in ((table.db_before, table.before), (table.db_after, table.after)):
+                if shape is not None:
+                    self._shapes.check(ddl.commit_ts, db, shape)
 
 
 def job_of(payload: bytes) -> int:

@@ -31,8 +31,8 @@ class UndecidedDdl(Undecodable):
 
 
 class SchemaBehind(Exception):
-    """A mutation carries a schema version above every job known. Internal: the publisher looks
-    whether the history has it, and lifts `allowed_version`."""
+    """A mutation carries a schema version up to which jobs may be unknown. Internal: the publisher
+    looks whether the history has them, and lifts `allowed_version`."""
 
     def __init__(self, version: int) -> None:
         super().__init__(version)

@@ -21,15 +21,22 @@ class Passed:
         """Of the DDLs that were passed."""
         self.behind: set[int] = set()
         """Schema versions below it whose DDLs were not: binlogs come in another order."""
+        self.unknown: set[int] = set()
+        """The newest of those below it that the history has not told of: if they are jobs at all,
+        they were not passed either."""
         self._known: dict[int, int] = {}
 
     def begin(
-        self, version: int, early: Iterable[int], behind: Mapping[int, Collection[int]]
+        self,
+        version: int,
+        early: Iterable[int],
+        behind: Mapping[int, Collection[int]],
+        unknown: Iterable[int] = (),
     ) -> None:
         """Readers know the schema `version`, and the DDLs of the versions in `early`, but not those
         of the lower versions in `behind`, by which tables were touched."""
         self.base_version = self.highest = version
-        self.early, self.behind = set(early), set(behind)
+        self.early, self.behind, self.unknown = set(early), set(behind), set(unknown)
         self._known = {
             table_id: one - 1 for one in sorted(behind, reverse=True) for table_id in behind[one]
         }
@@ -56,11 +63,19 @@ class Passed:
                     table_id = state.info.id
                     self._known[table_id] = max(self.version_of(table_id), outcome.schema_version)
 
+    def leave(self, version: int, touched: Iterable[int]) -> None:
+        """The history tells of an unknown version now: its DDL, which touched these tables, is
+        behind."""
+        self.behind.add(version)
+        for table_id in touched:
+            self._known.setdefault(table_id, min(self.base_version, version - 1))
+
     def settle(self, version: int) -> None:
         """Every DDL up to this schema version was passed, and none of them is asked for again. One
         whose own binlog never came (CACHE) isn't waited for any longer."""
         self.early = {one for one in self.early if one > version}
         self.behind = {one for one in self.behind if one > version}
+        self.unknown = {one for one in self.unknown if one > version}
         self.base_version = max(self.base_version, version)
         self._known = {one: known for one, known in self._known.items() if known > version}
 

@@ -53,7 +53,7 @@ def tokens(query: str) -> list[Token]:
     """In order, with comments that a server executes among them; other comments belong to the
     space between. Raises NotTokens."""
     try:
-        found = _Words().tokenize(query)
+        found = _Words(dialect="mysql").tokenize(query)  # by which a name may begin with a digit
     except TokenError as error:
         raise NotTokens(str(error)) from error
     made: list[Token] = []

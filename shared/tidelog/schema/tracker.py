@@ -73,10 +73,11 @@ class SchemaTracker:
         self.seen_version = folded.version
         """The highest schema version of any job, rolled back ones included."""
         self.last_job = folded.last_job
-        self._finished_ts = folded.ts
+        self.finished_ts = folded.ts
+        """The newest FinishedTS of any job."""
         self._steps: dict[int, Step] = {}
         self._by_version: list[Step] | None = None
-        """Those that change the schema; None: to be sorted again."""
+        """None: to be sorted again."""
         self._schemas: Schemas | None = None
         """`folded` and all steps above it; None: to be made again."""
         self._applied = 0
@@ -93,7 +94,7 @@ class SchemaTracker:
         A job older than the newest one applied makes the tracker apply all of them again. A job
         that was folded is known, unless it is the one `wanted`.
         """
-        self._take(step_of(job, self._finished_ts) for job in jobs if self._is_news(job, wanted))
+        self._take(step_of(job, self.finished_ts) for job in jobs if self._is_news(job, wanted))
 
     def add_steps(self, steps: Iterable[Step]) -> None:
         """Jobs that another tracker knows and this one doesn't."""
@@ -213,11 +214,41 @@ class SchemaTracker:
 
     def between(self, after: int, below: int) -> list[Step]:
         """Jobs of schema versions in (after, below), not folded yet, by version."""
+        return [step for step in self._of_versions(after, below) if changes_schema(step)]
+
+    def gaps(self, after: int, below: int) -> list[int]:
+        """Schema versions in (after, below), not folded yet, that no known job has: steps on the
+        way of a job, and jobs that the history has not told of."""
+        after = max(after, self.folded.version)
+        known = {step.version for step in self._of_versions(after, below)}
+        return [one for one in range(after + 1, below) if one not in known]
+
+    def known_upto(self, after: int, given_ts: int) -> int:
+        """The schema version up to which every job is known, if it is up to `after`. A job enters
+        the history when it is done, and those of other tables in any order: a higher version that
+        is known tells nothing of lower ones. These are known: versions without a gap; whatever is
+        not above a version that was given by `given_ts`, where the history was asked so much later
+        that all of then had entered it; and what a Writer of ours built on, which tells its jobs
+        one by one.
+        """
+        given = (
+            step.version
+            for step in self._steps.values()
+            if step.told_before or step.finished_ts <= given_ts
+        )
+        upto = max(after, self.folded.version, *given)
+        for step in self._of_versions(upto, self.seen_version + 1):
+            if step.version > upto + 1:
+                break
+            upto = step.version
+        return upto
+
+    def _of_versions(self, after: int, below: int) -> list[Step]:
+        """Jobs of schema versions in (after, below), rolled back ones included, by version."""
         if below - after <= 1:
             return []
         if self._by_version is None:
-            steps = filter(changes_schema, self._steps.values())
-            self._by_version = sorted(steps, key=lambda step: step.version)
+            self._by_version = sorted(self._steps.values(), key=lambda step: step.version)
         begins = bisect_right(self._by_version, after, key=lambda step: step.version)
         ends = bisect_left(self._by_version, below, key=lambda step: step.version)
         return self._by_version[begins:ends]
@@ -263,7 +294,7 @@ class SchemaTracker:
         self._by_version = None
         for step in steps:
             self._steps[step.id] = step
-            self._finished_ts = max(self._finished_ts, step.finished_ts)
+            self.finished_ts = max(self.finished_ts, step.finished_ts)
             self.last_job = max(self.last_job, step.id)
             self.seen_version = max(self.seen_version, step.version)
             if changes_schema(step):

@@ -74,6 +74,12 @@ flashback database `d_x` to `e_x`
 create algorithm=merge definer=`r`@`%` view v (a) as select t.a from t join d.u on t.b=u.b
 create algorithm=merge definer=`r`@`%` view [s.v] (a) as select t.a from [s.t] AS `t` join [d.u] \
 AS `u` on t.b=u.b
+alter table 2024_orders add column x decimal(4,2) default 1e1
+alter table [s.2024_orders] add column x decimal(4,2) default 1e1
+rename table 1a to 2b.3c, b.1e5x to 4d
+rename table [s.1a] to [2b.3c], [b.1e5x] to [s.4d]
+create view 1v as select a from 2t
+create view [s.1v] as select a from [s.2t] AS `2t`
 create view v as with c as (select 1 from t as q) select * from c
 create view [s.v] as with c as (select 1 from [s.t] as q) select * from c
 """

@@ -15,7 +15,7 @@ from tests.unit.drainer.test_simulated import DDLS, TABLE, txn
 from tests.unit.drainer.test_stops import CONFIG, begin, everything, said, written
 from tidelog import messages, subjects
 from tidelog.drainer_control import NOTED_KEY, ORDERS_KEY, DrainerRequest, FeedDdls, NotedDdls
-from tidelog.errors import BadInput, Refused
+from tidelog.errors import BadInput, Corrupt, Refused
 from tidelog.kv import Bucket
 from tidelog.rows.table_codec import TableCodec
 from tidelog.schema.model import ColumnInfo, DBInfo, DdlJob, FieldType, HistoryInfo, Name, TableInfo
@@ -335,5 +335,23 @@ def test_an_order_does_not_end_another_stop(monkeypatch: pytest.MonkeyPatch) -> 
         await world.sleep(10)
         assert "begins at job 7" in said(node)["error"]
         assert said(node)["published_ts"] == 10
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("key", [ORDERS_KEY, NOTED_KEY])
+def test_what_cannot_be_read_in_the_bucket_is_named(key: str) -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Future()
+        bucket = Bucket(world.ports().bus, subjects.ddl_bucket(FEED))
+        await bucket.create()
+        await bucket.put(key, b"x")
+        await begin(world)
+        node = world.node("drainer")
+        await world.until(lambda: bool(node.failures), 30, "the refusal")
+        (error,) = node.failures[:1]
+        assert isinstance(error, Corrupt)
+        assert f"{key} in bucket {bucket.name}" in error.message
+        assert f"nats kv del {bucket.name} {key}" in error.hint
 
     run(main, 1)

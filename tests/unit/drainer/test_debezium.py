@@ -16,6 +16,7 @@ from tidelog import changes, subjects
 from tidelog.change_bodies import OtherEnvelope
 from tidelog.change_reader import ChangeReader
 from tidelog.changes import DdlMessage, DdlTable, Marker
+from tidelog.decode.errors import Undecodable
 from tidelog.messages import Consumer
 from tidelog.ports import Bus, Message
 from tidelog.rows.column import JSON_NULL
@@ -30,7 +31,7 @@ from tidelog.subscriber.subscription import of_rows, of_transactions
 from tidelog.subscriber.tables import Tables
 from tidelog.timestamps import compose
 from tidelog_drainer.config import DrainerConfig
-from tidelog_drainer.decode.debezium.envelope import DebeziumEnvelope
+from tidelog_drainer.decode.debezium.envelope import KEY_BYTES, DebeziumEnvelope
 from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.service import build
 
@@ -332,3 +333,20 @@ def test_a_row_without_its_key_is_corrupt() -> None:
     table = ENVELOPE.table("app", "t", TableAt("app", "t", 7, keyed))
     with pytest.raises(RowCorrupt, match="a row lacks the key column 'k'"):
         table.events(made, True, COMMIT_TS, START_TS, 0)
+
+
+def test_a_key_that_no_header_holds_stops_the_feed_by_name() -> None:
+    """A prefix of a long text may be a key, and the event's key is the whole text."""
+    text = column(0, "k", 252, flag=FLAG_NOT_NULL, charset="utf8mb4")
+    keyed = msgspec.structs.replace(hidden_handle_table(text), index_info=(index("u", (0, 10)),))
+    table = ENVELOPE.table("app", "t", TableAt("app", "t", 7, keyed))
+    room = KEY_BYTES - len('{"k":""}')
+
+    def events(length: int) -> list[bytes]:
+        row = TableCodec(keyed).encode_insert({"k": "a" * length}, 1)
+        return table.events(mutation((row,)), True, COMMIT_TS, START_TS, 0)[0]
+
+    assert len(table.message(events(room))[1]["Tidelog-Key"]) == KEY_BYTES
+    with pytest.raises(Undecodable, match=rf"app\.t takes {KEY_BYTES + 1} bytes") as stop:
+        events(room + 1)
+    assert stop.value.commit_ts == COMMIT_TS

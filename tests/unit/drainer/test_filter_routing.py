@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
-from tests.unit.decode.upstream import Upstream
+from tests.unit.decode.upstream import Upstream, table_info
 from tidelog.change_reader import Change, ChangeAssembler
 from tidelog.changes import structure_key
 from tidelog.decode.errors import Undecodable
 from tidelog.decode.transactions import DdlTxn, RowTxn
 from tidelog.filter.settings import BinlogFilterRule, TableMigrateRule, TableWildcards
 from tidelog.ports import Message
+from tidelog.schema.model import HistoryInfo
 from tidelog_drainer.publish.batcher import Batcher
 
 ONE, TWO = {"id": 1, "n": 1}, {"id": 2, "n": 2}
@@ -156,3 +159,27 @@ def test_later_sources_ddls_can_be_filtered() -> None:
     txn = up.commit(("shard_2.t_2", "insert", ONE | {"x": 4}))
     assert txn is not None
     assert msgspec.json.decode(txn.tables[0].events[0])["after"] == ONE | {"x": 4}
+
+
+def renamed_by_one_job(up: Upstream, columns: tuple[str, ...]) -> RowTxn | DdlTxn | None:
+    up.create("shard_1", "t_3", columns)
+    assert up.rename("shard_1", ("t_1", "t_5"), ("t_3", "t_6")) is None
+    return up.commit(("shard_1.t_5", "insert", ONE), ("shard_1.t_6", "insert", {"id": 2}))
+
+
+def created_by_one_job(up: Upstream, columns: tuple[str, ...]) -> RowTxn | DdlTxn | None:
+    up.version += 1
+    infos = (table_info(900, "t_3"), table_info(901, "t_4", columns))
+    made = HistoryInfo(up.version, table_infos=infos)
+    return up.decoded(up.job("create_tables", "shard_1", 0, "CREATE TABLE t_3 (id int)", made))
+
+
+@pytest.mark.parametrize("changed", [renamed_by_one_job, created_by_one_job])
+def test_sources_that_one_job_changed_have_one_structure_or_stop_the_feed(
+    changed: Callable[[Upstream, tuple[str, ...]], RowTxn | DdlTxn | None],
+) -> None:
+    assert changed(shards(), ("id", "n")) is not None
+    up = shards()
+    with pytest.raises(Undecodable, match=r"shop\.t\.\d+ can't be both") as stop:
+        changed(up, ("id", "m"))
+    assert (stop.value.commit_ts, "targets of their own" in stop.value.hint) == (up.ts, True)

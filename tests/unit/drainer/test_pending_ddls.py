@@ -3,6 +3,7 @@ order than its version, and the Drainer began anew in between."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
@@ -18,6 +19,7 @@ from tidelog.feeds import Feed, Feeds
 from tidelog.schema.model import DdlJob, HistoryInfo, Name, TableInfo
 from tidelog.sim import Node
 from tidelog.sim.world import World, run
+from tidelog_drainer.decode.decoding import BEHIND_S
 from tidelog_drainer.merge.merger import Txn
 from tidelog_drainer.service import build
 from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutation
@@ -25,6 +27,7 @@ from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutatio
 TOLD_AT = 41
 """When a client of ours had told the registry of its job."""
 OTHER = msgspec.structs.replace(TABLE, id=200, name=Name("o", "o"))
+THIRD = msgspec.structs.replace(TABLE, id=201, name=Name("p", "p"))
 OTHER_WIDER = msgspec.structs.replace(WIDER, id=200, name=Name("o", "o"))
 EMPTIED = msgspec.structs.replace(TABLE, id=101)
 
@@ -39,6 +42,21 @@ class Jobs(OneTable):
         pages.append([job for job in self._jobs if job.id > after_job_id])
         for page in filter(None, pages):  # an empty one is the end
             yield page
+
+
+class Growing(Jobs):
+    """Jobs enter it in another order than that of their ids and versions."""
+
+    def __init__(self, *jobs: DdlJob) -> None:
+        super().__init__(*jobs)
+        self.asked: list[int] = []
+
+    def add(self, *jobs: DdlJob) -> None:
+        self._jobs = tuple(sorted((*self._jobs, *jobs), key=lambda one: one.id))
+
+    def jobs(self, after_job_id: int) -> AsyncIterator[list[DdlJob]]:
+        self.asked.append(after_job_id)
+        return super().jobs(after_job_id)
 
 
 def job(number: int, kind: int, info: TableInfo, finished_ts: int, *, ours: bool) -> DdlJob:
@@ -186,5 +204,97 @@ def test_a_long_history_does_not_go_into_a_header(ours: bool, named: int) -> Non
         headers = [slot.message.headers for slot in stream.slots if slot is not None]
         behind = [one.get(changes.H_PASSED, "").count(",") for one in headers]
         assert max(behind) == named
+
+    run(main, 1)
+
+
+# Jobs that run beside each other: a later id may have a lower version, and be done sooner.
+
+CREATED = (  # o by version 3, p by version 5
+    DdlJob(4, 3, 9, 200, "app", "o", query="CREATE", binlog=HistoryInfo(3, None, OTHER, 30)),
+    DdlJob(5, 3, 9, 201, "app", "p", query="CREATE", binlog=HistoryInfo(5, None, THIRD, 41)),
+)
+ALTERED = DdlJob(3, 5, 9, 100, "app", "t", query="ALTER", binlog=HistoryInfo(4, None, WIDER, 46))
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.4])
+@pytest.mark.parametrize("version", [4, 5])
+def test_whose_job_enters_the_history_behind_that_of_a_newer_one(
+    version: int, late_s: float
+) -> None:
+    """The newest version known is that of the row, or above it."""
+    created, last = CREATED
+
+    async def main(world: World) -> None:
+        history = Growing(created)
+        world.open_ddl_history = lambda url, bus: history
+        _, pump = await begin(world)
+        await published(world, pump, [*DDLS, txn(20), ddl(25, 4)], 25)
+        history.add(last)
+        asyncio.get_running_loop().call_later(late_s, history.add, ALTERED)
+        node = await published(world, pump, [of_version(wide(42), version), ddl(45, 3)], 45)
+        found = await read(world, 25, 45)
+        assert ddls(found) == [(42, 4, True)]
+        rows = [event.after for one in found for message in one.rows for event in message.events]
+        assert rows == [{"id": 42, "v": 7}]
+        assert said(node)["schema"]["unknown_versions"] == 0
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("known", ["at once", "in the next life", "later in the next life"])
+def test_whose_job_enters_the_history_when_a_newer_one_was_passed(known: str) -> None:
+    async def main(world: World) -> None:
+        history = Growing(*CREATED)
+        world.open_ddl_history = lambda url, bus: history
+        _, pump = await begin(world)
+        node = await published(world, pump, [*DDLS, txn(20), ddl(25, 4), ddl(40, 5)], 40)
+        if known != "later in the next life":
+            history.add(ALTERED)
+        if known != "at once":
+            await restarted(world, node)
+        if known == "later in the next life":
+            history.add(ALTERED)
+        await published(world, pump, [of_version(wide(42), 4), ddl(45, 3)], 45)
+        found = await read(world, 25, 45)
+        assert ddls(found) == [(40, 5, False), (42, 4, True)]
+        rows = [event.after for one in found for message in one.rows for event in message.events]
+        assert rows == [{"id": 42, "v": 7}]
+
+    run(main, 1)
+
+
+def test_versions_that_are_no_job_cost_one_wait() -> None:
+    """ADD COLUMN takes several; rows have those between."""
+    last = DdlJob(3, 5, 9, 100, query="ALTER", binlog=HistoryInfo(9, None, WIDER, 46))
+
+    async def main(world: World) -> None:
+        history = Growing(last)
+        world.open_ddl_history = lambda url, bus: history
+        _, pump = await begin(world)
+        await published(world, pump, [*DDLS, txn(20)], 20)
+        began, asked = world.ports().clock.monotonic(), len(history.asked)
+        rows = [of_version(wide(20 + version), version) for version in range(3, 10)]
+        node = await published(world, pump, rows, 29)
+        assert world.ports().clock.monotonic() - began < 2 * BEHIND_S
+        assert len(history.asked) - asked == 2
+        assert said(node)["schema"]["unknown_versions"] == 0
+
+    run(main, 1)
+
+
+def test_a_job_that_came_too_late_for_its_rows_is_counted() -> None:
+    created, last = CREATED
+
+    async def main(world: World) -> None:
+        history = Growing(created, last)
+        world.open_ddl_history = lambda url, bus: history
+        _, pump = await begin(world)
+        early = [*DDLS, txn(20), ddl(25, 4), of_version(wide(42), 4)]
+        node = await published(world, pump, early, 42)
+        assert said(node)["schema"]["unknown_versions"] == 0
+        history.add(ALTERED)
+        await published(world, pump, [ddl(45, 3)], 45)
+        assert said(node)["schema"]["unknown_versions"] == 1
 
     run(main, 1)

@@ -51,6 +51,7 @@ ROUTED = msgspec.structs.replace(
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot for every few jobs."""
     monkeypatch.setattr(store, "KEEP_JOBS", 2)
+    monkeypatch.setattr(store, "LATE_JOBS", 2)
     monkeypatch.setattr(store, "FOLD_JOBS", 3)
     monkeypatch.setattr(store, "DELTA_JOBS", 1)
     monkeypatch.setattr(publisher, "KEEP_S", 0.2)

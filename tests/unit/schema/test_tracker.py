@@ -12,7 +12,7 @@ from tests.unit.schema.jobs import create_schema, job, table_info
 from tidelog.schema import jobs as kinds
 from tidelog.schema.errors import UnknownJob, UnknownTable
 from tidelog.schema.history import Affected, TableAt
-from tidelog.schema.model import DdlJob
+from tidelog.schema.model import DdlJob, HistoryInfo
 from tidelog.schema.renames import Pair, renames
 from tidelog.schema.tracker import BRIEF_ABOVE, SchemaTracker, is_setval
 
@@ -327,3 +327,40 @@ def test_the_order_and_number_of_deliveries_does_not_matter(which: Set, rng: obj
     assert in_order.version == shuffled.version
     for one in jobs:
         assert in_order.ddl(one.id) == shuffled.ddl(one.id)
+
+
+def finished(version: int, ts: int, *, ours: bool = False) -> DdlJob:
+    info = table_info(version, "x")
+    binlog = HistoryInfo(version, table_info=info, finished_ts=ts, told_before=ours)
+    return DdlJob(1000 + version, kinds.CREATE_TABLE, 1, version, "app", binlog=binlog)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "after", "given_ts", "known"),
+    [
+        ([], 3, 0, 3),
+        ([(4, 50), (5, 60), (7, 70)], 3, 0, 5),
+        ([(5, 60), (7, 70)], 3, 0, 3),
+        ([(5, 60), (7, 70), (8, 80)], 3, 65, 5),
+        ([(5, 60), (7, 70), (8, 80)], 3, 70, 8),
+        ([(5, 60), (7, 70)], 9, 0, 9),
+    ],
+)
+def test_up_to_which_version_all_jobs_are_known(
+    jobs: list[tuple[int, int]], after: int, given_ts: int, known: int
+) -> None:
+    made = tracker(*(finished(version, ts) for version, ts in jobs))
+    assert made.known_upto(after, given_ts) == known
+
+
+def test_a_writer_of_ours_tells_its_jobs_one_by_one() -> None:
+    made = tracker(finished(5, 60, ours=True), finished(9, 70, ours=True), finished(12, 80))
+    assert made.known_upto(0, 0) == 9
+
+
+def test_gaps_are_the_versions_of_no_job_above_what_is_folded() -> None:
+    made = tracker(finished(3, 10), finished(5, 20), job(8, 5, None, state=3))
+    assert made.gaps(0, 10) == [4, 6, 7, 9]
+    assert made.gaps(6, 9) == [7]
+    made.fold(20, keep=1)
+    assert made.gaps(0, 10) == [6, 7, 9]

@@ -16,6 +16,8 @@ from tidelog.errors import BadInput
 from tidelog.filter.unwanted import Unwanted
 from tidelog.ports import Clock
 from tidelog.schema.errors import TablesAway, UnknownJob, UnknownTable
+from tidelog.schema.steps import changes_schema
+from tidelog.timestamps import compose
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.envelopes import envelope_of
 from tidelog_drainer.merge.merger import Txn
@@ -27,10 +29,9 @@ HISTORY_TRIES = 20
 """Complete answers of the DDL history without the wanted job or table: then the feed stops."""
 
 BEHIND_S = 1.0
-"""How long a mutation newer than the DDL history waits for it, once for each schema version."""
-
-LATE_AT, LATE_JOBS = 3, 4096
-"""At this try it is looked for among so many of the last ids."""
+"""So long after its schema version came into use a job is in the history. A mutation waits for it,
+once for each schema version that is newer than the history, or has a gap below it."""
+BEHIND_TS = compose(int(BEHIND_S * 1000))
 
 
 class Decoding:
@@ -40,6 +41,8 @@ class Decoding:
         self._store = store
         self._clock = clock
         self._decoder = Decoder(config, store.tracker, store.tracker.query_of, envelope_of(config))
+        self._without: set[int] = set()
+        """Schema versions that rows went on without."""
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -61,13 +64,15 @@ class Decoding:
     ) -> None:
         """Once the history was read. See `Ddls.begin`."""
         self._decoder.ddls.begin(commit_ts, version, early, behind)
-        self._decoder.allowed_version = self._store.newest_version
+        self._knows(version, commit_ts)
 
     async def keep(self, passed_ts: int) -> None:
         """Up to here all is published: what the schema was on the way is let go. Raises as
         SchemaStore.keep."""
         await self._store.keep(passed_ts)
-        self._decoder.passed.settle(self._store.tracker.settled)
+        settled = self._store.tracker.settled
+        self._decoder.passed.settle(settled)
+        self._without = {one for one in self._without if one > settled}
 
     def at_once(self, txn: Txn) -> RowTxn | DdlTxn | None:
         """`decode`, where nothing has to be read or asked: nearly always. Raises MustAsk, and as
@@ -99,7 +104,7 @@ class Decoding:
                     return self._decoder.large(commit_ts, start_ts, payload, found)
                 return self._decoder.decode(txn)
             except SchemaBehind as behind:
-                await self._catch_up(behind.version)
+                await self._catch_up(behind.version, commit_ts)
                 continue
             except TablesAway as away:
                 await self._store.load(away.pages)
@@ -119,32 +124,71 @@ class Decoding:
         if isinstance(missing, UnknownJob):
             job = missing.job_id
             await self._store.fetch_until_answered(missing.message, job - 1, wanted=job)
+            self._note_late(job)
         elif tries == HISTORY_TRIES // 2:
             await self._store.rebuild("unknown table")
         else:
             await self._store.fetch_until_answered(missing.message)
         self._store.waiting = missing.message
 
-    async def _catch_up(self, version: int) -> None:
-        """Give the history a moment to tell of a schema version that is in use already. Versions
-        of a DDL that is still running are in no history: then rows go on without it, which is
-        counted: had it just become public, they would lack its columns."""
-        deadline = self._clock.monotonic() + BEHIND_S
-        why = f"the DDL job of schema version {version}"
-        await self._store.fetch_until_answered(why)
-        tries = 1
-        while self._store.newest_version < version and self._clock.monotonic() < deadline:
-            self._store.waiting = why
-            await self._store.pause(tries)
-            # A job that ran long has a lower id than others that are known already.
-            after = self._store.tracker.last_job - LATE_JOBS if tries == LATE_AT else None
-            await self._store.fetch_until_answered(why, after)
-            tries += 1
-        self._store.waiting = ""
-        if self._store.newest_version < version:
-            self._store.go_on_without(version)
-        self._decoder.allowed_version = max(version, self._store.newest_version)
+    async def _catch_up(self, version: int, commit_ts: int) -> None:
+        """Know every job up to a schema version that a transaction has."""
+        asked_ts = max(commit_ts, self._store.tracker.finished_ts)
+        if not self._knows(version):
+            await self._look(version, asked_ts)
         self._decoder.schema_changed()
+
+    def _knows(self, version: int, asked_ts: int = 0) -> bool:
+        """Whether every job up to this schema version is known. `asked_ts` was past when the
+        history was asked, also for what finished late."""
+        given_ts = asked_ts - BEHIND_TS
+        known = self._store.tracker.known_upto(self._decoder.allowed_version, given_ts)
+        self._decoder.allowed_version = known
+        return known >= version
+
+    async def _look(self, version: int, asked_ts: int) -> None:
+        """Give the history a moment to tell of the jobs up to a schema version that is in use.
+
+        Versions of a DDL that is still running are in no history: then rows go on without it,
+        which is counted: had it just become public, they would lack its columns. Of a version
+        below one that is known the DDL has run, and what the history doesn't tell of a moment
+        later is none: a job takes several versions.
+        """
+        store, why = self._store, f"the DDL job of schema version {version}"
+        await store.look_late(why)
+        await self._wait_for(version, why)
+        newest = store.newest_version
+        if newest < version:
+            store.go_on_without(version)
+            self._without.add(version)
+            self._decoder.allowed_version = version
+        elif not self._knows(version, asked_ts):
+            store.waiting = why
+            await self._clock.sleep(BEHIND_S)
+            await store.look_late(why)
+            self._decoder.allowed_version = newest
+
+    async def _wait_for(self, version: int, why: str) -> None:
+        """Until the history tells of this version or a newer one, or a moment is over."""
+        store = self._store
+        deadline = self._clock.monotonic() + BEHIND_S
+        tries = 1
+        while store.newest_version < version and self._clock.monotonic() < deadline:
+            store.waiting = why
+            await store.pause(tries)
+            await store.fetch_until_answered(why)
+            tries += 1
+        if store.newest_version < version:
+            await store.look_late(why)
+
+    def _note_late(self, job_id: int) -> None:
+        """Count a job that the history told of behind rows of its version."""
+        tracker = self._store.tracker
+        step = tracker.step(job_id)
+        if step is None or not changes_schema(step) or step.version in self._without:
+            return
+        if tracker.folded.version < step.version <= self._decoder.allowed_version:
+            self._store.told_late(step.version)
 
 
 async def _surveyed(commit_ts: int, payload: Spooled) -> Survey:

@@ -76,9 +76,9 @@ class DdlDesk:
         orders, noted = mine.orders, mine.noted
         with contextlib.suppress(StreamMissing):
             if (entry := await self._bucket.get(ORDERS_KEY)) is not None:
-                orders = msgspec.json.decode(entry.value, type=DdlOrders)
+                orders = self._decode(ORDERS_KEY, entry.value, DdlOrders)
             if (entry := await self._bucket.get(NOTED_KEY)) is not None:
-                noted = msgspec.json.decode(entry.value, type=NotedDdls)
+                noted = self._decode(NOTED_KEY, entry.value, NotedDdls)
         self._ddls.policy.obey(orders)
         self._ddls.noted.merged(noted)
         self._ddls.noted.changed = False
@@ -93,7 +93,8 @@ class DdlDesk:
             raise Corrupt(f"{DDLS_FILE} can't be read: {error}", hint=hint) from error
 
     async def save(self) -> None:
-        """What was noted since is kept, before the stream passes it. Raises Unavailable."""
+        """What was noted since is kept, before the stream passes it. Raises Corrupt,
+        Unavailable."""
         noted = self._ddls.noted
         if noted.changed:
             async with self._writing:
@@ -108,7 +109,7 @@ class DdlDesk:
 
     async def answer(self, asked: DrainerRequest, stands_at: UndecidedDdl | None) -> FeedDdls:
         """An order is kept before it is obeyed, and obeyed before it is answered. Raises BadInput,
-        Refused, Unavailable."""
+        Corrupt, Refused, Unavailable."""
         match asked.verb:
             case "ddls":
                 pass
@@ -180,7 +181,7 @@ class DdlDesk:
 
     async def _update(self, key: str, kind: type[S], change: Callable[[S], S]) -> S:
         """Changes what is kept now; of a bucket that was lost, what this life knows. Raises
-        Unavailable."""
+        Corrupt, Unavailable."""
         for _ in range(TRIES):
             try:
                 entry, revision = await self._bucket.read(key)
@@ -189,7 +190,7 @@ class DdlDesk:
                 entry, revision = None, 0
             before = self._known(kind)
             if entry is not None:
-                before = msgspec.json.decode(entry.value, type=kind)
+                before = self._decode(key, entry.value, kind)
             after = change(before)
             try:
                 await self._bucket.put(key, msgspec.json.encode(after), expected=revision)
@@ -197,6 +198,15 @@ class DdlDesk:
                 continue
             return after
         raise Unavailable(f"bucket {self._bucket.name} changes all the time", hint="ask again")
+
+    def _decode(self, key: str, value: bytes, kind: type[S]) -> S:
+        """Raises Corrupt."""
+        try:
+            return msgspec.json.decode(value, type=kind)
+        except NOT_READABLE as error:
+            bucket = self._bucket.name
+            hint = f"`nats kv del {bucket} {key}`: the Drainer goes on with its {DDLS_FILE}"
+            raise Corrupt(f"{key} in bucket {bucket} can't be read: {error}", hint=hint) from error
 
     def _known(self, kind: type[S]) -> S:
         known = {DdlOrders: self._ddls.policy.orders, NotedDdls: NotedDdls()}

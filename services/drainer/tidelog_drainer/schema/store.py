@@ -32,6 +32,9 @@ BACKOFF_MIN_S = 0.05
 BACKOFF_MAX_S = 1.0
 KEEP_JOBS, FOLD_JOBS = 64, 128
 """The newest jobs are not folded, and the others so many at a time."""
+LATE_JOBS = 4096
+"""A job that ran long enters the history late, and has a lower id than others that are known: one
+is looked for among so many of the last ids."""
 KEEP_S = 5.0
 """How often it is looked whether the snapshot is worth writing."""
 DELTA_S = 60.0
@@ -90,6 +93,12 @@ class SchemaStore:
         self._unknown_versions += 1
         metrics.UNKNOWN_VERSIONS.labels(self._config.feed).inc()
         log.info("rows are ahead of the DDL history", version=version, known=self.newest_version)
+
+    def told_late(self, version: int) -> None:
+        """Rows of a schema version were decoded, and the history tells of it only now."""
+        self._unknown_versions += 1
+        metrics.UNKNOWN_VERSIONS.labels(self._config.feed).inc()
+        log.warning("the DDL history tells of a schema version behind its rows", version=version)
 
     def recall(self) -> None:
         """What an earlier life wrote, so that a loss meanwhile is seen. Raises Corrupt."""
@@ -159,7 +168,7 @@ class SchemaStore:
         """What came after the snapshot, and what finished late just below it. The history still
         has the newest job that is known."""
         found = False
-        async for page in self._jobs(max(0, read_upto - 1 - KEEP_JOBS)):
+        async for page in self._jobs(max(0, read_upto - 1 - LATE_JOBS)):
             found = found or any(job.id == read_upto for job in page)
             self.tracker.add_jobs(page)
         if not found:
@@ -191,6 +200,10 @@ class SchemaStore:
     ) -> None:
         """`fetch`, waiting for an unreachable history for as long as it takes."""
         await self._until_answered(why, lambda: self.fetch(after_job, wanted))
+
+    async def look_late(self, why: str) -> None:
+        """`fetch_until_answered`, also what finished late."""
+        await self.fetch_until_answered(why, max(0, self.tracker.last_job - LATE_JOBS))
 
     async def load(self, pages: list[int]) -> None:
         """Bring pages of the snapshot, waiting for the bucket; if they are lost, all is read from

@@ -15,6 +15,7 @@ import msgspec
 from tidelog import changes
 from tidelog.changes import DdlMessage
 from tidelog.decode.envelope import Ops
+from tidelog.decode.errors import Undecodable
 from tidelog.rows.errors import RowCorrupt
 from tidelog.rows.table_codec import AnyMutation, RowChange, TableCodec
 from tidelog.rows.values import STRING_TYPES, T_JSON, Value
@@ -27,6 +28,10 @@ NAME = "debezium"
 VERSION = "2.4.0.Final"
 """What strict readers of Debezium's take for one of its own, as TiCDC says it, too."""
 CONNECTOR = "tidelog"
+
+KEY_BYTES = 60 << 10
+"""Of an event's key. It goes into a header, and JetStream stores no more than 65,535 bytes of a
+message's headers: the others have 4 KiB."""
 
 _json = msgspec.json.Encoder().encode
 _HEADERS = {changes.H_ENVELOPE: NAME}
@@ -132,6 +137,8 @@ class DebeziumTable:
             )
             tail = self._marks(row.b64) + b"}"
             key = self._key(mutation.table_id, row)
+            if len(key) > KEY_BYTES:
+                raise self._too_long(commit_ts, len(key))
             events.append(b"".join((row.op.encode(), key, b"\n", body, order, tail)))
         created = sum(row.op == "c" for row in rows)
         updated = sum(row.op == "u" for row in rows)
@@ -158,6 +165,15 @@ class DebeziumTable:
             reason = f"a row lacks the key column {error}"
             raise RowCorrupt(table_id, "sequence", -1, reason) from error
         return json.dumps(key, separators=(",", ":")).encode()
+
+    def _too_long(self, commit_ts: int, size: int) -> Undecodable:
+        return Undecodable(
+            commit_ts,
+            f"a row's key in {'.'.join(self._name)} takes {size} bytes as a header,"
+            f" the limit is {KEY_BYTES}",
+            hint="leave the table (`ignore-table`) or the transaction (`ignore-txn-commit-ts`) out;"
+            " the envelope `tidelog` has no such limit: it is a feed of another name",
+        )
 
     def _image(self, row: Image | None, marks: tuple[str, ...]) -> Image | None:
         if row is None or not self._conversions:
