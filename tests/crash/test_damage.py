@@ -21,7 +21,9 @@ def test_no_damage_is_silent(kind: str) -> None:
 
 
 def test_too_few_cases_and_silent_damage_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not closing([meet("purge point", FEW, 3)], FEW, 3)[1]
+    line, is_right = closing([meet("purge point", FEW, 3)], FEW, 3)
+    assert not is_right
+    assert re.search(r"\d+ cases, \d+ FEWER THAN ASKED FOR \(", line)
     never = re.compile(rb'()\n"crc32c [0-9a-f]{8}"\n$')
     monkeypatch.setattr(sealed, "_SEAL", never)
     monkeypatch.setattr(sealed, "crc32c", lambda _: 0)

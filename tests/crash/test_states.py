@@ -8,13 +8,15 @@ import random
 import pytest
 
 from tests.crash.check import look
-from tests.crash.explore import explore, replay
+from tests.crash.explore import Report, explore, replay
 from tests.crash.model import meaning
 from tests.crash.pump import Machine, Pump, files_of, play
 from tests.crash.pump_lives import UNSYNCED
 from tests.crash.recorder import Promise
-from tests.crash.scenarios import SCENARIOS, Scenario
+from tests.crash.run import closing
+from tests.crash.scenarios import PROTOCOLS, SCENARIOS, Scenario
 from tests.crash.states import content, dimensions, disk, file_ways
+from tests.last_line import ZEROS
 from tests.unit.pump.rig import commit, prewrite, rollback
 from tidelog import record
 from tidelog.sim.inode import DiskImage, FileImage, Write
@@ -76,6 +78,19 @@ def test_a_start_makes_good_of_what_a_power_loss_leaves(scenario: Scenario) -> N
 
 def test_a_state_is_met_again_by_its_name() -> None:
     replay(f"{random.Random(1).choice(SCENARIOS[:2]).name}:40:3:6+")
+
+
+def test_zeros_are_said_of_no_run_that_tried_too_little() -> None:
+    each = [Report(protocol, protocol, states=9) for protocol in PROTOCOLS]
+    line, is_right = closing(each, 9 * len(PROTOCOLS))
+    assert is_right
+    assert ZEROS in line
+    line, is_right = closing(each, 9 * len(PROTOCOLS) + 4)
+    assert not is_right
+    assert "cases, 4 FEWER THAN ASKED FOR (" in line
+    line, is_right = closing(each[1:], 9)
+    assert not is_right
+    assert "cases, 1 PROTOCOLS NOT TRIED (" in line
 
 
 def test_the_magic_before_zeros_is_no_record() -> None:

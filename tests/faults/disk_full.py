@@ -1,12 +1,12 @@
 """A disk gets full under a service: `python -m tests.faults.disk_full --fills 20`.
 
-Real processes on file systems of their own, in memory, of 1 to 8 MiB (the Drainer's has 24: it
-keeps 16 free). Under load one of them is filled to the last byte: a Pump's, the Drainer's, the
-Applier's with its relay, the registry's. What would have to be stored is refused by one typed,
-definite error; reads and the gc go on. Nobody ends but a Pump whose disk gets full between its
-look at it and its write (exit code 70, as after any failed write): it is started again, on the full
-disk. With the room everything goes on by itself: what was committed arrives, once, in order, and is
-downstream.
+Real processes on file systems of their own, in memory, of 8 MiB (the Drainer's has 24, as it keeps
+16 free, the registry's 32). Under load one of them is filled to the last byte: a Pump's, the
+Drainer's, the Applier's with its relay, the registry's. What would have to be stored is refused by
+one typed, definite error; reads and the gc go on. Nobody ends but a Pump whose disk gets full
+between its look at it and its write (exit code 70, as after any failed write): it is started again,
+on the full disk. With the room everything goes on by itself: what was committed arrives, once, in
+order, and is downstream.
 
 It mounts, so it works in a mount namespace of its own (`unshare`), which goes with it.
 """

@@ -17,7 +17,8 @@ HEAD = """# The full run
 
 What `make full` ran whole for version {version}: {passed} of {all} suites. Each has to pass once
 before a release; a run that was broken off goes on with those that are left, so that the commits
-may differ. Written by `python -m tests.full.run --write`.
+may differ. One whose command is another one now, or the number of planted bugs, is left again; what
+else has grown since its commit it did not run. Written by `python -m tests.full.run --write`.
 
 | suite | command | on | commit | minutes | its last line |
 |---|---|---|---|---|---|
@@ -26,13 +27,14 @@ may differ. Written by `python -m tests.full.run --write`.
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A suite that passed: by which command, on which day, of which sources, for how long, and what
-    it said last."""
+    it said last. `cases`: as its Suite had then."""
 
     command: str
     on: str
     commit: str
     seconds: int
     said: str
+    cases: int = 0
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -40,12 +42,21 @@ class Record(msgspec.Struct, kw_only=True):
     suites: dict[str, Ran] = {}
 
     def left(self, suites: Iterable[Suite]) -> list[Suite]:
-        """Never run whole, or by another command, with other counts."""
+        """Never run whole, or by another command, with other counts, or when there were other
+        cases."""
         return [suite for suite in suites if self.of(suite) is None]
 
     def of(self, suite: Suite) -> Ran | None:
         ran = self.suites.get(suite.name)
-        return ran if ran is not None and ran.command == suite.command else None
+        same = ran is not None and (ran.command, ran.cases) == (suite.command, suite.cases)
+        return ran if same else None
+
+    def why_left(self, suite: Suite) -> str:
+        ran = self.suites.get(suite.name)
+        if ran is None or ran.command != suite.command:
+            return "not run whole yet"
+        then = f"of {ran.cases} it said on {ran.on} ({ran.commit}): {ran.said}"
+        return f"{suite.cases} cases now; {then}"
 
 
 def version() -> str:
@@ -82,6 +93,6 @@ def _rows(record: Record, suites: Iterable[Suite]) -> Iterator[str]:
         told = (
             f"{ran.on} | {ran.commit} | {ran.seconds / 60:.1f} | {ran.said.replace('|', '/')}"
             if ran
-            else "– | – | – | not run whole yet"
+            else f"– | – | – | {record.why_left(suite).replace('|', '/')}"
         )
         yield f"| {suite.name} | `{suite.command}` | {told} |\n"

@@ -67,7 +67,14 @@ def ended(suite: Suite, logs: Path, until: float) -> Ended | None:
         suite,
         code,
         lines,
-        Ran(command=suite.command, on=today, commit=of, seconds=seconds, said=lines[-1]),
+        Ran(
+            command=suite.command,
+            on=today,
+            commit=of,
+            seconds=seconds,
+            said=lines[-1],
+            cases=suite.cases,
+        ),
     )
 
 
@@ -119,7 +126,7 @@ def show() -> None:
             minutes = f"{ran.seconds / 60:.1f}"
             table.add_row(suite.name, ran.on, ran.commit, minutes, ran.said)
         else:
-            table.add_row(suite.name, "–", "–", "–", "not run whole yet")
+            table.add_row(suite.name, "–", "–", "–", record.why_left(suite))
     Console().print(table)
 
 

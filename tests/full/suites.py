@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tests.planted.bugs import BUGS
+from tests.planted.killed import KILLS
+
 
 class Suite(NamedTuple):
     """`module`: a Python module and its arguments. `alone`: it measures memory or a rate, which
-    others beside it would change."""
+    others beside it would change. `cases`: how many there are, where a list of ours says it; 0
+    where the command does, or nobody."""
 
     name: str
     module: str
     alone: bool = False
     environ: Mapping[str, str] = {}
+    cases: int = 0
 
     @property
     def command(self) -> str:
@@ -26,7 +31,7 @@ SUITES = (
     Suite("n-th I/O", "tests.crash.nth_run --calls 1500 --jobs 2"),
     Suite("failpoints on processes", "tests.kills.rig --points 3"),
     Suite("failpoints", "tests.kills.failpoints --jobs 2"),
-    Suite("planted bugs", "tests.planted.run"),
+    Suite("planted bugs", "tests.planted.run", cases=len(BUGS)),
     Suite("kills", "tests.kills.rig --kills 200"),
     Suite("crash states", "tests.crash.run --states 100000 --jobs 2"),
     Suite("bad input", "tests.fuzz.run --inputs 200000"),
@@ -39,7 +44,7 @@ SUITES = (
         "kills of the Applier",
         "tests.integration.applier.kill_rig --kills 100 --database-kills 20 --outages 10",
     ),
-    Suite("planted bugs under kills", "tests.planted.kills"),
+    Suite("planted bugs under kills", "tests.planted.kills", cases=len(KILLS)),
     Suite("restarts", "tests.acceptance.restarts --restarts 20"),
     Suite("growing and shrinking", "tests.integration.membership.rig"),
     Suite("take-over", "tests.integration.drainer.takeover_rig --takeovers 20"),

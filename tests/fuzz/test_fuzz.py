@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fuzz import atheris_targets, intruders, run, strangers
 from tests.fuzz.surface import Surface
+from tests.simulation.cluster import History, play
 from tidelog.errors import BadInput
 from tidelog_pump.edges.nats_edge import NatsEdge
 
 FOUND = run.surfaces()
+STANDS = 15
+"""A seed whose stranger's message no reader gets past."""
 
 
 def typed(data: bytes) -> object:
@@ -103,6 +107,36 @@ def test_a_stranger_in_the_stream() -> None:
     outcomes, wrong = intruders.intrusions(range(2))
     assert wrong == []
     assert outcomes.total() == 2
+
+
+def test_a_feed_that_stands_at_a_stranger_s_message_says_so() -> None:
+    stands = intruders.intrude(STANDS)
+    assert stands.wrong == []
+    assert stands.outcome == "stands, and says so"
+    assert any("`messages`" in one for one in stands.says)
+
+
+def test_a_feed_that_stands_in_silence_is_seen_and_so_is_all_that_is_not_of_its_standing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Being behind is excused, and nothing else."""
+
+    def worse(*args: Any, **more: Any) -> History:
+        history = play(*args, **more)
+        assert len(history.findings.other) > 3
+        history.findings.rules.append("a rule is broken")
+        history.findings.other.append("rows for ('d', 't1'), which does not exist")
+        history.findings.loss.append("one is lost")
+        return history
+
+    monkeypatch.setattr(intruders, "play", worse)
+    monkeypatch.setattr(intruders, "complaints", lambda nodes: [])
+    assert sorted(intruders.intrude(STANDS).wrong) == [
+        "a rule is broken",
+        "it stands still, and nobody says why",
+        "one is lost",
+        "rows for ('d', 't1'), which does not exist",
+    ]
 
 
 def test_a_question_that_is_not_answered_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,17 +83,21 @@ def play_all(actions: int, seed: int, jobs: int) -> int:
     histories = [*(one.history for one in done), *(one.history for one in found)]
     fired, seconds = sum(one.fired for one in done), time.monotonic() - began
     print(f"failpoints: {len(points)} points x {actions} actions, {fired} fired, ", end="")
-    print(f"{_counted(histories)} (seed {seed}, {seconds:.0f} s)")
-    enough = len(points) >= LEAST and fired == len(wanted)
-    busy = all(history.transactions for history in histories)
-    return 0 if enough and busy and all(history.findings.clean for history in histories) else 1
+    wrong = counted(histories, len(points), len(wanted) - fired)
+    print(f"{verdict(wrong, len(histories))} (seed {seed}, {seconds:.0f} s)")
+    return 1 if +wrong else 0
 
 
-def _counted(histories: Sequence[History]) -> str:
-    found: Counter[str] = Counter()
+def counted(histories: Sequence[History], points: int, not_fired: int) -> Counter[str]:
+    """All that is wrong with a run, by kind: what its histories found, and where it tried less than
+    it should."""
+    wrong: Counter[str] = Counter()
     for history in histories:
-        found.update({kind: len(said) for kind, said in history.findings.kinds().items()})
-    return verdict(found, len(histories))
+        wrong.update({kind: len(said) for kind, said in history.findings.kinds().items()})
+    wrong["NOT FIRED"] = not_fired
+    wrong["POINTS TOO FEW"] = max(0, LEAST - points)
+    wrong["WITHOUT TRAFFIC"] = sum(not history.transactions for history in histories)
+    return wrong
 
 
 def _told(outcome: Outcome) -> Outcome:

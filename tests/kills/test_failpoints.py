@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kills.failpoints import cases, simulated
+from tests.kills.failpoints import cases, counted, simulated
 from tests.kills.points import ELSEWHERE, LEAST, ROOT, discovered, needs_a_process
 from tests.kills.simulated import ACTIONS, Case, fire, reach
+from tests.last_line import ZEROS, verdict
+from tests.simulation.cluster import History
 from tidelog import failpoints
 from tidelog.errors import IoFailed, Unavailable
 
@@ -44,6 +46,14 @@ def test_one_that_no_history_passes_is_no_case_and_does_not_fire() -> None:
     passed = reach(1, 4)
     assert not list(cases([("pump.nowhere", "kill")], [passed], 1))
     assert not fire(Case("pump.nowhere", "kill", 1, 4, 1)).fired
+
+
+def test_zeros_are_said_of_no_run_that_fails() -> None:
+    fine, idle = History(1, transactions=1), History(1)
+    assert verdict(counted([fine], LEAST, 0), 1) == ZEROS
+    assert verdict(counted([fine], LEAST, 2), 1) == "2 NOT FIRED"
+    assert verdict(counted([fine], LEAST - 1, 0), 1) == "1 POINTS TOO FEW"
+    assert verdict(counted([fine, idle], LEAST, 0), 1) == "1 WITHOUT TRAFFIC"
 
 
 def test_what_a_call_fails_with() -> None:

@@ -108,13 +108,24 @@ def test_histories_that_never_reached_something_prove_nothing(
     assert "0 lost, 0 duplicated, 0 out of order\n" in capsys.readouterr().out
     for name in ("accept loss", "message lost", "pump Writer takes Append", "pump online: stops"):
         assert _total(_many(every - Counter({name: 1}))) == 1
-        assert f"NOT REACHED: {name}:" in capsys.readouterr().out
+        told = capsys.readouterr().out
+        assert f"NOT REACHED: {name}:" in told
+        assert told.endswith("0 faults, 1 never reached\n")
     assert _total(_many(Counter())[1:], ENOUGH - 1) == 0, "too few to tell"
-    assert _total(_many(every), ENOUGH + 1) == 1, "fewer than were asked for"
     assert set(EXCUSED) <= set(wanted())
     excused = next(iter(EXCUSED))
     assert _total(_many(every + Counter([excused]))) == 1
     assert f"{excused} (excused)" in capsys.readouterr().out
+
+
+def test_zeros_are_said_of_no_run_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    every = Counter(name for name in wanted() if name not in EXCUSED)
+    assert _total(_many(every), ENOUGH + 1) == 1
+    assert capsys.readouterr().out.endswith("0 faults, 1 FEWER THAN ASKED FOR\n")
+    assert totals(_many(every), 1.0, asked=ENOUGH, odd=2) == 1
+    assert capsys.readouterr().out.endswith("0 faults, 2 NOT THE SAME\n")
+    assert totals([History(1)], 1.0, asked=1) == 1
+    assert capsys.readouterr().out.endswith("0 faults, NOTHING WAS TRIED\n")
 
 
 def test_ci_plays_enough_of_them_to_tell() -> None:

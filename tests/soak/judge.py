@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from tests.soak.slopes import Sample, Slope, is_flat, slope, warm
@@ -46,7 +46,9 @@ def judged(so_far: SoFar, warm_up_s: float, blocks: int) -> tuple[list[str], lis
             unsure.append(name)
         if long and line.above(LIMIT):
             wrong.append(f"{name} grows by {line}")
-        wrong += _lives(name, samples, so_far.descriptors[name])
+        grows, untold = _lives(name, samples, so_far.descriptors[name])
+        wrong += grows
+        unsure += untold
     print(f"?: too unsure to tell growth by {LIMIT:.0%} an hour from none; a longer run may")
     print(f"{NATS}: without the {blocks / MIB:.1f} MiB of its buckets' newest files")
     if so_far.kills and not blocks:
@@ -54,8 +56,11 @@ def judged(so_far: SoFar, warm_up_s: float, blocks: int) -> tuple[list[str], lis
     return wrong, unsure
 
 
-def _lives(name: str, rss: Sequence[Sample], descriptors: Sequence[Sample]) -> Iterator[str]:
-    """Those that are long, each by itself: what grows."""
+def _lives(
+    name: str, rss: Sequence[Sample], descriptors: Sequence[Sample]
+) -> tuple[list[str], list[str]]:
+    """Those that are long, each by itself: what grows; and of what that can't be told."""
+    wrong, unsure = list[str](), list[str]()
     held = {life: list(some) for life, some in groupby(descriptors, lambda one: one.life)}
     for life, some in groupby(rss, lambda one: one.life):
         memory = warm(list(some), FULL_S)
@@ -63,9 +68,12 @@ def _lives(name: str, rss: Sequence[Sample], descriptors: Sequence[Sample]) -> I
             continue
         counts, line = warm(held[life], FULL_S), slope(memory)
         _row(name, f"no. {life}", line, memory, counts)
-        yield from _flat(f"{name}, life {life},", counts)
+        wrong += _flat(f"{name}, life {life},", counts)
         if line.above(LIMIT):
-            yield f"{name}, life {life}, grows by {line}"
+            wrong.append(f"{name}, life {life}, grows by {line}")
+        elif not line.tells(LIMIT):
+            unsure.append(f"{name}'s life {life} ({line})")
+    return wrong, unsure
 
 
 def _row(

@@ -151,6 +151,16 @@ def test_what_a_process_collects_while_it_lives_shows_in_a_life_that_is_spared()
     assert any("pump-1, life 40, holds more and more descriptors" in line for line in found)
 
 
+def test_a_spared_life_whose_growth_can_t_be_told_is_named_with_its_slope() -> None:
+    """Above the limit, and not surely: neither wrong nor fine."""
+    killed = [(float(at), at + 180.0) for at in range(0, 7200, 180)]
+    wanders = in_lives([*killed, (7200.0, float(HOURS_3))], per_hour=0.02)
+    wanders = [one._replace(value=one.value + one.age_s // 180 % 2) for one in wanders]
+    few = [one._replace(value=20.0) for one in wanders]
+    found = judged(soaked(HOURS_3, wanders, few), 20, BLOCK)
+    assert found == ([], ["pump-1's life 40 (+2.6 ± 0.7 %/h)"])
+
+
 def test_parts_hide_nothing_of_who_begins_anew_with_each() -> None:
     for parts in (1, 2, 3):
         each = HOURS_3 / parts

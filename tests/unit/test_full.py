@@ -61,6 +61,15 @@ def test_one_of_another_command_counts_for_none() -> None:
     assert "not run whole yet" in page(kept, (more,))
 
 
+def test_one_whose_cases_have_become_more_is_left(tmp_path: Path) -> None:
+    path, listed = tmp_path / "ran.json", PASSES._replace(cases=85)
+    assert run([listed], 1, tmp_path / "logs", path, EVER) == 0
+    assert load(path).left([listed]) == []
+    more = listed._replace(cases=92)
+    assert load(path).left([more]) == [more]
+    assert "| 92 cases now; of 85 it said on " in page(load(path), (more,))
+
+
 def test_none_is_begun_after_the_time_is_over(tmp_path: Path) -> None:
     path = tmp_path / "ran.json"
     assert run([PASSES, FAILS], 1, tmp_path / "logs", path, 0.0) == 0

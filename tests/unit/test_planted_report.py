@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.crash.mutations import MUTATIONS
 from tests.planted.bugs import BUGS
 from tests.planted.marks import broken_marks
-from tests.planted.noticed import Noticed
+from tests.planted.noticed import TESTS, Noticed
 from tests.planted.report import PAGE, page, table
 from tests.planted.schedule import Schedule, calm
 from tidelog.changes import MarkedTxn, Marker, Watermark
@@ -31,6 +31,14 @@ def test_a_finding_counts_for_its_bug_if_it_is_of_its_kind_and_says_so() -> None
     assert not schedule.caught_by({"loss": ["it stands behind"], "rule": ["another one"]})
     assert schedule.caught_by({"rule": ["another one", "it stands behind"]}) == "it stands behind"
     assert not Noticed("b", "n", "DID NOT RAISE").caught_by(["E   ImportError"])
+
+
+def test_what_a_test_says_is_of_its_bug_and_no_error_of_another_kind() -> None:
+    """Not the heading of a failed test, and not any assertion."""
+    others = ["    assert another is True", "E   AssertionError", "E   ImportError"]
+    for test in TESTS:
+        name = test.node.rpartition("::")[2]
+        assert not test.caught_by([f"___ {name} ___", *others]), test
 
 
 def marker(*commit_ts: int, prev: int) -> Message:
