@@ -354,7 +354,7 @@ BUGS = (
         (
             Edit(
                 f"{LIBRARY}/decode/ddls.py",
-                " and not (told and step.told_before)\n",
+                " and not (self._told and step.told_before)\n",
                 "\n",
             ),
         ),
