@@ -91,7 +91,11 @@ def _victims(stage: Stage, db: MariaDb) -> list[Victim]:
         of = (partial(act, name) for act in (stage.kill, stage.stop, stage.start))
         return Victim(label, *of)
 
-    kill_db, start_db = (partial(asyncio.to_thread, act) for act in (db.kill, db.start))
+    async def kill_db() -> None:
+        await asyncio.to_thread(db.kill)
+
+    async def start_db() -> None:
+        await asyncio.to_thread(db.start)
 
     async def restart_db() -> None:
         await kill_db()

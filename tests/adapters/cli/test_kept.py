@@ -14,12 +14,12 @@ from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats
 from tidelog_cli import kept
 from tidelog_cli.state_file import TopologyState
-from tidelog_cli.topology import LOCK_FILE
+from tidelog_cli.topology import LOCK_FILE, NATS
 
 
 async def left_behind(directory: Path) -> TopologyState:
     """A directory with a stream, as `up` leaves it."""
-    server = EmbeddedNats(directory / kept.STORE)
+    server = EmbeddedNats(directory / NATS)
     await server.start()
     bus = await NatsBus.connect(server.url)
     await bus.stream_create(StreamConfig("S", ("s.>",)))
@@ -60,7 +60,7 @@ def test_a_reader_s_own_trouble_is_no_server_that_is_away(tmp_path: Path) -> Non
 
     async def scenario() -> None:
         await left_behind(tmp_path)
-        server = EmbeddedNats(tmp_path / kept.STORE)
+        server = EmbeddedNats(tmp_path / NATS)
         await server.start()
         try:
             with pytest.raises(Unavailable, match="of the reader"):
