@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Reply
-from tidelog.errors import Conflict, StreamMissing, TidelogError, Unavailable
+from tidelog.errors import Conflict, DiskFull, StreamMissing, TidelogError, Unavailable
 from tidelog.failpoints import hit
 from tidelog.lease_store import Holder, LeaseStore
 from tidelog.ports import Ports
@@ -170,7 +170,7 @@ class Lease(Actor[LeaseMail]):
                     return
                 self._role.standby = f"{found} leads" if found is not None else ""
                 self._waiting = ""
-            except (Conflict, StreamMissing, Unavailable) as error:
+            except (Conflict, DiskFull, StreamMissing, Unavailable) as error:
                 # Nobody renews what nobody can reach: how long it stood says nothing.
                 seen, self._waiting = -1, f"the feed's lease: {error}"
             await self._until_due(LOOK_S)
