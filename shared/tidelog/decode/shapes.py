@@ -23,9 +23,7 @@ class Shapes:
         self._known: OrderedDict[str, int] = OrderedDict()
 
     def check(self, commit_ts: int, db: str, shape: TableStructure) -> None:
-        """Raises Undecodable for rows that readers would take for others."""
-        if self.idle:
-            return
+        """Raises Undecodable for rows that readers would take for others. Not asked while idle."""
         key, read_by = structure_key(db, shape), hash((shape.columns, shape.key_columns))
         if self._known.setdefault(key, read_by) != read_by:
             raise Undecodable(

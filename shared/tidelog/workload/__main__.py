@@ -32,8 +32,8 @@ PROGRESS_S = 1.0
 ENDLESS_S = 10.0
 """Between two lines about a run without an end: somebody keeps them."""
 FLUSH_S = 30.0
-INTERRUPTED = 130
-"""The exit code of one that a signal ended at once, as of commands."""
+SIGNALLED = 128
+"""The exit code of one that a signal ended at once, less the signal's number, as of commands."""
 
 
 def arguments(argv: list[str], program: str) -> Namespace:
@@ -74,6 +74,14 @@ def arguments(argv: list[str], program: str) -> Namespace:
         "--linger", type=float, default=30.0, help="seconds to wait for Pumps to ask about the dead"
     )
     return parser.parse_args(argv)
+
+
+class EndedAtOnce(Exception):
+    """By a signal of this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class Book:
@@ -140,7 +148,7 @@ def _config(args: Namespace, tls: TlsFiles) -> WorkloadConfig:
 
 async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -> dict[str, object]:
     stop = asyncio.Event()
-    _until_signal(workload)
+    signals = _until_signal(workload)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(workload.run(stop))
@@ -148,14 +156,16 @@ async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -
             stop.set()
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
+    except asyncio.CancelledError as error:
+        raise EndedAtOnce(signals[-1] if signals else signal.SIGINT) from error
     finally:
         await book.write()
     return summary
 
 
-def _until_signal(workload: Workload) -> None:
+def _until_signal(workload: Workload) -> list[int]:
     """What is under way is carried to its end, however long that takes; a second signal is for who
-    won't wait."""
+    won't wait. Those that came."""
     task = asyncio.current_task()
     assert task is not None
     signals: list[int] = []
@@ -170,6 +180,7 @@ def _until_signal(workload: Workload) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, end, number)
+    return signals
 
 
 async def _open(path: Path | None) -> File | None:
@@ -223,9 +234,11 @@ def run(argv: list[str], program: str = "tidelog.workload") -> int:
         return uvloop.run(_to_the_end(args, program))
     except TidelogError as error:
         return _tell(program, error)
-    except (asyncio.CancelledError, KeyboardInterrupt):
+    except EndedAtOnce as error:
         sys.stderr.write(f"{program}: ended at once: nobody decides what was under way\n")
-        return INTERRUPTED
+        return SIGNALLED + error.number
+    except KeyboardInterrupt:  # nothing was begun
+        return SIGNALLED + signal.SIGINT
 
 
 def _tell(program: str, error: TidelogError) -> int:

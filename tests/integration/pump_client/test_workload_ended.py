@@ -22,7 +22,7 @@ def test_one_that_waits_for_a_registry_ends_at_once(number: signal.Signals, tmp_
             try:
                 until(lambda: b"0 committed" in said.read_bytes(), "it waits", 120)
                 workload.send_signal(number)
-                assert workload.wait(60) == 130
+                assert workload.wait(60) == 128 + number
             finally:
                 workload.kill()
         last = said.read_text().splitlines()[-1]
