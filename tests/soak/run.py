@@ -38,6 +38,8 @@ ENVIRONMENT = {
 }
 """Retention works all the while: small segments that go soon, a stream that discards; it is as long
 as it ever gets after some minutes, and nats-server's memory, which grows with that, too."""
+KEEP_DROPPED_S = 60
+"""So do the dropped tables downstream: SQLite holds what it knows of each in memory."""
 
 FEWEST = 0.9
 """Of the kills that were asked for."""
@@ -79,7 +81,9 @@ def part(home: Path, so_far: SoFar, seconds: float, least: float) -> int:
     soak = Soak(min(so_far.asked.seconds - so_far.seconds, seconds), home, so_far)
     print(f"seed {so_far.seed}, part {len(so_far.commits) + 1}", flush=True)
     database = home / "down.db"
-    with up(home / TOPOLOGY, f"sqlite:///{database}", "--pumps", "2") as running:
+    with up(
+        home / TOPOLOGY, f"sqlite:///{database}?keep_dropped_s={KEEP_DROPPED_S}", "--pumps", "2"
+    ) as running:
         try:
             blocks = uvloop.run(soak.run(running, database))
         except (Wrong, TimeoutError) as error:

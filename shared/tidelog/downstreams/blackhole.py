@@ -28,10 +28,10 @@ CACHED_TABLES = 4096
 
 
 class BlackholeLane:
-    """Any number of them."""
+    """Any number of them, which have their tables' statements in common."""
 
-    def __init__(self) -> None:
-        self._builders: dict[tuple[str, str, int], TableStatements] = {}
+    def __init__(self, builders: dict[tuple[str, str, int], TableStatements]) -> None:
+        self._builders = builders
 
     async def apply(self, work: Work) -> None:
         for share in work.shares:
@@ -41,7 +41,7 @@ class BlackholeLane:
                 metrics.DRY_BYTES.inc(len(statement.sql))
 
     async def close(self) -> None:
-        self._builders.clear()
+        """There is nothing to close."""
 
     def _builder(self, share: TableShare) -> TableStatements:
         structure = share.structure
@@ -69,6 +69,7 @@ class Blackhole:
     def __init__(self, options: DownstreamOptions) -> None:
         self._lanes = options.lanes
         self._saved: Checkpoint | None = None
+        self._builders: dict[tuple[str, str, int], TableStatements] = {}
 
     async def open(self, feed: str) -> Opened:
         return Opened(self._saved, lanes=self._lanes)
@@ -88,9 +89,10 @@ class Blackhole:
         return frozenset()
 
     async def lane(self, number: int) -> Lane:
-        return BlackholeLane()
+        return BlackholeLane(self._builders)
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
+        self._builders.clear()
         self._saved = checkpoint
         return []
 

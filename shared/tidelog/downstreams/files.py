@@ -155,6 +155,7 @@ class FilesDownstream(OneProcess):
         await self._write(payloads, work.checkpoint if work.ends else None, sync=work.ends)
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
+        self._encoders.clear()
         self._schema_version = max(self._schema_version, ddl.schema_version)
         await self._write([(ddl.commit_ts, pb_rows.ddl(ddl))], checkpoint, sync=True)
         return []

@@ -74,6 +74,12 @@ class Planner:
         self._forget()
         return plan
 
+    def forget(self, place: Place) -> None:
+        """Another table is there now, or none: it begins anew. Nothing is in flight."""
+        assert not self._in_flight
+        self._routes.pop(place, None)
+        self._offsets.forget(place)
+
     def one_lane(self) -> list[str]:
         """The tables that keep to one lane because nobody can tell what their keys equal."""
         return sorted(f"{db}.{t}" for (db, t), route in self._routes.items() if route.one_lane)
@@ -128,6 +134,9 @@ class _Offsets:
             offsets.append(last[1] if run.events[0].commit_ts == last[0] else 0)
             last = _after(last, run.events)
         return offsets
+
+    def forget(self, place: Place) -> None:
+        self._last.pop(place, None)
 
     def advance(self, places: dict[Place, list[TableEvents]]) -> None:
         for place, runs in places.items():

@@ -33,6 +33,8 @@ class Publisher:
         self._bus = bus
         self.stream = subjects.changes_stream(FEED)
         self.commit_ts = 0
+        self.version = 1
+        """Of the tables, as `rows` names it."""
 
     async def create_stream(self) -> None:
         await self._bus.stream_create(StreamConfig(self.stream, (f"changes.{FEED}.>",)))
@@ -60,7 +62,7 @@ class Publisher:
         bodies = []
         for name, found in events.items():
             stamped = [msgspec.structs.replace(event, commit_ts=commit_ts) for event in found]
-            body = RowMessage("d", name, 1, stamped)
+            body = RowMessage("d", name, self.version, stamped)
             subject = subjects.changes_row(FEED, "d", name)
             bodies.append(Outgoing(subject, msgspec.json.encode(body)))
         await self._batch(commit_ts, bodies)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.unit.applier.publisher import FEED, Publisher
+from tests.unit.applier.publisher import FEED, Publisher, T
+from tests.unit.downstreams.shapes import ddl
 from tests.unit.relay.relay_rig import bodies_of
-from tidelog.changes import Event, RowMessage
+from tidelog.changes import Event, RowMessage, schema_key
 from tidelog.errors import DiskFull, Unavailable
 from tidelog.feed_reader import Gap
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.relay import BatchLog, LargeBatch, RelayLog, Spool
+from tidelog.schema.structure import TableStructure
 from tidelog.sim.world import World, run
 from tidelog.subjects import schemas_bucket
 from tidelog_applier.read import Batch, Intake, Moved, Structures, Taken
@@ -268,5 +271,32 @@ def test_a_stream_that_begins_too_late_is_a_gap_behind_what_the_relay_has() -> N
         with pytest.raises(Gap):
             await endlessly(intake, found)
         assert [one.commit_ts for one in found] == [1, 2]
+
+    run(main, seed=1)
+
+
+def structures_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(one, TableStructure) for one in gc.get_objects())
+
+
+def test_what_it_knows_does_not_grow_with_the_versions_of_a_table() -> None:
+    async def main(world: World) -> None:
+        ports = world.ports("applier")
+        publisher = Publisher(world.ports("drainer").bus)
+        await publisher.begin()
+        bucket = Bucket(ports.bus, schemas_bucket(FEED))
+        intake = intake_of(ports, "relay", 0)
+        last, known = T, 0
+        for number in range(60):
+            if number == 10:
+                known = structures_in_memory()
+            new = msgspec.structs.replace(last, version=T.version + 1 + number)
+            await bucket.put(schema_key("d", "t", new.version), msgspec.json.encode(new))
+            await publisher.ddl(ddl("add_index", (last, new)))
+            publisher.version, last = new.version, new
+            await publisher.rows(t=published(number)["t"])
+            assert len(await drained(intake)) >= 2
+        assert structures_in_memory() <= known + 2
 
     run(main, seed=1)

@@ -204,6 +204,20 @@ def test_a_restart_reads_the_snapshot_and_of_the_history_its_end() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("config", [CONFIG, ROUTED])
+def test_what_it_knows_does_not_grow_with_the_versions_of_a_table(config: DrainerConfig) -> None:
+    async def main(world: World) -> None:
+        feed = await feed_of(world, config)
+        await feed.upto(1, 30)
+        await feed.snapshot_of(30)
+        assert 0 < feed.status("structures") <= 2
+        feed.pump.commit([(307, 306, feed.history.row(29)[2])], 307)
+        await feed.read(307)
+        assert feed.rows()[-1] == {**expected(29)[-1], "c29": None}
+
+    run(main)
+
+
 @pytest.mark.parametrize("lead", [0, 1, 5])
 def test_a_row_below_what_is_folded_is_decoded_right_after_a_restart(lead: int) -> None:
     """The feed stands at job 20; the history is ahead of it, and what is ahead is not folded."""

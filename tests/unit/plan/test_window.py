@@ -129,6 +129,15 @@ def test_events_in_order_tell_where_a_large_transaction_goes_on() -> None:
     assert [e.after for e in first[0].events] == [{"v": 1}, {"v": 1}, {"v": 2}]
 
 
+def test_a_table_that_is_another_one_now_begins_anew() -> None:
+    planner = Planner(4)
+    planner.plan(1, [of(NO_KEY, ORDERED, event(2, 1)), of(ONE_KEY, PLAIN, created(row(1)))])
+    planner.applied(1)
+    planner.forget(("d", "none"))
+    planner.forget(("d", "nobody knows"))
+    assert ordered(planner.plan(2, [of(NO_KEY, ORDERED, event(2, 2))]))[0].offset == 0
+
+
 def test_other_lanes_in_the_middle_of_a_large_transaction() -> None:
     planner = Planner(4)
     planner.plan(1, [of(NO_KEY, ORDERED, event(2, 1)), of(ONE_KEY, PLAIN, created(row(1)))])

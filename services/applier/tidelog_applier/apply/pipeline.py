@@ -358,6 +358,9 @@ class Pipeline:
                     log.info("it was done after all", ddl=ddl.kind, commit_ts=ddl.commit_ts)
                     break
         self._trouble.over()
+        for one in ddl.tables:
+            if one.before is not None:
+                self._planner.forget((one.db_before, one.before.name))
         self.flight.begin(Window(commit_ts))
         self._show()
         return notes

@@ -109,6 +109,8 @@ class Intake:
         hit("applier.intake.fetched")
         handed = await self._relay.append(items, structures)
         hit("applier.intake.kept")
+        for ddl in (ddl for one in handed for ddl in one.ddls):
+            self._structures.forget(ddl)
         pending, self._pending = self._pending, []
         return in_order(pending, handed)
 

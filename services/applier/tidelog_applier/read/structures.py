@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidelog.changes import schema_key
+from tidelog.changes import DdlMessage, schema_key
 from tidelog.errors import Corrupt, StreamMissing, Unavailable
 from tidelog.kv import Bucket, Entry
 from tidelog.ports import Ports
@@ -45,6 +45,13 @@ class Structures:
     async def all(self, keys: Iterable[TableKey]) -> dict[TableKey, TableStructure]:
         """Raises as `get`."""
         return {key: await self.get(*key) for key in keys}
+
+    def forget(self, ddl: DdlMessage) -> None:
+        """Of its tables what was before it: the rows behind it name what is after it, and one that
+        names an older version all the same has it fetched again."""
+        for one in ddl.tables:
+            if one.before is not None:
+                self._known.pop((one.db_before, one.before.name, one.before.version), None)
 
     async def _fetch(self, db: str, table: str, version: int) -> TableStructure:
         key = schema_key(db, table, version)

@@ -32,6 +32,7 @@ class Appender:
         await self._keep_beside(batch.structures)
         for chunk in batch.chunks:
             await self._tail.append(chunk)
+        self._store.forget(batch.ended)
 
     async def append_parts(self, txn: LargeTxn) -> None:
         """Decode and append it part by part, but for the last, which the batcher's `end` gives.

@@ -39,7 +39,8 @@ class Contents(msgspec.Struct):
 
 class Batch(msgspec.Struct):
     """Messages to append, each chunk atomically. `last_ts`: the marker's or watermark's position;
-    `covers`: everything at or below is published once the last chunk is."""
+    `covers`: everything at or below is published once the last chunk is. `ended`: keys of the
+    structures that its DDLs replaced."""
 
     attempt: str
     chunks: list[list[Outgoing]]
@@ -48,6 +49,7 @@ class Batch(msgspec.Struct):
     txns: int = 0
     rows: int = 0
     structures: dict[str, TableStructure] = {}
+    ended: list[str] = []
     ops: Contents = msgspec.field(default_factory=Contents)
 
     @property
@@ -95,6 +97,7 @@ class Batcher:
         self._messages: list[Outgoing] = []
         self._marked: list[MarkedTxn] = []
         self._structures: dict[str, TableStructure] = {}
+        self._ended: list[str] = []
         self._attempt = ""
         self._beside_marker = 0
         self._taken = 0
@@ -265,6 +268,9 @@ class Batcher:
             headers[changes.H_PASSED] = ",".join(map(str, (ddl.highest, *ddl.behind)))
         self._emit(ddl.subject, self._envelope.ddl(ddl.message), headers)
         self._structures.update(ddl.structures)
+        for one in ddl.message.tables:
+            if one.before is not None:
+                self._ended.append(structure_key(one.db_before, one.before))
 
     def _seal(self, prev_commit_ts: int, covers: int) -> Batch:
         marked, count = self._marked, self._taken + len(self._messages)
@@ -283,6 +289,7 @@ class Batcher:
             len(marked),
             self._rows,
             self._structures,
+            self._ended,
             self._ops,
         )
         self._clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import structlog
 
@@ -83,6 +83,7 @@ class SchemaStore:
             "jobs": self.tracker.unfolded,
             "last_job": self.tracker.last_job,
             "saved_job": self._saved_job,
+            "structures": self._structures.remembered,
             "rebuilds": dict(self.rebuilds),
             "unknown_versions": self._unknown_versions,
         }
@@ -275,6 +276,10 @@ class SchemaStore:
         """Write the structures, by key, that this life has not yet written. Raises Unavailable,
         StreamMissing."""
         await self._structures.publish(structures)
+
+    def forget(self, ended: Iterable[str]) -> None:
+        """Rows name these no more: that they are written need not be remembered."""
+        self._structures.forget(ended)
 
     async def look(self) -> None:
         """Is the bucket still the one that was written? Raises as `publish`, HistoryTooShort,

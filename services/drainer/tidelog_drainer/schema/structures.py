@@ -111,6 +111,16 @@ class Structures:
         while len(self._written) > WRITTEN_MAX:
             self._written.popitem(last=False)
 
+    @property
+    def remembered(self) -> int:
+        """How many are known to be written."""
+        return len(self._written)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """They are written again where they are met again."""
+        for key in keys:
+            self._written.pop(key, None)
+
     async def remember(self, revision: int, first_job: int = 0, last_job: int = 0) -> None:
         """The bucket holds this revision, and the history these jobs."""
         known = self.known or Known("", 0)
