@@ -18,7 +18,7 @@ LOUD_IF_FAILED = > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 .DEFAULT_GOAL := help
 # Where it is set, each of the thousand processes that tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test debian beside-fuzz beside-crash beside-kills check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
+.PHONY: help demo test debian beside-fuzz beside-crash beside-kills beside-compose check adapters compiled wheel bench proto docs planted sim sim-full full mariadb etcd compiler nodejs unit models crash simulation fixtures integration faults spark console browser java prometheus compose requirements kills
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -55,7 +55,7 @@ test: $(PY) ## everything CI runs
 	@$(MAKE) $(BESIDE) kills beside-kills
 	@$(MAKE) $(ONE) integration
 	@$(MAKE) $(ONE) spark
-	@$(MAKE) $(BESIDE) compose soak
+	@$(MAKE) $(BESIDE) compose beside-compose
 
 debian: $(PY)
 	@for what in compiler mariadb etcd nodejs java prometheus browser; do \
@@ -73,6 +73,9 @@ beside-kills:
 	@$(MAKE) $(ONE) fixtures
 	@$(MAKE) $(ONE) faults
 	@$(MAKE) $(ONE) console
+
+beside-compose:
+	@$(MAKE) $(ONE) soak
 	@$(MAKE) $(ONE) models
 
 mariadb: ## Debian's MariaDB for the tests (installs it when root, else says what is missing)
@@ -107,7 +110,7 @@ check: $(VENV)/.dev ## format, lint, types, import law, generated protobuf
 	@$(PYTEST) tests/unit/test_tidy.py tests/unit/test_proto.py
 
 unit: $(VENV)/.dev ## pure rooms, kernel, ports conformance
-	@$(PYTEST) -n 2 tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
+	@$(PYTEST) -n 2 --dist worksteal tests/unit tests/conformance $(addprefix --ignore=,$(MODELS))
 
 adapters: $(VENV)/.dev mariadb etcd ## what stands at a port, each against the real server it is for
 	@$(IN_MEMORY) $(PYTEST) -n 3 --dist loadfile tests/adapters

@@ -9,6 +9,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tidelog.leftovers import settle
+
 # As an application that sets up its own logs: else the first client that a test makes does it.
 structlog.configure()
 
@@ -17,6 +19,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FULL = "TIDELOG_TEST_FULL"
 """Set by `make full`, which runs what is marked `full`: more of what a sibling has in CI."""
+
+
+def pytest_collection_finish() -> None:
+    settle()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -63,6 +63,9 @@ class Supervisor:
         self._stuck: Stuck | None = None
         self._fatal: Fatal | None = None
         """Of a start that was cut short: the others end first."""
+        self._cut_by: tuple[Child, BaseException] | None = None
+        """The crash that cut it: whoever made no progress may do so again by the time that the one
+        that was starting has ended, and what was not started would never be."""
 
     def actor(
         self, name: str, factory: Callable[[], Actor[M]], *, shares: Ref[Any] | None = None
@@ -100,8 +103,10 @@ class Supervisor:
         try:
             await self._start_from(0)
             while not stop.is_set():
-                await self._watch()
-                if not stop.is_set() and (crash := self._crash()) is not None:
+                if self._cut_by is None:
+                    await self._watch()
+                crash, self._cut_by = self._cut_by or self._crash(), None
+                if not stop.is_set() and crash is not None:
                     await self._restart_from(*crash)
             self.ready = False
             await self._stop_from(0)
@@ -169,7 +174,8 @@ class Supervisor:
         started = asyncio.ensure_future(cell.started.wait())
         try:
             while not cell.started.is_set():
-                if self._crash() is not None:
+                self._cut_by = self._crash()
+                if self._cut_by is not None:
                     return False
                 error = _trouble(child)
                 if error is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.quiet import quiet
 from tests.simulation.cluster import FEED
-from tests.simulation.run import quiet
 from tests.simulation.test_orders import Rig, play
 from tidelog.messages import PAUSED
 from tidelog.timestamps import physical_ms

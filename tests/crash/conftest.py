@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tests.crash.quiet import quiet
+from tests.quiet import quiet
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from tests.crash import damaged_logs, damaged_small
-from tests.crash.quiet import quiet
 from tests.last_line import verdict
+from tests.quiet import quiet
 
 SIZE = 4096
 Judge = Callable[[bytes, int], str]

@@ -16,9 +16,9 @@ from itertools import product
 from typing import NamedTuple
 
 from tests.crash import nth, nth_stores
-from tests.crash.quiet import quiet
 from tests.crash.recorder import Wrong
 from tests.last_line import last_line
+from tests.quiet import quiet
 
 PUMP = "pump"
 FULL = "full"

@@ -12,9 +12,9 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.crash.explore import Report, explore, replay
-from tests.crash.quiet import quiet
 from tests.crash.scenarios import PROTOCOLS, SCENARIOS, named
 from tests.last_line import verdict
+from tests.quiet import quiet
 
 STATES = 15_000
 

@@ -7,17 +7,15 @@ framed anew: as if somebody who knows the framing had written them.
 
 from __future__ import annotations
 
-import logging
 import random
 import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import structlog
-
 from tests.fuzz.mutation import mutated
 from tests.fuzz.surface import Surface
+from tests.quiet import quiet
 from tests.unit.pump.driven import Machine, append, drive, scanned
 from tests.unit.pump.rig import commit, prewrite
 from tests.unit.relay.relay_rig import STRUCTURES, bodies_of, opened, piece, rows, whole
@@ -31,11 +29,6 @@ from tidelog_proto.pb_binlog_pb2 import BinlogType as PbBinlogType
 Files = dict[str, bytes | None]
 LOG_FILES = ("value/000000.vlog", "value/000001.vlog", "value/closed", "value/synced")
 RELAY_FILES = ("relay/relay-000000", "relay/relay-000001", "relay/synced")
-
-
-def quiet() -> None:
-    """What the rooms say of each damage would be most of the time."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 @cache

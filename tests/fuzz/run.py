@@ -35,6 +35,7 @@ from tests.fuzz import (
 )
 from tests.fuzz.surface import Surface
 from tests.last_line import last_line
+from tests.quiet import quiet
 
 INPUT_S = 1.0
 GROWTH_BYTES = 64 << 20
@@ -58,7 +59,7 @@ class Tally:
 
 
 def surfaces() -> list[Surface]:
-    file_inputs.quiet()
+    quiet()
     rooms = (pump_inputs, control_inputs, reader_inputs, file_inputs, config_inputs)
     return [surface for room in rooms for surface in room.surfaces()]
 

@@ -21,8 +21,8 @@ from multiprocessing.pool import Pool
 from tests.kills.points import ELSEWHERE, LEAST, discovered, needs_a_process
 from tests.kills.simulated import ACTIONS, SCENES, Case, Outcome, Reach, fire, reach
 from tests.last_line import verdict
+from tests.quiet import quiet
 from tests.simulation.cluster import History
-from tests.simulation.run import quiet
 
 ROUNDS = 6
 """Seeds of each scene that are tried until every point was passed in one of them."""

@@ -14,8 +14,8 @@ import time
 
 from tests.planted.director import Director
 from tests.planted.schedules import BY_BUG, Schedule
+from tests.quiet import quiet
 from tests.simulation.cluster import Cluster, History, play
-from tests.simulation.run import quiet
 
 SAID = 20
 """Sentences told of each kind of finding."""

@@ -21,9 +21,10 @@ from pathlib import Path
 import msgspec
 
 from tests.commit import commit
+from tests.quiet import quiet
 from tests.simulation.cluster import History, play
 from tests.simulation.reach import missed
-from tests.simulation.run import KINDS, closing_line, differing, histories, quiet
+from tests.simulation.run import KINDS, closing_line, differing, histories
 from tidelog.sim.checker import Findings
 
 RECORD = Path(__file__).with_name("played.json")

@@ -8,7 +8,6 @@ port events, `--reach` how often each thing came about.
 from __future__ import annotations
 
 import argparse
-import logging
 import multiprocessing
 import signal
 import sys
@@ -16,20 +15,14 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 
-import structlog
-
 from tests.last_line import verdict
+from tests.quiet import quiet
 from tests.simulation.cluster import History, play
 from tests.simulation.plan import TIDB_FROM, draw
 from tests.simulation.reach import EXCUSED, OF_TIDB, missed, wanted
 
 KINDS = ("loss", "duplicate", "out-of-order", "gap", "rule")
 AGAIN = 25
-
-
-def quiet() -> None:
-    """The services' own logs would be most of the time and all of the output."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def _quietly_until_ended() -> None:

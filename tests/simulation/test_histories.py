@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.planted.schedules import calm
+from tests.quiet import quiet
 from tests.simulation.cluster import Cluster, History, play
 from tests.simulation.plan import ACTIONS, ALL_EVENTS, draw
 from tests.simulation.reach import ENOUGH, ENOUGH_OF_TIDB, EXCUSED, wanted
-from tests.simulation.run import differing, quiet, totals
+from tests.simulation.run import differing, totals
 from tidelog.downstream import TableShare
 from tidelog.sim import World, run
 from tidelog.sim.faults import Injected
@@ -45,7 +46,7 @@ def test_a_history_is_clean(seed: int) -> None:
 def _digests(hash_seed: str, seeds: list[int]) -> list[str]:
     script = (
         "import sys\n"
-        "from tests.simulation.run import quiet\n"
+        "from tests.quiet import quiet\n"
         "from tests.simulation.cluster import play\n"
         "quiet()\n"
         "for seed in map(int, sys.argv[1:]):\n"

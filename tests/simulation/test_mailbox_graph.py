@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.quiet import quiet
 from tests.simulation.cluster import Cluster
 from tests.simulation.plan import draw
-from tests.simulation.run import quiet
 from tidelog.actor import Actor, Ref
 from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor

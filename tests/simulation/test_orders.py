@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from tests.planted.schedules import calm
+from tests.quiet import quiet
 from tests.simulation.chaos import MEMBERS_STREAM
 from tests.simulation.cluster import CLUSTER, FEED, MAX_STEPS, Cluster
 from tests.simulation.orders import Orders
 from tests.simulation.plan import Appliers
-from tests.simulation.run import quiet
 from tidelog import subjects
 from tidelog.lease import TAKEOVER_S
 from tidelog.messages import (

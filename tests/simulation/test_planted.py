@@ -11,9 +11,10 @@ from tests.planted.killed import KILLS
 from tests.planted.noticed import TESTS
 from tests.planted.record import load_all
 from tests.planted.schedules import SCHEDULES, calm
+from tests.quiet import quiet
 from tests.simulation.cluster import Cluster, play
 from tests.simulation.contents import Row, name_differences
-from tests.simulation.run import KINDS, quiet
+from tests.simulation.run import KINDS
 from tidelog.rows.values import T_VARCHAR
 from tidelog.schema.model import ColumnInfo, FieldType, Name
 from tidelog.sim.checker import Findings

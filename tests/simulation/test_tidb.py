@@ -7,12 +7,13 @@ from itertools import islice
 
 import pytest
 
+from tests.quiet import quiet
 from tests.simulation import tidb
 from tests.simulation.cluster import play
 from tests.simulation.plan import TIDB_FAULTS, TIDB_FROM, draw
 from tests.simulation.reach import ENOUGH_OF_TIDB, OF_TIDB, missed
 from tests.simulation.resolved_watch import ResolvedWatch
-from tests.simulation.run import differing, quiet
+from tests.simulation.run import differing
 from tidelog.batched_oracle import BatchedOracle
 from tidelog_pump.sort.sorter import Sorter
 

@@ -149,6 +149,41 @@ def test_a_fatal_error_of_the_start_that_ends_so_is_told() -> None:
     run(main)
 
 
+def test_one_that_goes_on_while_the_start_that_it_cut_ends_is_started_anew_with_all() -> None:
+    """Nobody else would start the others."""
+
+    class Slow(Recorder):
+        async def on_batch(self, batch: list[Do]) -> None:
+            await goes_on.wait()
+
+    class Starts(Gated):
+        async def on_start(self) -> None:
+            try:
+                await super().on_start()
+            finally:
+                goes_on.set()
+
+    goes_on = asyncio.Event()
+
+    async def main(world: World) -> None:
+        log: list[str] = []
+        gate, stop, supervisor = asyncio.Event(), asyncio.Event(), Supervisor("test")
+        a = supervisor.actor("a", lambda: Slow("a", log))
+        supervisor.actor("b", lambda: Starts("b", log, gate))
+        supervisor.actor("c", lambda: Recorder("c", log))
+        task = world.loop.create_task(supervisor.run(stop))
+        await world.until(lambda: log == ["+a", "+b"], 5)
+        await a.tell(Do("wait"))
+        await world.until(goes_on.is_set, 10)
+        gate.set()
+        await world.until(lambda: supervisor.ready, 10)
+        assert log[-3:] == ["+a", "+b", "+c"]
+        stop.set()
+        await task
+
+    run(main)
+
+
 class Question(msgspec.Struct, frozen=True):
     reply: Reply[None]
 
