@@ -14,7 +14,7 @@ from tidelog.errors import BadInput, Conflict, Corrupt, Refused, TidelogError, U
 from tidelog.ports import Disk
 from tidelog.pump_client.ddl.parse import parse
 from tidelog.pump_client.ddl.plan import plan
-from tidelog.pump_client.errors import OutcomeUnknown
+from tidelog.pump_client.errors import CommitUnknown, OutcomeUnknown
 from tidelog.pump_client.two_phase import Upstream
 from tidelog.schema.model import DdlJob
 from tidelog.timestamps import physical_ms
@@ -125,10 +125,13 @@ class SchemaChanger:
                 return True
             except Conflict:
                 return False
-            except (BadInput, Refused):
-                if not sent:
-                    await self._clear()
-                raise
+            except (BadInput, Refused) as error:
+                if not sent and await self._clear():
+                    raise
+                raise CommitUnknown(
+                    f"the schema change may happen, though it is refused now: {error.message}",
+                    hint=f"the next one, or a next life, goes on with it. {error.hint}",
+                ) from error
             except Unavailable as error:
                 sent = sent or not error.definite
                 await self._upstream.clock.sleep(RETRY_S)
@@ -178,16 +181,17 @@ class SchemaChanger:
         await self._write(msgspec.json.encode(pending))
         self.pinned = pending.start_ts
 
-    async def _clear(self) -> None:
-        """What became of the change is certain, whatever the disk says. A file that still names it
-        costs a next life a question; the next change overwrites it."""
+    async def _clear(self) -> bool:
+        """The change is over. False: the file still names it, and a next life goes on with it: that
+        changes nothing if it is done; the next change overwrites it."""
         self._pending = None
         try:
             await self._write(b"")
         except TidelogError as error:
             log.warning("a schema change that is over is still noted", reason=error.message)
-        else:
-            self.pinned = 0
+            return False
+        self.pinned = 0
+        return True
 
     async def _write(self, data: bytes) -> None:
         if self._disk is not None:
