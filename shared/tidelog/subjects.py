@@ -113,6 +113,13 @@ def replay_feed(feed: str, reader: str) -> str:
     return f"{feed}={reader}"
 
 
+def feed_label(feed: str) -> str:
+    """A feed in a metric's label. All replays of one have the same: readers' names are as many as
+    there ever were, and a label never goes."""
+    name, of_reader, _ = feed.partition("=")
+    return f"{name}=replay" if of_reader else name
+
+
 def changes_stream(feed: str) -> str:
     """Of a feed, or of a replay."""
     name, _, reader = feed.partition("=")

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from tests.integration.drainer import fakes
@@ -222,6 +223,26 @@ def test_a_reader_that_is_gone_leaves_nothing_behind() -> None:
         await world.until(lambda: not replay_streams(world), EXPIRE_S, "its end")
         node = world.node("drainer")
         await world.until(lambda: not said(node, "rewinder")["rewinds"], 10, "its place")
+
+    run(main, 1)
+
+
+def test_readers_names_are_no_labels_of_metrics() -> None:
+    """A label never goes, and each reader that nobody named draws a name."""
+
+    async def main(world: World) -> None:
+        await behind(world)
+        for name in ("one", "another"):
+            found: list[Change] = []
+            await read(world, reading(world, name=name), 20, found)
+        labels = {
+            value
+            for metric in REGISTRY.collect()
+            for sample in metric.samples
+            for value in sample.labels.values()
+        }
+        assert f"{FEED}=replay" in labels
+        assert not {f"{FEED}=one", f"{FEED}=another"} & labels
 
     run(main, 1)
 

@@ -95,6 +95,7 @@ class Collector(Actor[CollectorMail]):
         """Of each Pump the last question."""
         self._moved = asyncio.Event()
         self._sources = Sources(ports.disk)
+        self._label = subjects.feed_label(config.feed)
         self._spool = Spool(ports.disk, config.spool_above)
         self._halted: dict[str, tuple[str, Reply[Unwanted]]] = {}
         """Sources with a typed stop: why, and the cursor that goes unanswered."""
@@ -146,7 +147,7 @@ class Collector(Actor[CollectorMail]):
             return
         if message.left_out:
             self._left_out += message.left_out
-            DROPPED.labels(self._config.feed, AT_PUMP).inc(message.left_out)
+            DROPPED.labels(self._label, AT_PUMP).inc(message.left_out)
         try:
             merger.push(message.node, message.txns, message.resolved, message.size)
         except (Disorder, Overtaken) as error:
@@ -307,7 +308,7 @@ class Collector(Actor[CollectorMail]):
         duplicates = merger.duplicates
         hit("drainer.collector.before_emission")
         txns = merger.take(upto)
-        DUPLICATES.labels(self._config.feed).inc(merger.duplicates - duplicates)
+        DUPLICATES.labels(self._label).inc(merger.duplicates - duplicates)
         self._tell_twins(merger)
         self._refill()
         size, upto = sum(len(txn[2]) for txn in txns), merger.emitted
@@ -328,7 +329,7 @@ class Collector(Actor[CollectorMail]):
     def _tell_twins(self, merger: Merger) -> None:
         """Of two transactions of one commit_ts: the stop, or what an accepted loss has decided."""
         for node, (commit_ts, start_ts, _) in merger.given_up:
-            GIVEN_UP.labels(self._config.feed).inc()
+            GIVEN_UP.labels(self._label).inc()
             log.warning(
                 "a transaction was given up with its pump",
                 pump=node,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
-from tidelog import feed_metrics
+from tidelog import feed_metrics, subjects
 from tidelog.skipped import Skipped
 from tidelog_drainer import metrics
 from tidelog_drainer.publish.batcher import Batch
@@ -21,6 +21,7 @@ log = structlog.get_logger()
 class Counts:
     def __init__(self, feed: str) -> None:
         self._feed = feed
+        self._label = subjects.feed_label(feed)
         self._totals = {"txns": 0, "rows": 0, "batches": 0, "watermarks": 0}
         self._dropped: dict[str, int] = {}
         self._skipped = ""
@@ -28,7 +29,7 @@ class Counts:
     def met(self, commit_ts: int, skipped: Skipped) -> None:
         """What the feed lacks because its writers had no Pump."""
         self._skipped = f"{commit_ts}: {skipped}"
-        metrics.SKIPPED.labels(self._feed).inc(skipped.transactions)
+        metrics.SKIPPED.labels(self._label).inc(skipped.transactions)
         log.warning("the feed lacks transactions", feed=self._feed, skipped=self._skipped)
 
     def sent(self, batch: Batch, dropped: Mapping[str, int]) -> None:
@@ -39,15 +40,15 @@ class Counts:
             self._totals["txns"] += batch.txns
             self._totals["rows"] += batch.rows
             self._totals["batches"] += 1
-            metrics.TXNS_PUBLISHED.labels(self._feed).inc(batch.txns)
-            metrics.ROWS_PUBLISHED.labels(self._feed).inc(batch.rows)
-            metrics.BATCHES.labels(self._feed).inc()
+            metrics.TXNS_PUBLISHED.labels(self._label).inc(batch.txns)
+            metrics.ROWS_PUBLISHED.labels(self._label).inc(batch.rows)
+            metrics.BATCHES.labels(self._label).inc()
             for kind, count in zip(KINDS, msgspec.structs.astuple(batch.ops), strict=True):
                 feed_metrics.EVENTS.labels(kind).inc(count)
         for reason, count in dropped.items():
             new = count - self._dropped.get(reason, 0)
             if new:
-                metrics.DROPPED.labels(self._feed, reason).inc(new)
+                metrics.DROPPED.labels(self._label, reason).inc(new)
                 self._dropped[reason] = count
 
     def shown(self) -> dict[str, object]:

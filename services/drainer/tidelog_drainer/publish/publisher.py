@@ -240,12 +240,16 @@ class Publisher(Actor[PublisherMail]):
         self._marked_at = self._now()
         self._begun = True
         self.spawn(self._keep_schema(), "schema")
-        subject = subjects.drainer(self._config.cluster, self._config.node, "control")
-        serving = serve_questions(self._ports.bus, subject, DrainerRequest, self.self_ref, Control)
-        self.spawn(serving, "control")
+        if not self._config.is_replay:  # an order is for the feed
+            self._serve_orders()
         log.info(
             "feed goes on", feed=self._feed, after_ts=self._intake.covered, epoch=start.epoch.text
         )
+
+    def _serve_orders(self) -> None:
+        subject = subjects.drainer(self._config.cluster, self._config.node, "control")
+        serving = serve_questions(self._ports.bus, subject, DrainerRequest, self.self_ref, Control)
+        self.spawn(serving, "control")
 
     async def _keep_schema(self) -> None:
         """The schema's snapshot follows the feed. Who is held or has stopped writes nothing."""

@@ -73,6 +73,7 @@ class StreamTail:
         """Why an append waits; shown in status."""
         self._ports = ports
         self._feed = feed
+        self._label = subjects.feed_label(feed)
         self._stream = subjects.changes_stream(feed)
         self._marks = (subjects.changes_txn(feed), subjects.changes_watermark(feed))
         self._created = start.state.created
@@ -106,7 +107,7 @@ class StreamTail:
             except (Conflict, Unavailable) as error:
                 hit("drainer.tail.lost_answer")
                 self.waiting = str(error)
-                APPEND_RETRIES.labels(self._feed).inc()
+                APPEND_RETRIES.labels(self._label).inc()
                 if not await self._landed(chunk[-1]):
                     await self._pause(failures)
                     failures += 1
@@ -116,9 +117,9 @@ class StreamTail:
             if chunk[-1].subject not in self._marks:
                 hit("drainer.tail.between_parts")
             seconds = self._ports.clock.monotonic() - began
-            APPEND_SECONDS.labels(self._feed).observe(seconds)
-            APPEND_MESSAGES.labels(self._feed).observe(len(chunk))
-            APPEND_BYTES.labels(self._feed).observe(sum(len(one.data) for one in chunk))
+            APPEND_SECONDS.labels(self._label).observe(seconds)
+            APPEND_MESSAGES.labels(self._label).observe(len(chunk))
+            APPEND_BYTES.labels(self._label).observe(sum(len(one.data) for one in chunk))
             return
 
     async def _measure(self, chunk: list[Outgoing]) -> None:

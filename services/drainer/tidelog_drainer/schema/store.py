@@ -56,6 +56,7 @@ class SchemaStore:
         """How often the schema was read from the whole history, by reason."""
         self._unknown_versions = 0
         self._config = config
+        self._label = subjects.feed_label(config.feed)
         self._ports = ports
         self._history = ports.open_ddl_history(config.ddl_history, config.upstream.security)
         self._bucket = Bucket(ports.bus, subjects.schemas_bucket(config.feed))
@@ -92,13 +93,13 @@ class SchemaStore:
         """Rows of a schema version that the history doesn't tell of are decoded by the one before
         it."""
         self._unknown_versions += 1
-        metrics.UNKNOWN_VERSIONS.labels(self._config.feed).inc()
+        metrics.UNKNOWN_VERSIONS.labels(self._label).inc()
         log.info("rows are ahead of the DDL history", version=version, known=self.newest_version)
 
     def told_late(self, version: int) -> None:
         """Rows of a schema version were decoded, and the history tells of it only now."""
         self._unknown_versions += 1
-        metrics.UNKNOWN_VERSIONS.labels(self._config.feed).inc()
+        metrics.UNKNOWN_VERSIONS.labels(self._label).inc()
         log.warning("the DDL history tells of a schema version behind its rows", version=version)
 
     def recall(self) -> None:
@@ -254,7 +255,7 @@ class SchemaStore:
     async def _take(self, fresh: SchemaTracker, why: str) -> None:
         if why:
             self.rebuilds[why] = self.rebuilds.get(why, 0) + 1
-            metrics.SCHEMA_REBUILDS.labels(self._config.feed, why).inc()
+            metrics.SCHEMA_REBUILDS.labels(self._label, why).inc()
             log.error("the schema was read from the whole DDL history again", why=why)
         fresh.folded.changed.update(fresh.folded.live, fresh.folded.ended)
         # What was read beside it, for a transaction that needed it, is not behind its end again.
