@@ -19,7 +19,7 @@ from tidelog.feeds import Feed, Feeds
 from tidelog.schema.model import DdlJob, HistoryInfo, Name, TableInfo
 from tidelog.sim import Node
 from tidelog.sim.world import World, run
-from tidelog_drainer.decode.decoding import BEHIND_S
+from tidelog_drainer.decode.decoding import BEHIND_S, BEHIND_TS
 from tidelog_drainer.merge.merger import Txn
 from tidelog_drainer.service import build
 from tidelog_proto.binlog_pb2 import Binlog, Insert, PrewriteValue, TableMutation
@@ -277,13 +277,33 @@ def test_versions_that_are_no_job_cost_one_wait() -> None:
         rows = [of_version(wide(20 + version), version) for version in range(3, 10)]
         node = await published(world, pump, rows, 29)
         assert world.ports().clock.monotonic() - began < 2 * BEHIND_S
-        assert len(history.asked) - asked == 2
+        assert history.asked[asked:] == [3, 0], "what is new, then what finished late, once"
         assert said(node)["schema"]["unknown_versions"] == 0
 
     run(main, 1)
 
 
-def test_a_job_that_came_too_late_for_its_rows_is_counted() -> None:
+def test_versions_that_are_no_job_cost_a_backlog_no_look() -> None:
+    """The history was read when the feed began, long after their job was done."""
+    last = DdlJob(3, 5, 9, 100, query="ALTER", binlog=HistoryInfo(9, None, WIDER, 46))
+    later = job(200, 5, OTHER, 46 + 2 * BEHIND_TS, ours=False)
+
+    async def main(world: World) -> None:
+        history = Growing(last, later)
+        world.open_ddl_history = lambda url, bus: history
+        _, pump = await begin(world)
+        await published(world, pump, [*DDLS, txn(20)], 20)
+        asked = len(history.asked)
+        rows = [of_version(wide(20 + version), version) for version in range(3, 10)]
+        node = await published(world, pump, rows, 29)
+        assert history.asked[asked:] == []
+        assert said(node)["schema"]["unknown_versions"] == 0
+
+    run(main, 1)
+
+
+@pytest.mark.parametrize("told_by", ["its binlog", "a look for another"])
+def test_a_job_that_came_too_late_for_its_rows_is_counted(told_by: str) -> None:
     created, last = CREATED
 
     async def main(world: World) -> None:
@@ -294,7 +314,11 @@ def test_a_job_that_came_too_late_for_its_rows_is_counted() -> None:
         node = await published(world, pump, early, 42)
         assert said(node)["schema"]["unknown_versions"] == 0
         history.add(ALTERED)
-        await published(world, pump, [ddl(45, 3)], 45)
+        if told_by == "its binlog":
+            await published(world, pump, [ddl(45, 3)], 45)
+        else:
+            history.add(job(9, 5, OTHER, 44, ours=False))
+            await published(world, pump, [of_version(wide(46), 9)], 46)
         assert said(node)["schema"]["unknown_versions"] == 1
 
     run(main, 1)

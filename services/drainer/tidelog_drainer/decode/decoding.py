@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 
 from tidelog.decode.ddls import Ddls
 from tidelog.decode.decoder import Decoder
@@ -16,7 +16,6 @@ from tidelog.errors import BadInput
 from tidelog.filter.unwanted import Unwanted
 from tidelog.ports import Clock
 from tidelog.schema.errors import TablesAway, UnknownJob, UnknownTable
-from tidelog.schema.steps import changes_schema
 from tidelog.timestamps import compose
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.decode.envelopes import envelope_of
@@ -43,6 +42,9 @@ class Decoding:
         self._decoder = Decoder(config, store.tracker, store.tracker.query_of, envelope_of(config))
         self._without: set[int] = set()
         """Schema versions that rows went on without."""
+        self._looked_ts = 0
+        """By the upstream's clock: so late the history was asked for what finished late, too. That
+        reads thousands of jobs, so it is done once for each DDL, and for a backlog of them once."""
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -64,7 +66,8 @@ class Decoding:
     ) -> None:
         """Once the history was read. See `Ddls.begin`."""
         self._decoder.ddls.begin(commit_ts, version, early, behind)
-        self._knows(version, commit_ts)
+        self._looked_ts = max(commit_ts, self._store.tracker.finished_ts)
+        self._allow_known()
 
     async def keep(self, passed_ts: int) -> None:
         """Up to here all is published: what the schema was on the way is let go. Raises as
@@ -123,30 +126,30 @@ class Decoding:
             await self._store.pause(tries)
         if isinstance(missing, UnknownJob):
             job = missing.job_id
-            await self._store.fetch_until_answered(missing.message, job - 1, wanted=job)
-            self._note_late(job)
+            await self._read(self._store.fetch_until_answered(missing.message, job - 1, wanted=job))
         elif tries == HISTORY_TRIES // 2:
             await self._store.rebuild("unknown table")
         else:
-            await self._store.fetch_until_answered(missing.message)
+            await self._read(self._store.fetch_until_answered(missing.message))
         self._store.waiting = missing.message
 
     async def _catch_up(self, version: int, commit_ts: int) -> None:
         """Know every job up to a schema version that a transaction has."""
-        asked_ts = max(commit_ts, self._store.tracker.finished_ts)
-        if not self._knows(version):
-            await self._look(version, asked_ts)
+        if self._allow_known() < version:
+            await self._look(version, commit_ts)
         self._decoder.schema_changed()
 
-    def _knows(self, version: int, asked_ts: int = 0) -> bool:
-        """Whether every job up to this schema version is known. `asked_ts` was past when the
-        history was asked, also for what finished late."""
-        given_ts = asked_ts - BEHIND_TS
-        known = self._store.tracker.known_upto(self._decoder.allowed_version, given_ts)
+    def _allow_known(self) -> int:
+        """Rows up to the schema version up to which every job is known: this one."""
+        known = self._known_if_looked(self._looked_ts)
         self._decoder.allowed_version = known
-        return known >= version
+        return known
 
-    async def _look(self, version: int, asked_ts: int) -> None:
+    def _known_if_looked(self, at_ts: int) -> int:
+        """A job is in the history within BEHIND_S."""
+        return self._store.tracker.known_upto(self._decoder.allowed_version, at_ts - BEHIND_TS)
+
+    async def _look(self, version: int, commit_ts: int) -> None:
         """Give the history a moment to tell of the jobs up to a schema version that is in use.
 
         Versions of a DDL that is still running are in no history: then rows go on without it,
@@ -155,17 +158,24 @@ class Decoding:
         later is none: a job takes several versions.
         """
         store, why = self._store, f"the DDL job of schema version {version}"
-        await store.look_late(why)
+        await self._read(store.fetch_until_answered(why))
+        if self._allow_known() >= version:
+            return
         await self._wait_for(version, why)
         newest = store.newest_version
         if newest < version:
             store.go_on_without(version)
             self._without.add(version)
             self._decoder.allowed_version = version
-        elif not self._knows(version, asked_ts):
+            return
+        now_ts = max(commit_ts, store.tracker.finished_ts)
+        is_live = self._known_if_looked(now_ts) < version
+        if is_live:
             store.waiting = why
             await self._clock.sleep(BEHIND_S)
-            await store.look_late(why)
+        await self._read(store.look_late(why))
+        self._looked_ts = now_ts
+        if self._allow_known() < version:
             self._decoder.allowed_version = newest
 
     async def _wait_for(self, version: int, why: str) -> None:
@@ -176,19 +186,23 @@ class Decoding:
         while store.newest_version < version and self._clock.monotonic() < deadline:
             store.waiting = why
             await store.pause(tries)
-            await store.fetch_until_answered(why)
+            await self._read(store.fetch_until_answered(why))
             tries += 1
         if store.newest_version < version:
-            await store.look_late(why)
+            await self._read(store.look_late(why))
 
-    def _note_late(self, job_id: int) -> None:
-        """Count a job that the history told of behind rows of its version."""
+    async def _read(self, reading: Awaitable[None]) -> None:
+        """Of the history; a job that it tells of behind rows of its version is counted."""
+        decoded_upto = self._decoder.allowed_version
+        before = self._versions(decoded_upto)
+        await reading
+        for version in sorted(self._versions(decoded_upto) - before - self._without):
+            self._store.told_late(version)
+
+    def _versions(self, upto: int) -> set[int]:
+        """Of the jobs that are known up to a schema version, and not folded."""
         tracker = self._store.tracker
-        step = tracker.step(job_id)
-        if step is None or not changes_schema(step) or step.version in self._without:
-            return
-        if tracker.folded.version < step.version <= self._decoder.allowed_version:
-            self._store.told_late(step.version)
+        return {step.version for step in tracker.between(tracker.folded.version, upto + 1)}
 
 
 async def _surveyed(commit_ts: int, payload: Spooled) -> Survey:
