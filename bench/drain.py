@@ -30,7 +30,7 @@ from bench.alone import FEED, Alone, Work, batches
 from bench.figure import Figure, Limit, Usage
 from bench.frames import Prepared, head, prepare
 from bench.limits import settle
-from bench.progress import Sample, follow, is_enough, pace
+from bench.progress import Sample, TooLittle, follow, is_enough, pace
 from bench.stage import CLUSTER, Stage, actors_of
 from tidelog.messages import JOINING, PUMP, NodeStatus, Register, Registered, decode_reply, encode
 from tidelog.ports import Outgoing
@@ -157,7 +157,11 @@ class Run:
         self._history.write_bytes(msgspec.json.encode(prepared.history))
         by_nats = await jetstream(self._stage.url, work) * self._each
         for build, site in sites:
-            yield await self._drainer(build, site, self._alone(site), by_nats)
+            try:
+                yield await self._drainer(build, site, self._alone(site), by_nats)
+            except TooLittle as error:
+                say = f"{self._case.name}, {build}, is left out: {error}; a larger --share\n"
+                sys.stderr.write(say)
         for path in (self._work, self._backlog):
             path.unlink()
 

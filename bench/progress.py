@@ -23,23 +23,25 @@ class Sample(NamedTuple):
     done: int
 
 
+class TooLittle(ValueError):
+    """All was done before it had been looked at often enough."""
+
+
 def speed(samples: Sequence[Sample]) -> float:
-    """Units per second, from the first sample to the last. Raises ValueError when there are not
-    two: then all was done before anybody could look."""
+    """Units per second, from the first sample to the last. Raises TooLittle when there are not
+    two."""
     if len(samples) < 2:
-        raise ValueError("all was done before the first look")
+        raise TooLittle("all was done before the first look")
     first, last = samples[0], samples[-1]
     return (last.done - first.done) / (last.at - first.at)
 
 
 def pace(samples: Sequence[Sample]) -> float:
-    """Units per second, from the first sample with anything done to the last. Raises ValueError
+    """Units per second, from the first sample with anything done to the last. Raises TooLittle
     when there are fewer than FEWEST of them."""
     begun = [sample for sample in samples if sample.done]
     if len(begun) < FEWEST:
-        raise ValueError(
-            f"{len(begun)} samples of a pace, which needs {FEWEST}: the work is too little"
-        )
+        raise TooLittle(f"all was done after {len(begun)} looks, and a pace needs {FEWEST}")
     return speed(begun)
 
 

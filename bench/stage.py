@@ -186,7 +186,8 @@ class Stage:
             await asyncio.sleep(0.01)
 
     async def lose(self, name: str) -> None:
-        """SIGKILL, and nothing takes its place."""
+        """SIGKILL, and nothing takes its place; its profile is lost with it."""
+        self._profilers.pop(name, None)
         child, task = self._children.pop(name), self._tasks.pop(name)
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -198,7 +198,7 @@ class HttpHistory:
                 hint=_TLS_HINT if self._url.startswith("https:") else "",
             ) from error
         try:
-            return decode_jobs(body) if body.strip() not in (b"", b"null") else []
+            return await off_loop(decode_jobs, body) if body.strip() not in (b"", b"null") else []
         except NOT_READABLE as error:
             raise Unavailable(f"{self._url} answered something else: {error}") from error
 

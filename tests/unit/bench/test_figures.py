@@ -13,7 +13,7 @@ from bench.figure import Figure, Limit, Range, Spread, Usage, median, quantile, 
 from bench.load import closed_loop
 from bench.outlook import Outlook
 from bench.profile import parse
-from bench.progress import FEWEST, LONG_S, Sample, follow, is_enough, pace, speed
+from bench.progress import FEWEST, LONG_S, Sample, TooLittle, follow, is_enough, pace, speed
 from bench.result import Section
 from bench.runs import merged, merged_limits
 
@@ -160,7 +160,7 @@ def test_a_closed_loop_counts_what_comes_after_the_warm_up() -> None:
 
 def test_speed_is_between_the_first_and_the_last_look() -> None:
     assert speed([Sample(10.0, 500), Sample(10.5, 700), Sample(12.0, 2500)]) == 1000
-    with pytest.raises(ValueError, match="before the first look"):
+    with pytest.raises(TooLittle, match="before the first look"):
         speed([Sample(10.0, 500)])
 
 
@@ -172,7 +172,7 @@ def test_a_pace_begins_with_the_first_thing_done() -> None:
 
 def test_a_pace_of_too_few_samples_is_refused() -> None:
     worked = [Sample(0.1 * n, 50 * n) for n in range(FEWEST)]
-    with pytest.raises(ValueError, match=f"{FEWEST - 1} samples of a pace, which needs {FEWEST}"):
+    with pytest.raises(TooLittle, match=f"after {FEWEST - 1} looks, and a pace needs {FEWEST}"):
         pace(worked)
     assert pace([*worked, Sample(0.1 * FEWEST, 50 * FEWEST)]) == pytest.approx(500)
 
