@@ -6,7 +6,7 @@ opens it takes it over: all that an earlier writer of the feed still tries is re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -228,6 +228,20 @@ class Downstream(Protocol):
         """Raises TakenOver if another writer has taken over."""
 
     async def close(self) -> None: ...
+
+
+class OneWriterLane:
+    """Of a downstream with one writer: what it writes through is the downstream's own, and shared
+    with checkpoint and DDL."""
+
+    def __init__(self, apply: Callable[[Work], Awaitable[None]]) -> None:
+        self._apply = apply
+
+    async def apply(self, work: Work) -> None:
+        await self._apply(work)
+
+    async def close(self) -> None:
+        """The downstream closes it."""
 
 
 class OneProcess:

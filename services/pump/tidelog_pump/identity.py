@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog import subjects
-from tidelog.actor import Actor
+from tidelog.actor import Actor, Nothing
 from tidelog.errors import (
     Corrupt,
     ForeignCluster,
@@ -111,7 +111,7 @@ def name_of(config: PumpConfig, drawn: str) -> str:
     return config.grpc_addr
 
 
-class IdentityKeeper(Actor[None]):
+class IdentityKeeper(Actor[Nothing]):
     """Says who we are; holds the lock of our directory, and its reserve; first to start and last to
     stop. (`lock`: None of an adopted slot: its adopter lets go once its files are closed.)"""
 
@@ -174,9 +174,6 @@ class IdentityKeeper(Actor[None]):
                 hint="it says whose directory this is: put back a copy of the file, or move the "
                 "directory away and give its node up by `tidelog offline NODE --accept-loss`",
             ) from error
-
-    async def on_batch(self, batch: list[None]) -> None:
-        """Takes no messages."""
 
     async def on_stop(self) -> None:
         if self._lock is not None:

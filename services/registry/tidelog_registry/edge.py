@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidelog import messages, subjects
-from tidelog.actor import Actor, Ref, Reply
+from tidelog.actor import Actor, Nothing, Ref, Reply
 from tidelog.errors import TidelogError
 from tidelog.messages import DdlAppend, DdlList, Empty, Heartbeat, Register, TsoRequest
 from tidelog.ports import Handler, Ports, Request
@@ -21,7 +21,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 M = TypeVar("M")
 
 
-class Edge(Actor[Empty]):
+class Edge(Actor[Nothing]):
     """The last child: it serves when all others do, and is the first to stop.
 
     The subscriptions live in a task, so that they end with this instance however it ends.
@@ -63,9 +63,6 @@ class Edge(Actor[Empty]):
         serving = asyncio.Event()
         self.spawn(self._serve(serving), "serve")
         await serving.wait()
-
-    async def on_batch(self, batch: list[Empty]) -> None:
-        """Nobody writes to it."""
 
     async def _serve(self, serving: asyncio.Event) -> None:
         subscriptions = []

@@ -6,7 +6,7 @@ next open. Large transactions are several records of one commit_ts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import structlog
 
@@ -16,6 +16,7 @@ from tidelog.downstream import (
     Checkpoint,
     Lane,
     OneProcess,
+    OneWriterLane,
     Opened,
     TableRule,
     TableShare,
@@ -50,19 +51,6 @@ IN_ORDER = TableRule(ordered=True, replaceable=False, keys=())
 """Nothing is folded: a file holds what happened, not what came of it."""
 _ROOM_HINT = "it goes on by itself when there is room: free space, or set retention_days"
 _OTHERS_HINT = "one directory holds one feed: give this feed an empty one"
-
-
-class FilesLane:
-    """The one writer: it shares files and savepoint with checkpoint and DDL."""
-
-    def __init__(self, apply: Callable[[Work], Awaitable[None]]) -> None:
-        self._apply = apply
-
-    async def apply(self, work: Work) -> None:
-        await self._apply(work)
-
-    async def close(self) -> None:
-        """The files are the downstream's."""
 
 
 class FilesDownstream(OneProcess):
@@ -148,7 +136,7 @@ class FilesDownstream(OneProcess):
         """After an error everything is opened anew, so that what was half written is cut."""
         if self._log is None:
             await self.open(self._feed)
-        return FilesLane(self._apply)
+        return OneWriterLane(self._apply)
 
     async def _apply(self, work: Work) -> None:
         payloads = list(self._transactions(work))

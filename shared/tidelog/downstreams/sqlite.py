@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TypeVar
 
 from tidelog.actor import off_loop
 from tidelog.changes import DdlMessage
-from tidelog.downstream import Checkpoint, Lane, OneProcess, Opened, TableRule, Work
+from tidelog.downstream import Checkpoint, Lane, OneProcess, OneWriterLane, Opened, TableRule, Work
 from tidelog.downstreams import checkpoint_table
 from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
@@ -33,19 +33,6 @@ T = TypeVar("T")
 CHECKPOINT = name("tidb_binlog.checkpoint")
 BUSY_S = 10.0
 CACHED_TABLES = 4096
-
-
-class SqliteLane:
-    """The one writer: it shares the file's connection with checkpoint and DDL."""
-
-    def __init__(self, apply: Callable[[Work], Awaitable[None]]) -> None:
-        self._apply = apply
-
-    async def apply(self, work: Work) -> None:
-        await self._apply(work)
-
-    async def close(self) -> None:
-        """The connection is the downstream's."""
 
 
 class SqliteDownstream(OneProcess):
@@ -101,7 +88,7 @@ class SqliteDownstream(OneProcess):
             raise self._typed(error) from error
 
     async def lane(self, number: int) -> Lane:
-        return SqliteLane(partial(self._in_thread, self._apply))
+        return OneWriterLane(partial(self._in_thread, self._apply))
 
     async def apply_ddl(self, ddl: DdlMessage, checkpoint: Checkpoint) -> list[str]:
         return await self._in_thread(self._apply_ddl, ddl, checkpoint)

@@ -11,7 +11,6 @@ from typing import Final
 from tidelog.rows.errors import Malformed
 
 _WORD_DIGITS: Final = 9
-_WORD_BYTES: Final = 4
 _BYTES_OF: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes that a group of 0..9 digits takes."""
 MAX_DIGITS: Final = 81

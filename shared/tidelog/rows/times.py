@@ -11,7 +11,6 @@ from typing import Final
 
 from tidelog.rows.errors import Malformed
 
-MAX_FSP: Final = 6
 _MICRO_MASK: Final = (1 << 24) - 1
 _TIME = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?)?", re.ASCII

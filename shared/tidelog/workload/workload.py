@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 
-from tidelog.actor import Actor
+from tidelog.actor import Actor, Nothing
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Disk, Oracle, Ports
@@ -189,7 +189,7 @@ class Schedule:
         return max(0.0, at - now)
 
 
-class Driver(Actor[None]):
+class Driver(Actor[Nothing]):
     """Runs the clients as tasks of its own."""
 
     def __init__(self, workload: Workload) -> None:

@@ -143,9 +143,6 @@ class GrpcEdge(Actor[Nothing]):
             self._ending = True
             await server.stop(GRACE_S)
 
-    async def on_batch(self, batch: list[Nothing]) -> None:
-        """Nothing comes this way."""
-
     def status(self) -> dict[str, object]:
         return {
             "bound": self._identity.address,

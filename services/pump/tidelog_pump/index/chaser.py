@@ -137,9 +137,6 @@ class Chaser(Actor[Nothing]):
         self._gauges.chaser_on.set(0)
         self.spawn(self._run(), "chase")
 
-    async def on_batch(self, batch: list[Nothing]) -> None:
-        """Only what the writer could not hand over matters."""
-
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(POLL_S)

@@ -13,9 +13,6 @@ class IndexKeeper(Actor[Nothing]):
     def __init__(self, store: IndexStore) -> None:
         self._store = store
 
-    async def on_batch(self, batch: list[Nothing]) -> None:
-        """Nobody writes to it."""
-
     async def on_stop(self) -> None:
         """Raises IoFailed: the next start builds it again."""
         self._store.close()

@@ -89,9 +89,6 @@ class Adopter(Actor[Nothing]):
     async def on_start(self) -> None:
         self._living = self.spawn(self._live(), "look")
 
-    async def on_batch(self, batch: list[Nothing]) -> None:
-        """Nobody writes to it."""
-
     async def on_stop(self) -> None:
         """The adopted Pump ends in order; another Pump may adopt its slot."""
         self._stopping = True

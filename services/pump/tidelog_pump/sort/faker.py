@@ -41,9 +41,6 @@ class Faker(Actor[Nothing]):
     async def on_start(self) -> None:
         self.spawn(self._run(), "fakes")
 
-    async def on_batch(self, batch: list[Nothing]) -> None:
-        """Only the interval matters."""
-
     async def _run(self) -> None:
         while True:
             end = self._segments.end

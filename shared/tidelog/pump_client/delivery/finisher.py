@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from tidelog.actor import Actor, Ref
+from tidelog.actor import Actor, Nothing, Ref
 from tidelog.errors import (
     ActorStopped,
     BadInput,
@@ -160,7 +160,7 @@ def _answer(acked: asyncio.Future[None], error: TidelogError | None) -> None:
         acked.set_exception(error)
 
 
-class Finisher(Actor[None]):
+class Finisher(Actor[Nothing]):
     """The clock of the deliveries: sends what is due."""
 
     tick_s = 0.1

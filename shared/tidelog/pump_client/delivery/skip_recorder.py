@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import structlog
 
-from tidelog.actor import Actor
+from tidelog.actor import Actor, Nothing
 from tidelog.errors import TidelogError
 from tidelog.ports import Clock, Oracle
 from tidelog.pump_client.delivery.backlog import Finish
@@ -29,7 +29,7 @@ RETRY_S = 1.0
 WRITE_S = 5.0
 
 
-class SkipRecorder(Actor[None]):
+class SkipRecorder(Actor[Nothing]):
     tick_s = 0.5
 
     def __init__(
