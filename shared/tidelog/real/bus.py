@@ -32,7 +32,7 @@ from tidelog.real import bus_metrics as metrics
 from tidelog.real import jetstream
 from tidelog.real.bus_serve import ServedSubject
 from tidelog.real.connection import Connection, OnLost
-from tidelog.real.outbox import HARD_BYTES, Waiting
+from tidelog.real.outbox import HARD_BYTES, Command, Waiting
 from tidelog.real.stream_reader import JetStreamReader
 from tidelog.security.access import NatsAccess
 
@@ -219,11 +219,20 @@ class NatsBus:
         timeout_s: float = TIMEOUT_S,
     ) -> int:
         fences = jetstream.fences(expected_last_seq, expected_last_subject_seq)
-        batch = jetstream.batch(messages, fences, secrets.token_hex(12))
-        for message in batch:
-            self.connection.check_size(message.subject, message.data, dict(message.headers))
+        headers = jetstream.batch_headers(messages, fences, secrets.token_hex(12))
         commit = self.connection.expect()
         try:
+            batch = [
+                Command(
+                    message.subject,
+                    message.data,
+                    carried,
+                    "",
+                    self.connection.check_size(message.subject, message.data, carried),
+                    commit,
+                )
+                for message, carried in zip(messages, headers, strict=True)
+            ]
             async with asyncio.timeout(timeout_s):
                 answer = await self._send_batch(batch, commit)
             return jetstream.acked_sequence(stream, answer.data)
@@ -236,7 +245,7 @@ class NatsBus:
         finally:
             self.connection.forget(commit)
 
-    async def _send_batch(self, batch: Sequence[Outgoing], commit: Waiting) -> Message:
+    async def _send_batch(self, batch: Sequence[Command], commit: Waiting) -> Message:
         """Queue the messages; the first, one per window and the last ask for an answer. Returns
         the commit's acknowledgement, or the answer that says why there is none."""
         checks: list[Waiting] = []
@@ -246,18 +255,18 @@ class NatsBus:
                 await self.connection.outbox.room()
                 window += len(message.data)
                 if checks and window < WINDOW_BYTES:
-                    self._queue(message, "", commit)
+                    self.connection.put(message)
                     continue
                 check = self.connection.expect()
                 checks.append(check)
-                self._queue(message, self.connection.inbox(check), commit)
+                self._put_answered(message, check)
                 check.sent = True
                 if window >= WINDOW_BYTES:
                     window = 0
                     refusal = await check.future
                     if refusal.data:
                         return refusal
-            self._queue(batch[-1], self.connection.inbox(commit), commit)
+            self._put_answered(batch[-1], commit)
             if checks:
                 await asyncio.wait(
                     [checks[0].future, commit.future], return_when=asyncio.FIRST_COMPLETED
@@ -271,7 +280,6 @@ class NatsBus:
             for check in checks:
                 self.connection.forget(check)
 
-    def _queue(self, message: Outgoing, reply: str, commit: Waiting) -> None:
-        self.connection.queue(
-            message.subject, message.data, message.headers, reply=reply, waiting=commit
-        )
+    def _put_answered(self, message: Command, answer: Waiting) -> None:
+        reply = self.connection.inbox(answer)
+        self.connection.put(msgspec.structs.replace(message, reply=reply))

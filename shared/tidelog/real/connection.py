@@ -239,15 +239,19 @@ class Connection:
         what the server refuses us by."""
         carried = dict(headers) if headers else {}
         size = self.check_size(subject, data, carried)
+        self.put(Command(subject, data, carried, reply, size, waiting))
+
+    def put(self, command: Command) -> None:
+        """`queue` of what was sized by `check_size`, and is nobody else's. Raises as that."""
         if self._refusal is not None:
             raise self._refusal
         if self.closing or self._client.is_closed:
             raise Unavailable("the bus is closed")
-        if waiting is not None:
-            waiting.subject = subject
-        self.outbox.put(Command(subject, data, carried, reply, size, waiting))
+        if command.waiting is not None:
+            command.waiting.subject = command.subject
+        self.outbox.put(command)
 
-    def check_size(self, subject: str, data: bytes, headers: dict[str, str]) -> int:
+    def check_size(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
         """The server ends the connection for a larger message, so none is sent."""
         size = len(data) + header_bytes(headers)
         if size > self.max_payload:

@@ -162,8 +162,10 @@ def fences(last_seq: int | None, last_subject_seq: int | None) -> dict[str, str]
     return found
 
 
-def batch(messages: Sequence[Outgoing], fence: dict[str, str], batch_id: str) -> list[Outgoing]:
-    """The messages with the headers of an atomic batch: the fence on the first, the commit on the
+def batch_headers(
+    messages: Sequence[Outgoing], fence: dict[str, str], batch_id: str
+) -> list[dict[str, str]]:
+    """Of each message of an atomic batch, with its own: the fence on the first, the commit on the
     last; a single message needs no batch. Raises BadInput for an impossible one."""
     if not 0 < len(messages) <= BATCH_MESSAGES:
         raise BadInput(f"a batch of {len(messages)} messages; 1 to {BATCH_MESSAGES} are possible")
@@ -177,10 +179,7 @@ def batch(messages: Sequence[Outgoing], fence: dict[str, str], batch_id: str) ->
             carried[BATCH_ID] = batch_id
             carried[BATCH_SEQUENCE] = str(number)
         headers[-1][BATCH_COMMIT] = "1"
-    return [
-        Outgoing(message.subject, message.data, carried)
-        for message, carried in zip(messages, headers, strict=True)
-    ]
+    return headers
 
 
 def acked_sequence(stream: str, data: bytes) -> int:

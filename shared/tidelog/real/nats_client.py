@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -46,7 +46,7 @@ def parse_headers(raw: bytes) -> tuple[int, str, dict[str, str]]:
     return int(status) if status.isdigit() else 0, description, headers
 
 
-def header_bytes(headers: dict[str, str]) -> int:
+def header_bytes(headers: Mapping[str, str]) -> int:
     """What `headers` take on the wire; the server counts them against its max_payload."""
     if not headers:
         return 0
