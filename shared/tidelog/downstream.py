@@ -212,6 +212,10 @@ class Downstream(Protocol):
         """Parts of a bulk job's step that lanes said are done; those of other steps of the feed are
         forgotten. Raises Unavailable."""
 
+    async def forget_written(self, ordered: Sequence[tuple[str, str]]) -> None:
+        """Parts of all steps of the feed, and how far these ordered tables (database, name) are
+        applied: the tables are empty, and a bulk job begins. Raises TakenOver, Unavailable."""
+
     async def lane(self, number: int) -> Lane:
         """Connect writer `number`, 0 <= number < `Opened.lanes`. Raises Unavailable."""
 
@@ -256,6 +260,9 @@ class OneProcess:
         raise self._refused()
 
     async def parts_done(self, step: str) -> frozenset[int]:
+        raise self._refused()
+
+    async def forget_written(self, ordered: Sequence[tuple[str, str]]) -> None:
         raise self._refused()
 
     def _refused(self) -> BadInput:

@@ -29,7 +29,7 @@ class PumpStatus(msgspec.Struct, frozen=True):
 
 class Inspected(msgspec.Struct, frozen=True):
     """Answer to `inspect`, `resolve`, `accept`: open, committed, rolled_back, unpaired,
-    lost (gc-hard-cap took it while it was open), unknown.
+    lost (gc-hard-cap took it, and no reader can get it), unknown.
     `late`: "unverified" or "missing" if its Commit came at or below resolved_ts, or without its
     Prewrite."""
 

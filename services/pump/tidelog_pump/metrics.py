@@ -125,7 +125,8 @@ DELETED_KEYS = Counter(
 )
 HARD_CAP_LOST = Counter(
     "tidelog_pump_hard_cap_lost",
-    "what gc-hard-cap took: open_prewrite, and unread transactions for each reader without them",
+    "what gc-hard-cap took: open_prewrite, and unread transactions: for each reader without them,"
+    " and once each that was committed above the purge point",
     ["what"],
 )
 EARLY_ALERTS = Count(

@@ -42,7 +42,7 @@ class Consumers:
         """Take over what a node tells. Its own word counts, backwards too, except that a feed's
         Drainers together never go back: a standby knows less than the one that publishes."""
         for consumer in heartbeat.consumers:
-            if consumer.name == DRAINER_CONSUMER or not _is_of_a_feed(consumer):
+            if consumer.name == DRAINER_CONSUMER or not _is_a_feed(consumer.feed):
                 self.refused += 1
             elif self._place(consumer):
                 key = (consumer.feed, consumer.name)
@@ -52,10 +52,10 @@ class Consumers:
             known = self._positions.get((status.feed, DRAINER_CONSUMER), 0)
             newest = max(known, status.resolvedTS)
             self._place(Consumer(DRAINER_CONSUMER, status.feed, newest))
-        if status.kind == PUMP:
+        if status.kind == PUMP:  # any text may be pulled under, and subjects are made of a feed's
             self._no_longer_named(status.nodeId, status.epoch, frozenset(heartbeat.feeds))
             for feed, after_ts in heartbeat.feeds.items():
-                if self._has_room_for(feed):
+                if _is_a_feed(feed.partition("=")[0]) and self._has_room_for(feed):
                     self._pulled.setdefault(feed, {})[status.nodeId] = after_ts
                 else:
                     self.refused += 1
@@ -196,9 +196,9 @@ class Consumers:
         return Kept(self.all, self.feeds)
 
 
-def _is_of_a_feed(consumer: Consumer) -> bool:
+def _is_a_feed(name: str) -> bool:
     try:
-        checked_name(consumer.feed)
+        checked_name(name)
     except BadInput:
         return False
     return True

@@ -88,6 +88,9 @@ class Blackhole:
     async def parts_done(self, step: str) -> frozenset[int]:
         return frozenset()
 
+    async def forget_written(self, ordered: Sequence[tuple[str, str]]) -> None:
+        """Nothing is remembered."""
+
     async def lane(self, number: int) -> Lane:
         return BlackholeLane(self._builders)
 

@@ -157,6 +157,11 @@ class MysqlDownstream:
             rows = await session.rows(state_tables.parts_done(feed, step))
         return frozenset(int(part) for (part,) in rows)
 
+    async def forget_written(self, ordered: Sequence[tuple[str, str]]) -> None:
+        feed, owner = self._table.feed, self._table.owner
+        begun = [state_tables.set_progress(owner, db, table, 0, 0) for db, table in ordered]
+        await self._write(state_tables.forget_parts(feed, ""), *begun)
+
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
         async with self._turn:
             return await self._tables.rule(self._living(), db, structure)
@@ -215,14 +220,18 @@ class MysqlDownstream:
         return await self._watch.look() if self._watch is not None else ""
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        await self._write(self._table.replace(checkpoint))
+        self._saved = checkpoint
+
+    async def _write(self, *writes: str) -> None:
+        """Raises TakenOver, Unavailable."""
         async with self._turn:
             session = self._living()
             try:
-                await self._fenced(session, self._table.replace(checkpoint))
+                await self._fenced(session, *writes)
             except BaseException:
                 session.discard()
                 raise
-            self._saved = checkpoint
 
     async def close(self) -> None:
         writers, self._writers = self._writers, {}

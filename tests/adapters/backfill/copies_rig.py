@@ -75,8 +75,14 @@ class Copy:
         task = CopyTask(self.job.source, Secret(), plan.tables, plan.ts, way, 500, rate)
         return list(task(0, chunks))
 
-    def finish(self, plan: SnapshotPlan) -> None:
+    def say_finished(self, plan: SnapshotPlan) -> None:
         self._loop.run(self.target.finish(plan, S + 1))
+
+    def is_whole(self, plan: SnapshotPlan) -> bool:
+        return self._loop.run(self.target.is_whole(plan))
+
+    def finish(self, plan: SnapshotPlan) -> None:
+        self.say_finished(plan)
         self._loop.run(self.target.forget())
 
     def close(self) -> None:

@@ -112,6 +112,23 @@ def test_a_whole_one_that_was_not_forgotten_is_done(source: MariaDb, target: Mar
     assert sql(target, "select count(*) from shop.item") == [(ROWS,)]
 
 
+def test_a_finished_one_is_whole_whatever_a_replay_forgets(
+    source: MariaDb, target: MariaDb
+) -> None:
+    with closing(Copy(source, target)) as copy:
+        plan = copy.begin()
+        copy.done(plan)
+        copy.write(plan, plan.chunks)
+        assert not copy.is_whole(plan)
+        copy.say_finished(plan)
+    sql(target, "delete from tidb_binlog.replay")
+    with closing(Copy(source, target)) as again:
+        assert again.kept() == plan
+        assert again.is_whole(plan)
+        again.finish(plan)
+    assert sql(target, "select count(*) from tidb_binlog.backfill") == [(0,)]
+
+
 LOCK = lock_name("main", CONTROL)
 
 

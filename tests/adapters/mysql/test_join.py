@@ -115,6 +115,26 @@ def test_parts_are_remembered_with_their_rows_and_by_step(server: MariaDb) -> No
     run(server, scenario, PLAIN)
 
 
+def test_what_was_written_is_forgotten_under_the_fence(server: MariaDb) -> None:
+    async def scenario(rig: LanesRig) -> None:
+        await rig.open()
+        rig.sql(f"REPLACE INTO tidb_binlog.replay VALUES ('{FEED}', '{STEP}', 1)")
+        for table_of in ("t", "other"):
+            rig.sql(f"REPLACE INTO tidb_binlog.progress VALUES ('{FEED}', 'd', '{table_of}', 7, 2)")
+        await rig.downstream.forget_written([("d", "t")])
+        assert await rig.downstream.parts_done(STEP) == frozenset()
+        found = rig.sql("SELECT `table`, commit_ts, `rows` FROM tidb_binlog.progress ORDER BY 1")
+        assert found == [("other", 7, 2), ("t", 0, 0)]
+        rig.sql("UPDATE tidb_binlog.worker SET epoch = epoch + 1")
+        with pytest.raises(TakenOver):
+            await rig.downstream.forget_written([("d", "other")])
+        assert ("other", 7, 2) in rig.sql(
+            "SELECT `table`, commit_ts, `rows` FROM tidb_binlog.progress"
+        )
+
+    run(server, scenario, PLAIN)
+
+
 def test_who_has_no_checkpoint_begins_without_parts(server: MariaDb) -> None:
     """Whoever emptied the downstream and begins anew would pass them by."""
 

@@ -42,7 +42,7 @@ def test_that_no_relay_log_can_tell_better(copied: Database, dump: Path) -> None
     assert copied.checkpoint == expected
 
 
-@pytest.mark.parametrize("call", ["let_go", "forget"])
+@pytest.mark.parametrize("call", ["say_whole", "let_go", "forget"])
 @pytest.mark.parametrize("error", [Unavailable("NATS is away"), Died()], ids=["error", "death"])
 def test_one_whose_end_was_not_reached_comes_to_it(
     copied: Database, dump: Path, call: str, error: BaseException
@@ -72,6 +72,30 @@ def test_also_where_its_applier_has_gone_on(copied: Database, dump: Path) -> Non
     assert not copied.pinned
 
 
+@pytest.mark.parametrize("call", ["let_go", "forget"])
+def test_also_where_a_replay_has_forgotten_its_parts(
+    copied: Database, dump: Path, call: str
+) -> None:
+    copied.ends[call] = Unavailable("away")
+    with pytest.raises(Unavailable):
+        copy(str(dump))
+    copied.save(Checkpoint(S + 7, feed=FEED))
+    copied.parts.clear()
+    report = copy(str(dump))
+    assert (report.commit_ts, report.rows, copied.rows) == (S, 0, ROWS)
+    assert not copied.pinned
+    assert copied.plan is None
+
+
+def test_one_whose_checkpoint_is_gone_is_not_whole(copied: Database, dump: Path) -> None:
+    copied.ends["let_go"] = Unavailable("NATS is away")
+    with pytest.raises(Unavailable):
+        copy(str(dump))
+    copied.save(Checkpoint(S - 1, feed=FEED))
+    with pytest.raises(Refused, match="it is no copy any more"):
+        copy(str(dump))
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_what_is_begun_anew_is_copied_whole(copied: Database, dump: Path, ordered: bool) -> None:
     """Its plan is the same to the last letter; a person has deleted the earlier one, and emptied
@@ -81,7 +105,7 @@ def test_what_is_begun_anew_is_copied_whole(copied: Database, dump: Path, ordere
     with pytest.raises(Died):
         copy(str(dump))
     assert copied.parts
-    copied.plan = None
+    copied.plan, copied.whole = None, False
     copied.rows.clear()
     copied.save(Checkpoint(0, feed=FEED, reach=S))
     copy(str(dump))

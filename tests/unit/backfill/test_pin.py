@@ -11,12 +11,12 @@ import pytest
 
 from tests.unit.registry.nodes import CLUSTER, Script, nodes
 from tests.unit.registry.rig import join, play
-from tidelog import subjects
+from tidelog import ask_registry, subjects
 from tidelog.bulk.jobs import BackfillJob
 from tidelog.changes import H_LAST_TS, Watermark
 from tidelog.errors import NotFound, TidelogError, Unavailable
 from tidelog.feeds import Feed, Feeds
-from tidelog.messages import APPLIER, PUMP, Consumer, encode
+from tidelog.messages import APPLIER, PUMP, Consumer, SafePoint, SafePointRequest, encode
 from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus, Outgoing, StreamConfig
 from tidelog.sim import World
@@ -201,6 +201,25 @@ def test_one_that_stands_beyond_the_copy_is_another_downstreams() -> None:
         assert f"applier-f is another's, at {S + 20}" in warning
         assert f"`tidelog feed unregister f {OWN.name}`" in warning
         assert await known(bus) == [applier, OWN]
+
+    play(main)
+
+
+def test_the_place_of_another_is_told_though_it_is_the_beginning() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        await join(world, Script(PUMP, "p"))
+        await ask_registry.ask(
+            bus,
+            CLUSTER,
+            "safepoint",
+            SafePointRequest(Consumer("applier-f", "f", 0)),
+            SafePoint,
+            timeout_s=5,
+        )
+        pin = SimPin(world)
+        await pin.hold(S)
+        (warning,) = await pin.let_go(S)
+        assert "applier-f is another's, at 0)" in warning
 
     play(main)
 

@@ -30,6 +30,8 @@ from tidelog.ports import Headers, Request
 from tidelog.sim.bus import SimBus
 from tidelog.sim.world import World, run
 from tidelog_backfill import metrics
+from tidelog_backfill.jobs.keeper import JOBS_FILE
+from tidelog_backfill.jobs.queue import Kept
 from tidelog_cli import bulk
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.service import build as build_registry
@@ -265,6 +267,30 @@ def test_the_pumps_keep_what_a_job_still_needs() -> None:
             await client.submit(job_id)
             await done(world, client, job_id)
         assert clockwork.forgotten == ["a", "b"]
+
+    run(main, 8)
+
+
+def test_a_job_that_can_not_be_held_hides_no_other() -> None:
+    """As an earlier release has taken one."""
+
+    async def main(world: World) -> None:
+        config = RegistryConfig(cluster=CLUSTER, oracle="embedded")
+        world.node("registry").start(build_registry, config)
+        await world.sleep(8)
+        of_no_feed = msgspec.structs.replace(JOB, feed="Main.v2")
+        kept = [Kept("a", of_no_feed, tries=1), Kept("b", JOB, tries=1)]
+        world.node("backfill").disk.restore({JOBS_FILE: msgspec.json.encode(kept)})
+        client, clockwork = await started(world)
+        clockwork.step_s = 2.0
+        await world.sleep(9)
+        assert [one.name for one in await consumers(world)] == ["job-b"]
+        await done(world, client, "a")
+        await done(world, client, "b")
+        assert await consumers(world) == []
+        with pytest.raises(BadInput, match=r"feed 'Main\.v2': 1 to 63 of a-z") as refused:
+            await client.submit("c", of_no_feed)
+        assert "tidelog feed list" in refused.value.hint
 
     run(main, 8)
 

@@ -7,14 +7,14 @@ import pytest
 from tidelog.errors import ConfigError
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_pump.config import PumpConfig, Retention
-from tidelog_pump.retention.gc import Held, Limits, decide, limits, warned_below
+from tidelog_pump.retention.gc import Held, Limits, decide, hiding, limits, warned_below
 from tidelog_pump.retention.now import Now
 
 DAY_S = 86400.0
 
 
-def held(fid: int, max_ts: int, pointed_ts: int = 0, opened: int = 0) -> Held:
-    return Held(fid, max_ts, pointed_ts, opened, 100)
+def held(fid: int, max_ts: int, pointed_ts: int = 0, opened: int = 0, possible_ts: int = 0) -> Held:
+    return Held(fid, max_ts, pointed_ts, opened, 100, possible_ts)
 
 
 def limit(
@@ -79,6 +79,10 @@ def test_what_goes_and_why_the_next_one_stays(
         ([held(0, 30, 1 << 61), held(1, 35)], limit(cap=40, newest=99), [0, 1], [0], 35),
         ([held(0, 30, 99), held(1, 35)], limit(cap=40, newest=99), [], [], 5),
         ([held(0, 45, 1 << 61)], limit(cap=40, newest=99), [], [], 5),
+        # What it hides holds as ever, and a reader below it is told.
+        ([held(0, 30, 1 << 61, 0, 41), held(1, 35)], limit(cap=40, newest=99), [], [], 5),
+        ([held(0, 30, 1 << 61, 0, 40)], limit(cap=40, newest=99), [0], [0], 40),
+        ([held(0, 30, 1 << 61, 0, 20)], limit(cap=40, newest=99), [0], [0], 30),
     ],
 )
 def test_the_hard_cap_takes_what_is_older_whoever_needs_it(
@@ -88,6 +92,15 @@ def test_the_hard_cap_takes_what_is_older_whoever_needs_it(
     assert [segment.fid for segment in decision.going] == going
     assert [segment.fid for segment in decision.forced] == forced
     assert decision.purge_ts == purge_ts
+
+
+def test_what_an_impossible_commit_hides_is_looked_up_once_the_hard_cap_reaches_its_segment() -> (
+    None
+):
+    segments = [held(0, 30, 1 << 61), held(1, 30, 99), held(2, 41, 1 << 61), held(3, 45, 1 << 61)]
+    assert hiding(segments, limit(cap=41, newest=99)) == {0, 2}
+    assert not hiding(segments, limit(cap=29, newest=99))
+    assert not hiding(segments, limit(cap=41))
 
 
 def test_the_limits_are_ages_of_the_clock_and_the_slowest_reader() -> None:

@@ -152,6 +152,41 @@ def test_a_commit_at_an_absurd_timestamp_is_lost_and_holds_no_segment_for_ever()
     run(main, 11)
 
 
+@pytest.mark.parametrize("page", [1, 1024])
+def test_a_commit_beside_an_absurd_one_keeps_its_rows_and_their_loss_is_told(
+    monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(gc_actor, "PAGE", page)
+
+    async def main(world: World) -> None:
+        config = msgspec.structs.replace(ON_DEMAND, gc="20s", gc_hard_cap="40s", txn_timeout_s=1e6)
+        registry, client = await start(world, config)
+        registry.safe_point, registry.pumps = TS_MAX, [NODE]
+        load = Load(world, client)
+        await load.run(2)
+        absurd, slow = ts_now(world, 100), ts_now(world, 101)
+        await client.done(prewrite(absurd), prewrite(slow), commit(absurd, 1 << 61))
+        await load.run(20)
+        end = ts_now(world)
+        await client.done(commit(slow, end))
+        await load.run(3)
+        await asyncio.sleep(25)
+        # Its segment was written before the hard cap's end, and its Commit comes behind that.
+        assert (await client.control("gc"))["purge_ts"] < slow
+        found = await client.pull_up_to(end, end - 1)
+        assert [txn.start_ts for txn in found if txn.commit_ts == end] == [slow]
+        await asyncio.sleep(20)
+        answer = await client.control("gc")
+        assert (
+            f"1 transactions committed above the purge point, start_ts {absurd}" in answer["lost"]
+        )
+        assert end <= answer["purge_ts"] < ts_now(world)
+        await purged(client, end - 1)
+        assert (await client.control("inspect", absurd))["state"] == "lost"
+
+    run(main, 12)
+
+
 @pytest.mark.parametrize("index_lost", [False, True])
 def test_a_crash_before_an_open_prewrite_is_closed_as_lost(*, index_lost: bool) -> None:
     async def main(world: World) -> None:

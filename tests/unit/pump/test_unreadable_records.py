@@ -114,7 +114,13 @@ def test_a_node_id_that_another_has_ends_the_pump() -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [LONG_TP * 30 + number(2, 5), KEY + number(2, 5), number(1, 9) + number(2, 5), b"\x08"],
+    [
+        LONG_TP * 30 + number(2, 5),
+        KEY + number(2, 5),
+        number(1, 9) + number(2, 5),
+        b"\x08",
+        KEY + number(1, 0) + number(2, 5) + number(3, 0),  # as long in the right order
+    ],
 )
 def test_a_prewrite_that_no_pump_stores_so_stops_the_start_with_its_place(stored: bytes) -> None:
     """Its rows would be cut out of it at the wrong byte."""

@@ -81,6 +81,14 @@ def test_a_consumer_of_what_is_no_name_of_a_feed_is_refused(feed: str) -> None:
     assert (known.kept(), known.refused) == (Kept(), 1)
 
 
+@pytest.mark.parametrize("feed", ["billing.v2", "Main", "a b", "*", "f" * 64, "", "=", "a b=app"])
+def test_what_was_pulled_under_no_name_of_a_feed_is_no_feed(feed: str) -> None:
+    """A replay of one for a reader is."""
+    known, read = Consumers(Kept()), {"main": 2, "main=app": 1}
+    known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds=read | {feed: 0}))
+    assert (known.feeds, known.refused) == (read, 1)
+
+
 def test_a_consumer_that_an_earlier_release_took_can_be_removed() -> None:
     known = Consumers(Kept([Consumer("a", "billing.v2", 1)]))
     assert known.safe_point() == 1
@@ -115,8 +123,9 @@ def test_consumers_are_taken_as_long_as_all_of_them_fit_in_one_record() -> None:
         known.put(Consumer(f"{LONG}{n}", "f", TS_MAX))  # moved, not one more
     refused = known.refused
     known.announced(Heartbeat(NodeStatus("a", kind=APPLIER), [Consumer(LONG + "a", "f", TS)]))
-    known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds={LONG + "b": 5, LONG + "c": 5}))
-    assert known.refused == refused + 3
+    assert known.refused == refused + 1
+    known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds={f"{n:063}": 5 for n in range(64)}))
+    assert known.refused > refused + 1 + 32
     assert len(msgspec.json.encode(known.kept())) <= RECORD_BYTES
     assert known.remove("f", f"{LONG}0")
     known.put(Consumer(LONG + "a", "f", TS))

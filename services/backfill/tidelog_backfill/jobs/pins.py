@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import structlog
 
 from tidelog.ask_registry import ask
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, Unavailable
 from tidelog.messages import Consumer, SafePoint, SafePointRequest
 from tidelog.ports import Ports
 from tidelog_backfill.jobs.queue import Kept
@@ -24,25 +24,28 @@ class Pins:
     def __init__(self, ports: Ports, cluster: str) -> None:
         self._bus = ports.bus
         self._cluster = cluster
-        self._failing = False
+        self._why = ""
 
     async def hold(self, jobs: Iterable[Kept]) -> list[str]:
         """Tell the registry of each. Returns those it waits for no longer, and knows."""
-        released = []
-        try:
-            for job in jobs:
-                if job.released or not (job.tries or job.ended):
-                    continue
-                place = Consumer(job.consumer, job.job.feed, job.reached)
+        released, why = [], ""
+        for job in jobs:
+            if job.released or not (job.tries or job.ended):
+                continue
+            place = Consumer(job.consumer, job.job.feed, job.reached)
+            try:
                 await self._tell(SafePointRequest(place, remove=bool(job.ended)))
-                if job.ended:
-                    released.append(job.id)
-        except TidelogError as error:
-            if not self._failing:
-                log.warning("what jobs need can't be held by the Pumps", why=str(error))
-            self._failing = True
-        else:
-            self._failing = False
+            except Unavailable as error:
+                why = str(error)
+                break  # nobody answers, and each of the others would wait as long
+            except TidelogError as error:
+                why = str(error)  # it alone is refused
+                continue
+            if job.ended:
+                released.append(job.id)
+        if why and why != self._why:
+            log.warning("what jobs need can't be held by the Pumps", why=why)
+        self._why = why
         return released
 
     async def _tell(self, request: SafePointRequest) -> None:

@@ -32,6 +32,7 @@ from tidelog.errors import (
     TidelogError,
     Unavailable,
 )
+from tidelog.feeds import check_name
 from tidelog.security.access import NatsAccess
 from tidelog.unreadable import NOT_READABLE
 
@@ -110,14 +111,15 @@ class Queue:
         return self._jobs[job_id]
 
     def submit(self, job_id: str, job: Job, now_ms: int) -> Kept:
-        """Raises Conflict (another job has that id), Overloaded, BadInput (a password in it, or too
-        much). How NATS is reached is the node's own."""
+        """Raises Conflict (another job has that id), Overloaded, BadInput (a feed that can't be, a
+        password in it, or too much). How NATS is reached is the node's own."""
         job = msgspec.structs.replace(job, nats_url="").with_access(NatsAccess())
         known = self._jobs.get(job_id)
         if known is not None:
             if known.job != job:
                 raise Conflict(f"another job has the id {job_id!r}")
             return known
+        _refuse_no_feed(job.feed)
         _refuse_passwords(job)
         if (size := len(encode_job(job))) > JOB_BYTES:
             raise BadInput(
@@ -234,6 +236,14 @@ class Queue:
                 hint="delete it: what jobs have written stays, submitted again they go on there;"
                 " `tidelog feed unregister FEED job-ID` gives up what the Pumps keep for the old",
             ) from error
+
+
+def _refuse_no_feed(name: str) -> None:
+    """Nothing can be held for its job."""
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise BadInput(str(error), hint="`tidelog feed list` names those that are") from error
 
 
 def _refuse_passwords(job: Job) -> None:

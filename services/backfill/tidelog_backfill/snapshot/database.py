@@ -19,8 +19,7 @@ from tidelog.downstream import (
     TableShare,
     Work,
 )
-from tidelog.downstreams import open_downstream, state_tables
-from tidelog.downstreams.checkpoint_table import CheckpointTable
+from tidelog.downstreams import open_downstream
 from tidelog.downstreams.literals import table_name
 from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
@@ -113,12 +112,11 @@ class DatabaseTarget:
         )
 
     async def kept(self) -> SnapshotPlan | None:
-        opened = await self._open()
+        at = await self._reached()
         plan = await self._plans.load()
-        saved = opened.checkpoint
-        if plan is None and saved is not None and saved.commit_ts:
+        if plan is None and at:
             raise Refused(
-                f"{self._place.shown} has the feed {self._feed} up to {saved.commit_ts}",
+                f"{self._place.shown} has the feed {self._feed} up to {at}",
                 hint="a first copy is for a database without it: use another feed or database",
             )
         return plan
@@ -156,27 +154,16 @@ class DatabaseTarget:
     async def _forget_earlier(self, tables: Sequence[CopiedTable]) -> None:
         """What a copy has marked as written whose plan a person has deleted: the tables are empty,
         and a plan like it would pass by its chunks, an ordered table's rows up to its progress."""
-        await self._downstream.parts_done("")  # which forgets those of any other plan
-        ordered = [table for table in tables if table.ordered]
-        if not ordered:
-            return
-        owner = CheckpointTable(self._feed, self._options.checkpoint_table).owner
-        session = await MysqlSession.connect(self._place)
-        try:
-            for table in ordered:
-                place = owner, table.db, table.structure.name
-                await session.run(state_tables.set_progress(*place, 0, 0))
-        finally:
-            await session.close()
+        ordered = [(table.db, table.structure.name) for table in tables if table.ordered]
+        await self._downstream.forget_written(ordered)
 
     async def keep(self, plan: SnapshotPlan) -> None:
         await self._plans.save(plan)
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
-        opened = await self._open()
+        at = await self._reached()
         self._step = plan.digest
         found = await self._downstream.parts_done(self._step)
-        at = opened.checkpoint.commit_ts if opened.checkpoint is not None else 0
         if at and (at < plan.ts or len(found) < len(plan.chunks)):  # else it was not forgotten
             missing = len(plan.chunks) - len(found)
             raise Refused(
@@ -191,16 +178,25 @@ class DatabaseTarget:
         return DatabaseWay(self._options, self._feed, self._opened.epoch, self._step)
 
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
-        opened = await self._open()
-        saved = opened.checkpoint
-        if saved is not None and saved.commit_ts >= plan.ts:
-            return
-        ahead = 0 if plan.exact else reach
-        # `unsure`, too: no Applier's relay log tells how far these rows go, not even that of one
-        # whose earlier downstream counted the same epochs.
-        await self._save(
-            Checkpoint(plan.ts, consistent=plan.exact, feed=self._feed, reach=ahead, unsure=ahead)
-        )
+        if await self._reached() < plan.ts:
+            ahead = 0 if plan.exact else reach
+            # `unsure`, too: no Applier's relay log tells how far these rows go, not even that of
+            # one whose earlier downstream counted the same epochs.
+            await self._save(
+                Checkpoint(
+                    plan.ts, consistent=plan.exact, feed=self._feed, reach=ahead, unsure=ahead
+                )
+            )
+        await self._plans.say_whole()
+
+    async def is_whole(self, plan: SnapshotPlan) -> bool:
+        """Whoever writes the database since, as a replay does, may forget which parts were done."""
+        return await self._reached() >= plan.ts and await self._plans.is_whole()
+
+    async def _reached(self) -> int:
+        """The checkpoint that was found."""
+        saved = (await self._open()).checkpoint
+        return saved.commit_ts if saved is not None else 0
 
     async def forget(self) -> None:
         await self._plans.forget()

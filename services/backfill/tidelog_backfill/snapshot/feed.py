@@ -178,6 +178,10 @@ class FeedTarget:
         bus = await self._connected()
         await append(bus, self._feed, [Outgoing(subjects.snap(self._feed, "done"), body)])
 
+    async def is_whole(self, plan: SnapshotPlan) -> bool:
+        """As its chunks say: nobody else writes the stream."""
+        return False
+
     async def forget(self) -> None:
         """The plan stays: it says what the stream is a copy of."""
 

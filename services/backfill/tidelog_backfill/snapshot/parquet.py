@@ -166,6 +166,10 @@ class ParquetTarget:
         told = {"ts": plan.ts, "reach": reach, "guarantee": plan.guarantee}
         await self._put(WHOLE, msgspec.json.encode(told))
 
+    async def is_whole(self, plan: SnapshotPlan) -> bool:
+        """As its chunks say: files that are gone are written again."""
+        return False
+
     async def forget(self) -> None:
         """The plan stays: it is part of the copy (`DumpSource`)."""
 

@@ -152,7 +152,8 @@ class Pin:
             )
             return [note]
         if is_node or at != ts:
-            raise Refused(f"{name} is another's, at {at or 'an unknown place'}")
+            where = "an unknown place" if at is None else at
+            raise Refused(f"{name} is another's, at {where}")
         note = (
             f"what is behind the copy is kept for the consumer {name}; where the Applier has"
             " another name (node-id, standby-of), give it up once that one runs:"

@@ -19,6 +19,8 @@ _CREATE = (
 )
 PART_CHARS = 500_000
 """In a row; any server takes a statement of that size."""
+_WHOLE = -1
+"""The part, without text, that says that the copy is whole."""
 
 
 class PlanTable:
@@ -46,6 +48,7 @@ class PlanTable:
         parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
         await self._all(
             "BEGIN",
+            self._delete,
             *(
                 f"REPLACE INTO {_TABLE} VALUES ({self._feed}, {number}, {quote(part)})"
                 for number, part in enumerate(parts)
@@ -53,8 +56,20 @@ class PlanTable:
             "COMMIT",
         )
 
+    async def say_whole(self) -> None:
+        """The plan is carried out. It is kept on, to be forgotten last."""
+        await self._all(f"REPLACE INTO {_TABLE} VALUES ({self._feed}, {_WHOLE}, '')")
+
+    async def is_whole(self) -> bool:
+        where = f"feed = {self._feed} AND part = {_WHOLE}"
+        return bool(await self._all(f"SELECT part FROM {_TABLE} WHERE {where}"))
+
     async def forget(self) -> None:
-        await self._all(f"DELETE FROM {_TABLE} WHERE feed = {self._feed}")
+        await self._all(self._delete)
+
+    @property
+    def _delete(self) -> str:
+        return f"DELETE FROM {_TABLE} WHERE feed = {self._feed}"
 
     async def _all(self, *statements: str) -> list[tuple[object, ...]]:
         """The last one's rows."""

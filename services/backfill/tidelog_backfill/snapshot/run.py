@@ -99,9 +99,10 @@ class Backfill:
             refuse_another(plan, self._asked, self._job.snapshot_ts, self.target.anew)
             self._refuse_keyless(plan.tables, exact=plan.exact)  # an earlier release took them
             wait(self._pin.hold(plan.ts))
-        self._copy(plan)
-        reach = plan.ts if plan.exact else wait(self._pin.reach(self._source.timestamp()))
-        wait(self.target.finish(plan, reach))
+        if not wait(self.target.is_whole(plan)):
+            self._copy(plan)
+            reach = plan.ts if plan.exact else wait(self._pin.reach(self._source.timestamp()))
+            wait(self.target.finish(plan, reach))
         left = wait(self._pin.let_go(plan.ts))
         wait(self.target.forget())  # last: until then a job that was ended comes to this end
         return Report(

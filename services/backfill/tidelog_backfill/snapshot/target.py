@@ -69,6 +69,9 @@ class CopyTarget(Protocol):
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
         """All chunks are written, with rows up to `reach`: say so durably."""
 
+    async def is_whole(self, plan: SnapshotPlan) -> bool:
+        """True: `finish` has said so, and nothing is left to do but to forget the plan."""
+
     async def forget(self) -> None:
         """The job is through. A plan that is kept only to go on with is forgotten."""
 

@@ -63,7 +63,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Lose(msgspec.Struct, frozen=True):
-    """The purge point moved: what was open in a segment that is about to go is lost (`taken`).
+    """The purge point moved: what nobody can read any more of what goes is lost (`taken`).
     Answered when it is written and the sorter knows."""
 
     reply: Reply[None]
@@ -84,7 +84,9 @@ def read_back(pointer: Pointer, payload: Buffer) -> Stored:
         facts = classify(payload)
     except UnparsablePayload as error:
         raise corrupt(pointer, error.message) from error
-    if facts.kind is Kind.PREWRITE and len(facts.payload) != len(payload):
+    # Not as a view: those are compared an item at a time, which takes fifty times as long.
+    as_stored = facts.payload is payload or facts.payload == bytes(payload)
+    if facts.kind is Kind.PREWRITE and not as_stored:
         raise corrupt(pointer, "a Prewrite whose fields are in no order that can be indexed")
     place = Place(pointer.fid, pointer.offset, len(payload), facts.body)
     return Stored(facts.kind, facts.start_ts, facts.commit_ts, place)

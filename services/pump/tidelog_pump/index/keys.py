@@ -32,7 +32,8 @@ class State(IntEnum):
     UNPAIRED = 3
     """A Commit came, its Prewrite did not."""
     LOST = 4
-    """`gc-hard-cap` took its Prewrite while it was open; commit_ts 0 = no end came since."""
+    """`gc-hard-cap` took its Prewrite while it was open, or committed above the purge point;
+    commit_ts 0 = it was open, and no end came since."""
 
 
 class Transaction(NamedTuple):

@@ -1,4 +1,5 @@
-"""What `gc-hard-cap` took while it was open: closed as lost, for nobody can give its rows any more.
+"""What `gc-hard-cap` took while it was open, or though it was committed above the purge point (at a
+timestamp that can't have been allocated): closed as lost, for nobody can give its rows any more.
 
 Told by the gc once the purge record is durable and before a segment goes; done again by every
 start. Whatever pairs in between is lost all the same. Pure but for the index.

@@ -5,7 +5,7 @@ crash anywhere in it leaves a Pump that knows what it lacks:
 
     1  the record is durable: the purge point, and the first segment that stays
     2  from then on a reader from below the point is refused; Prewrites that the hard cap took while
-       they were open are closed as lost
+       they were open, or whose Commit lies above the point, are closed as lost
     3  the segments before that one are deleted, oldest first, and their directory is synced
     4  index entries of what was given up go, by ranges
 
@@ -34,7 +34,8 @@ PURGED_FILE = "purged.json"
 class PurgeRecord(msgspec.Struct, frozen=True):
     """`ts`: the purge point. `first`: the oldest segment that stays. `ended`: (start_ts, commit_ts,
     0 = rolled back) whose end may have gone while a Prewrite of theirs stays. `lost`: what the hard
-    cap took from somebody, newest last. `taken`: start_ts of the open Prewrites among that."""
+    cap took from somebody, newest last. `taken`: start_ts of the Prewrites among that which were
+    open, or committed above the point."""
 
     ts: int = 0
     first: int = 0

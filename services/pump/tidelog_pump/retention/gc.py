@@ -9,7 +9,8 @@ A segment goes when all of this holds, and all before it go too:
 The target is the smallest of: now - `gc`, the safe point, what the feeds known here have pulled,
 resolved_ts. Once its last record is older than the hard cap, and so is the last Commit that points
 into it, a segment goes all the same: disks end. That is loss, and `Decision.forced` says so. (A
-Commit at a timestamp that can't have been allocated yet holds nothing then.)
+Commit at a timestamp that can't have been allocated yet holds nothing then; the others of that
+segment do.)
 
 The purge point is what really went, not the target: nothing is refused that is still stored.
 """
@@ -27,13 +28,15 @@ AHEAD_S = 20 * 3600.0
 
 class Held(NamedTuple):
     """A closed segment: the largest timestamp of its records, the largest commit_ts of those whose
-    Prewrite lies in it (0 = none), its open Prewrites."""
+    Prewrite lies in it (0 = none), its open Prewrites. `possible_ts`: the largest of those
+    commit_ts that can have been allocated, looked up for `hiding` segments only."""
 
     fid: int
     max_ts: int
     pointed_ts: int
     open: int
     bytes: int
+    possible_ts: int = 0
 
 
 class Limits(NamedTuple):
@@ -85,8 +88,8 @@ def decide(held: Sequence[Held], limit: Limits, purge_ts: int) -> Decision:
         stays = _why_it_stays(segment, limit)
         last_ts = max(segment.max_ts, segment.pointed_ts)
         if stays:
-            pointed_ts = segment.pointed_ts if segment.pointed_ts <= limit.newest_ts else 0
-            last_ts = max(written_ts, pointed_ts)
+            is_possible = segment.pointed_ts <= limit.newest_ts
+            last_ts = max(written_ts, segment.pointed_ts if is_possible else segment.possible_ts)
             if last_ts > limit.cap_ts:
                 break
             forced.append(segment)
@@ -94,6 +97,16 @@ def decide(held: Sequence[Held], limit: Limits, purge_ts: int) -> Decision:
         going.append(segment)
         purge_ts = max(purge_ts, last_ts)
     return Decision(going, forced, purge_ts, stays)
+
+
+def hiding(held: Sequence[Held], limit: Limits) -> frozenset[int]:
+    """Segments that the hard cap may take, whose largest Commit can't have been allocated: it hides
+    up to where the others of them go."""
+    return frozenset(
+        segment.fid
+        for segment, written_ts in zip(held, _written_by(held), strict=True)
+        if segment.pointed_ts > limit.newest_ts and written_ts <= limit.cap_ts
+    )
 
 
 def _why_it_stays(segment: Held, limit: Limits) -> str:

@@ -31,7 +31,7 @@ from tidelog_pump.index.keys import Head
 from tidelog_pump.log.purge import PurgePoint, PurgeRecord
 from tidelog_pump.log.segments import Segments
 from tidelog_pump.pull.puller import Forget, PullerMessage, ReadFeeds
-from tidelog_pump.retention.gc import Decision, Held, decide, limits, warned_below
+from tidelog_pump.retention.gc import Decision, Held, Limits, decide, hiding, limits, warned_below
 from tidelog_pump.retention.now import Now
 from tidelog_pump.retention.sweep import Sweep, lost_between
 from tidelog_pump.sort.sorter_actor import AwaitResolved, Resolved, SorterMessage
@@ -238,7 +238,7 @@ class Gc(Actor[GcMessage]):
             positions = readers.known | {SAFE_POINT: readers.safe_point}
             limit = limits(now_ms, age_s, cap_s, positions, now.resolved_ts, newest_ts)
             self._warn(readers.known, warned_below(now_ms, age_s), limit.cap_ts)
-            held = await self._held()
+            held = await self._uncovered(await self._held(), limit)
             decision = decide(held, limit, self._purge.ts)
             taken = await self._taken(decision)
             above = await self._above(decision)
@@ -289,6 +289,18 @@ class Gc(Actor[GcMessage]):
             )
             for fid, max_ts, size in closed
         ]
+
+    async def _uncovered(self, held: list[Held], limit: Limits) -> list[Held]:
+        """With `possible_ts`, where an impossible Commit hides it: read from all Commits that are
+        left, which is rare enough."""
+        hidden, found = hiding(held, limit), dict[int, int]()
+        if hidden:
+            async for page in self._pages(*keys.commit_range(self._purge.ts, limit.newest_ts)):
+                for entry in page:
+                    commit_ts, _, place = keys.unpack_commit(*entry)
+                    if place.fid in hidden:
+                        found[place.fid] = commit_ts
+        return [one._replace(possible_ts=found.get(one.fid, 0)) for one in held]
 
     async def _pages(self, start: bytes, stop: bytes) -> AsyncIterator[list[tuple[bytes, bytes]]]:
         while True:
@@ -343,7 +355,7 @@ class Gc(Actor[GcMessage]):
 
     async def _above(self, decision: Decision) -> list[int]:
         """The start_ts of the transactions that go although they were committed above the purge
-        point. None, unless one of them was at a timestamp that can't have been allocated."""
+        point: those at a timestamp that can't have been allocated."""
         found: list[int] = []
         if any(segment.pointed_ts > decision.purge_ts for segment in decision.forced):
             async for page in self._pages(*keys.commit_range(decision.purge_ts, TS_MAX)):
