@@ -1,6 +1,8 @@
 """Write, then read it from a view that follows the feed: wait for the watermark in between.
 
 python examples/read_your_writes.py nats://127.0.0.1:4222
+
+The table is shop.item of docs/writing.md.
 """
 
 import asyncio
@@ -9,11 +11,14 @@ from typing import Any
 
 import tidelog
 
+EMPTIED = ("truncate_table", "drop_table", "drop_schema")  # kinds of DDLs that tell of no rows
 view: dict[int, dict[str, Any]] = {}
 
 
 async def follow(changes: tidelog.Subscription[Any]) -> None:
     async for txn in changes:
+        if any(ddl.kind in EMPTIED for ddl in txn.ddls):
+            view.clear()
         for event in (event for rows in txn.rows for event in rows.events):
             view.pop((event.key or {})["id"], None)
             if event.after:

@@ -23,7 +23,8 @@ except ModuleNotFoundError as error:
     if (error.name or "").startswith("tidelog"):
         raise
     # `pip install .` is the library alone: who reads changes needs no terminal's packages.
-    said = f"ConfigError: {error.name} is not installed\n  try: pip install 'tidelog[cli]'\n"
+    hint = "pip install '.[cli]' in a checkout of Tidelog"
+    said = f"ConfigError: {error.name} is not installed\n  try: {hint}\n"
     sys.stderr.write(said)
     sys.exit(EXIT_CONFIG)
 

@@ -37,7 +37,9 @@ Dir = Annotated[
     ),
 ]
 Nats = Annotated[str, typer.Option("--nats", help="NATS URL of the topology, instead of --dir.")]
-Cluster = Annotated[str, typer.Option(help="Cluster name, with --nats.")]
+Cluster = Annotated[
+    str, typer.Option(help="Cluster name, with --nats; with TIDELOG_NATS_URL: TIDELOG_CLUSTER.")
+]
 Feed = Annotated[str, typer.Option(help="Another feed than the topology's.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]

@@ -36,10 +36,12 @@ HEADERS = {
     changes.H_OPS: "of rows: how many of each op, c=3,u=1,d=0",
     changes.H_FRAGMENT: "i/n, i from 0: the n bodies, joined, are one",
     changes.H_ORIGIN: "whose Pumps it came from",
-    changes.H_EPOCH: "which life of the Drainer, on markers and watermarks",
+    changes.H_EPOCH: "which life of which Drainer, NUMBER:NODE",
     changes.H_SCHEMA_VERSION: "of DDLs: the body's schema_version",
     changes.H_EARLY: "of DDLs: schema versions that came before their own binlogs; for the Drainer",
-    changes.H_PASSED: "of DDLs: the highest version passed, then those that were not",
+    changes.H_PASSED: "of DDLs, where it is not their own version alone: the highest that was "
+    "passed, and those below it that were not, or that the DDL history did not tell of; for the "
+    "Drainer",
     changes.H_ENVELOPE: "another form of the body, debezium",
     changes.H_KEY: "of rows in Debezium's form: the key as JSON",
 }

@@ -31,13 +31,17 @@ file. An empty variable counts as not set; one without the service's name (`TIDE
 for all services of a machine. Lists are given to variables and flags with commas, tables as
 `k=v,k=v`, or both as JSON. What has the type secret may come from a file instead, by the same key
 with `-file`. A key that is not known ends the start with exit code 78, and so does a value out of
-its range. `python -m tidelog_pump --help` shows the same.
+its range; variables of other services and of commands are left alone. `python -m tidelog_pump
+--help` shows the same.
+"""
+COMMON = """`<SERVICE>` stands for one of REGISTRY, PUMP, DRAINER, APPLIER and BACKFILL:
+`TIDELOG_PUMP_LOG_LEVEL` is the Pump's, and `TIDELOG_LOG_LEVEL` that of all services of a machine.
 """
 
 
 def page() -> str:
     common = {name: key for name, key in keys_of(ServiceConfig).items() if not key.from_file}
-    parts = [WRITTEN, INTRODUCTION, "## Every service\n", _table("SERVICE", common)]
+    parts = [WRITTEN, INTRODUCTION, "## Every service\n", COMMON, _table("<SERVICE>", common)]
     for section, config in CONFIGS.items():
         own = {
             name: key

@@ -1,19 +1,20 @@
 // A cache that forgets what changed: npm install && node cache_invalidation.js nats://127.0.0.1:4222
 //
-// It reads one table's rows, and the markers and watermarks to see a gap: each carries the commit_ts
-// of the one before it. A commit_ts is beyond what a JavaScript number holds: take it from the
-// headers, or from the text.
+// It reads one table's rows (shop.item of docs/writing.md), DDLs (TRUNCATE tells of no rows), and the
+// markers and watermarks to see a gap: each carries the commit_ts of the one before it. A commit_ts is
+// beyond what a JavaScript number holds: take it from the headers, or from the text.
 import { connect } from "@nats-io/transport-node";
 import { DeliverPolicy, jetstream } from "@nats-io/jetstream";
 
 const SILENCE_MS = 10_000; // a feed has a mark each second
+const SUBJECTS = ["row.shop.item", "ddl.>", "txn", "watermark"].map((name) => "changes.main." + name);
 
 const cache = new Map();
 const connection = await connect({ servers: process.argv[2], maxReconnectAttempts: -1 });
 
 async function follow() {
   const consumer = await jetstream(connection).consumers.get("CHANGES_MAIN", {
-    filter_subjects: ["changes.main.row.shop.item", "changes.main.txn", "changes.main.watermark"],
+    filter_subjects: SUBJECTS,
     deliver_policy: DeliverPolicy.New,
   });
   const messages = await consumer.consume();
@@ -33,6 +34,11 @@ async function follow() {
         cache.delete(event.key.id);
         console.log("forget", event.key.id);
       }
+      continue;
+    }
+    if (message.subject.startsWith("changes.main.ddl.")) {
+      cache.clear();
+      console.log("forget everything: a DDL", message.subject);
       continue;
     }
     const previous = BigInt(/"prev_commit_ts":(\d+)/.exec(body)[1]);

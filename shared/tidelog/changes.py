@@ -30,8 +30,8 @@ H_EARLY = "Tidelog-Early"
 behind this DDL drops those binlogs."""
 H_PASSED = "Tidelog-Passed"
 """On DDLs whose binlogs come in another order than their versions: the highest version that was
-passed, and those below it that were not, `7,5,4`. A Drainer that starts behind this DDL brings them
-with the first row that needs them."""
+passed, and those below it that were not, or that the DDL history did not tell of, `7,5,4`. A
+Drainer that starts behind this DDL brings them with the first row that needs them."""
 H_ENVELOPE = "Tidelog-Envelope"
 """On rows and DDLs that are written in another form than DdlMessage and RowMessage."""
 H_KEY = "Tidelog-Key"
@@ -41,7 +41,8 @@ H_FRAGMENT = "Tidelog-Fragment"
 H_ORIGIN = "Tidelog-Origin"
 """Whose Pumps the feed is read from: the cluster's name, or what its Drainer's `origin` says."""
 H_EPOCH = "Tidelog-Epoch"
-"""The publishing Drainer's epoch, on markers and watermarks: a foreign one after ours fences us."""
+"""The publishing Drainer's epoch and node, `12:drainer-main`, on every message: a foreign one after
+ours fences us."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -96,13 +97,15 @@ class DdlMessage(msgspec.Struct, frozen=True):
 
 
 class MarkedTxn(msgspec.Struct, frozen=True):
+    """A transaction of a batch. `tables`: its rows by `db.table`, each of both escaped as in
+    subjects; a DDL has none. `skipped`: no transaction, but the record of some that came without
+    binlogs: the feed lacks them."""
+
     commit_ts: int
     start_ts: int
     rows: int
     tables: dict[str, int] = {}
-    """Rows by `db.table`, both escaped as in subjects; a DDL has none."""
     skipped: Skipped | msgspec.UnsetType = msgspec.UNSET
-    """No transaction, but the record of some that came without binlogs: the feed lacks them."""
 
 
 class Marker(msgspec.Struct, frozen=True):

@@ -33,6 +33,12 @@ from tidelog.unreadable import NOT_READABLE
 SECTIONS = ("registry", "pump", "drainer", "applier", "backfill", "cli", "test")
 RESERVED = ("config", "failpoints")
 """TIDELOG_… variables that are no keys."""
+OF_COMMANDS = (
+    *("verify_source", "verify_downstream", "doctor_source", "doctor_downstream"),
+    *("backfill_source", "backfill_downstream", "ssl_ca", "ssl_cert", "ssl_key"),
+)
+"""TIDELOG_… variables that only commands read: who exports them for those may start a service all
+the same."""
 
 
 class Secret:
@@ -66,7 +72,8 @@ class ServiceConfig(NatsAccess, frozen=True, kw_only=True, rename="kebab"):
     """The topology it belongs to: in subjects and the names of buckets; letters, digits, - and _.
     """
     cluster_id: Annotated[int, Range(0, (1 << 64) - 1)] = 0
-    """The upstream TiDB cluster's id: binlogs of another one are refused; 0 = any."""
+    """The upstream TiDB cluster's id. A Pump takes binlogs that carry just this one (0: those of
+    writers that say 0), and its directory keeps it; the registry takes nodes of any under 0."""
     nats_url: str = "nats://127.0.0.1:4222"
     """The NATS server, or several of one cluster, separated by commas."""
     data_dir: str = ""
@@ -192,13 +199,14 @@ def _file(keys: Keys, path: str, unused: Mapping[str, str]) -> Iterator[tuple[st
 def _environment(
     keys: Keys, section: str, environ: Mapping[str, str], unused: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Known variables, general ones first. Variables of other services are theirs."""
+    """Known variables, general ones first. Variables of other services and of commands are
+    theirs."""
     by_variable = {name.upper().replace("-", "_"): name for name in keys}
     general: list[tuple[str, str, str]] = []
     own: list[tuple[str, str, str]] = []
     for variable in sorted(environ):
         rest = variable.removeprefix("TIDELOG_")
-        if rest == variable or not environ[variable] or rest.lower() in RESERVED:
+        if rest == variable or not environ[variable] or rest.lower() in (*RESERVED, *OF_COMMANDS):
             continue
         mine = rest.removeprefix(section.upper() + "_")
         if rest in by_variable:

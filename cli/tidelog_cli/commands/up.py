@@ -57,7 +57,9 @@ def up_command(
     cluster_id: Annotated[
         int,
         typer.Option(
-            min=0, help="The upstream's cluster id; 0 = as PD says, if --pd-urls name it."
+            min=0,
+            help="The upstream's cluster id, from the first start on: Pumps take binlogs that"
+            " carry just this one. 0 = as PD says, if --pd-urls name it.",
         ),
     ] = 0,
     feed: Annotated[str, typer.Option(help="Name of the feed.")] = "main",

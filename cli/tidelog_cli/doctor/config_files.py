@@ -24,7 +24,10 @@ def check(given: str) -> Finding:
     try:
         config_class = class_of(service)
     except ModuleNotFoundError as error:
-        hint = f"pip install 'tidelog[{service}]', or run this where the {service} runs"
+        hint = (
+            f"pip install '.[{service}]' in a checkout of Tidelog, or run this where the"
+            f" {service} runs"
+        )
         return about.unknown(f"{error.name} is not installed here", hint)
     try:
         load(config_class, service, ["--config", path], {})

@@ -26,7 +26,7 @@ def require_grpc() -> None:
     try:
         import grpc.aio  # noqa: F401
     except ImportError:
-        raise ConfigError("grpcio is not installed", hint="pip install 'tidelog[pump]'") from None
+        raise ConfigError("grpcio is not installed", hint="pip install grpcio") from None
 
 
 def open_channel(

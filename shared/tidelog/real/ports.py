@@ -40,7 +40,7 @@ def real_ports(
             from tidelog.real.index import RocksIndex
         except ImportError as error:
             raise ConfigError(
-                "rocksdict is not installed", hint="pip install 'tidelog[pump]'"
+                "rocksdict is not installed", hint="pip install '.[pump]' in a checkout of Tidelog"
             ) from error
         place = disk.path(path)
         disk.mkdir(path)

@@ -75,6 +75,11 @@ async def open_shop(url: str) -> None:
         )
 
 
+async def empty_shop(url: str) -> int:
+    async with tidelog.connect(url) as client:
+        return (await client.ddl("truncate table shop.item")).commit_ts
+
+
 async def keep_shop(url: str, shop: Shop, times: int = 10**6, ends: Event | None = None) -> None:
     """So many transactions, or until it `ends`."""
     async with tidelog.connect(url) as client:
@@ -113,6 +118,11 @@ def position(database: Path) -> int:
         if not list(db.execute("select 1 from sqlite_master where name = 'tidelog_position'")):
             return 0
         return int(next(db.execute("select coalesce(max(commit_ts), 0) from tidelog_position"))[0])
+
+
+def counted(database: Path) -> dict[str, int]:
+    with sqlite3.connect(database) as db:
+        return dict(db.execute("select * from stock"))
 
 
 def python(name: str, *arguments: str) -> tuple[str, ...]:
@@ -156,8 +166,7 @@ def project_with_kills(top: Running, shop: Shop, database: Path) -> None:
         writing.result(60)
     with running(out, *argv):
         until(lambda: position(database) >= shop.last_ts, "the projection to have everything")
-    with sqlite3.connect(database) as db:
-        assert dict(db.execute("select * from stock")) == dict(shop.stock())
+    assert counted(database) == dict(shop.stock())
 
 
 @pytest.mark.timeout(300)
@@ -181,7 +190,8 @@ def test_the_examples(tmp_path: Path) -> None:
             stack.enter_context(running(outs[name], *argv))
         for name in caches:
             until(lambda: "ready" in printed(outs[name]), f"{name} to be ready")  # noqa: B023
-        project_with_kills(top, shop, tmp_path / "stock.db")
+        stock = tmp_path / "stock.db"
+        project_with_kills(top, shop, stock)
         count = max(shop.items)
         for name in caches:
             out = outs[name]
@@ -201,6 +211,14 @@ def test_the_examples(tmp_path: Path) -> None:
         assert times[0] >= began
         later = finished(tmp_path, *python("replay.py", top.nats, times[-1].isoformat()))
         assert later == [line for line, at in zip(told, times, strict=True) if at == times[-1]]
+        emptied = asyncio.run(empty_shop(top.nats))
+        shop.items.clear()
+        for name in caches:
+            out = outs[name]
+            until(lambda: "forget everything" in out.read_text(), f"{name} to hear of it")  # noqa: B023
+        with running(tmp_path / "stock.out", *python("projection.py", top.nats, f"{stock}")):
+            until(lambda: position(stock) >= emptied, "the projection to hear of it")
+        assert counted(stock) == {}
         # The stream comes again under lower sequences: whoever waits at his old one hears nothing.
         asyncio.run(lose_stream(top.nats))
         until(lambda: printed(outs["node"]).count("ready") == 2, "node to begin anew")

@@ -107,4 +107,4 @@ def test_where_spark_is_not_installed_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "py4j.protocol", None)
     with pytest.raises(ConfigError, match=r"py4j\.protocol is not installed") as raised:
         carry_out(JOB, lambda _: None)
-    assert raised.value.hint == "pip install 'tidelog[backfill]'"
+    assert raised.value.hint == "pip install '.[backfill]' in a checkout of Tidelog"

@@ -37,7 +37,8 @@ def test_a_package_of_the_terminal_that_is_missing_is_named(
         begun(monkeypatch, "typer")
     assert ended.value.code == EXIT_CONFIG
     said = capsys.readouterr().err
-    assert said == "ConfigError: typer is not installed\n  try: pip install 'tidelog[cli]'\n"
+    hint = "pip install '.[cli]' in a checkout of Tidelog"
+    assert said == f"ConfigError: typer is not installed\n  try: {hint}\n"
 
 
 def test_a_module_of_our_own_that_is_missing_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,4 +111,4 @@ def test_without_the_parser_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     with pytest.raises(ConfigError) as missing:
         parse("drop table shop.t")
-    assert "tidelog[writer]" in missing.value.hint
+    assert "'.[writer]'" in missing.value.hint

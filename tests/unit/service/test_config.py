@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import typer.main
 
-from tidelog.config import HelpRequested, Secret, ServiceConfig, load, redacted, redacted_url
+from tidelog.config import (
+    OF_COMMANDS,
+    HelpRequested,
+    Secret,
+    ServiceConfig,
+    keys_of,
+    load,
+    redacted,
+    redacted_url,
+)
 from tidelog.config_help import field_helps
 from tidelog.errors import ConfigError
 from tidelog.ranges import Range, bare, range_of
+from tidelog_cli.app import app
 
 
 class Gc(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -76,6 +89,34 @@ def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:
         load(Config, "pump", [], {"TIDELOG_PUMP_DATADIR": "x"})
     with pytest.raises(ConfigError, match="nearest known one is TIDELOG_CLUSTER"):
         load(Config, "pump", [], {"TIDELOG_CLUSTERS": "x"})
+
+
+def test_what_only_commands_read_is_left_alone_by_every_service() -> None:
+    """Each variable of an option, but those that services have as well: who exported it for
+    `tidelog verify` may start a Pump. One that nobody reads is still an error."""
+    general = {variable.upper().replace("-", "_") for variable in keys_of(ServiceConfig)}
+    read = {name.removeprefix("TIDELOG_") for name in _variables(typer.main.get_command(app))}
+    assert {name.upper() for name in OF_COMMANDS} == read - general
+    environ = {f"TIDELOG_{name.upper()}": "x" for name in OF_COMMANDS}
+    for section in ("registry", "pump", "drainer", "applier", "backfill"):
+        module = importlib.import_module(f"tidelog_{section}.config")
+        own = {
+            f"{before}{name.replace('-', '_')}"
+            for name in keys_of(getattr(module, f"{section.capitalize()}Config"))
+            for before in ("", f"{section}_")
+        }
+        assert not own & set(OF_COMMANDS), "a key of that name would be passed over"
+        assert load(Config, section, [], environ) == load(Config, section, [], {})
+    for typo in ("TIDELOG_VERIFY_SOURCES", "TIDELOG_DOCTOR", "TIDELOG_SSL_CAA", "TIDELOG_PUMP_GCC"):
+        with pytest.raises(ConfigError, match=f"unknown key {typo} as a variable"):
+            load(Config, "pump", [], environ | {typo: "x"})
+
+
+def _variables(command: Any) -> Iterator[str]:
+    for parameter in command.params:
+        yield from [parameter.envvar] if isinstance(parameter.envvar, str) else []
+    for each in getattr(command, "commands", {}).values():
+        yield from _variables(each)
 
 
 def test_a_wrong_type_names_key_value_and_expectation(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def carry_out(job: Job, told: Told) -> Report:
         from tidelog_backfill.session import spark
     except ImportError as error:
         raise ConfigError(
-            f"{error.name} is not installed", hint="pip install 'tidelog[backfill]'"
+            f"{error.name} is not installed",
+            hint="pip install '.[backfill]' in a checkout of Tidelog",
         ) from error
     session = spark(job.spark, name=f"tidelog-{job.feed}")
     try:

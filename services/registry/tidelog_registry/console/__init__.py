@@ -24,7 +24,7 @@ def add(
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"console-addr is set, and {error.name} is not installed",
-            hint="pip install 'tidelog[registry]', or leave console-addr empty",
+            hint="pip install '.[registry]' in a checkout of Tidelog, or leave console-addr empty",
         ) from error
     viewers = Viewers()
     gatherer = tree.actor("console", lambda: Gatherer(ports, config.cluster, directory, viewers))

@@ -23,7 +23,7 @@ def parse(query: str) -> Tree:
         from sqlglot.errors import SqlglotError
     except ImportError as error:
         raise ConfigError(
-            "schema changes need sqlglot", hint="pip install 'tidelog[writer]'"
+            "schema changes need sqlglot", hint="pip install '.[writer]' in a checkout of Tidelog"
         ) from error
     text = query.strip().rstrip(";")
     rename = _RENAME.fullmatch(text)
