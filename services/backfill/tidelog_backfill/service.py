@@ -19,7 +19,6 @@ JOBS = "jobs"
 
 def build(config: BackfillConfig, ports: Ports, runner: Runner | None = None) -> Supervisor:
     """`runner`: who does the jobs, if not a process of their own each."""
-    ports.disk.lock("backfill.lock")
     does = runner or processes(config, ports)
     tree = Supervisor("backfill")
     tree.actor("jobs", lambda: JobKeeper(config, ports, does))

@@ -74,6 +74,8 @@ class Consumers:
     def announced_by(self, nodes: Set[str]) -> None:
         """Only these nodes are known. What another one told counts on, but it is nobody that an
         operator could let go: a consumer that it alone announced is removed by its own name."""
+        for node in self._named.keys() - nodes:
+            del self._named[node]
         for key, announcers in list(self._announcers.items()):
             announcers &= nodes
             if not announcers:

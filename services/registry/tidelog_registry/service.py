@@ -19,7 +19,6 @@ from tidelog_registry.tso import Tso
 
 
 def build(config: RegistryConfig, ports: Ports) -> Supervisor:
-    ports.disk.lock("registry.lock")
     cluster, tenure = config.cluster, Tenure(ports.clock)
     tree = Supervisor("registry")
     tree.actor("lease", lambda: Lease(config, ports, tenure))

@@ -89,6 +89,18 @@ def test_what_was_pulled_under_no_name_of_a_feed_is_no_feed(feed: str) -> None:
     assert (known.feeds, known.refused) == (read, 1)
 
 
+def test_of_a_node_that_is_not_known_nothing_is_remembered() -> None:
+    """Any number of them may have told something once; their feeds stay."""
+    known = Consumers(Kept())
+    known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds={"main": 2}))
+    known.announced_by({"another"})
+    known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds={}))
+    assert known.feeds == {"main": 2}
+    known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds={"main": 2}))
+    known.announced(Heartbeat(NodeStatus("p", kind=PUMP), feeds={}))
+    assert known.feeds == {}
+
+
 def test_a_consumer_that_an_earlier_release_took_can_be_removed() -> None:
     known = Consumers(Kept([Consumer("a", "billing.v2", 1)]))
     assert known.safe_point() == 1
