@@ -9,11 +9,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+from tests.processes import until
+from tidelog.errors import Refused
 from tidelog_cli import ending, terminal
 from tidelog_cli.ending import AGAIN, to_its_end
 
@@ -64,8 +67,9 @@ def test_one_signal_ends_who_asks_somebody(number: signal.Signals, code: int) ->
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-c", ASKS])
     said = b""
-    while b"[y/N]" not in said:
+    while b"[y/N]: " not in said:
         said += os.read(terminal_of, 1000)
+    until(lambda: sleeps(pid), "it to read the answer")  # Python hears of none on the way there
     os.kill(pid, number)
     end, ended = time.monotonic() + LONG_S, 0
     while not ended and time.monotonic() < end:
@@ -79,15 +83,20 @@ def test_one_signal_ends_who_asks_somebody(number: signal.Signals, code: int) ->
     assert os.waitstatus_to_exitcode(status) == code
 
 
+def sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
+
+
 @pytest.mark.usefixtures("_soon")
 @pytest.mark.parametrize("is_its_own", [True, False])
 def test_who_never_waits_is_ended_and_lets_go(is_its_own: bool) -> None:
     """`inspect` of a large directory; `verify`, which reads two files in tasks of theirs."""
-    let_go = []
+    let_go, read = [], []
 
     async def reads() -> None:
         signalled(signal.SIGTERM)
         blocked()
+        read.append("all of it")
 
     async def works() -> int:
         try:
@@ -101,11 +110,11 @@ def test_who_never_waits_is_ended_and_lets_go(is_its_own: bool) -> None:
             let_go.append("the Applier")
         return 0
 
-    assert (code_of(works()), let_go) == (143, ["the Applier"])
+    assert (code_of(works()), let_go, read) == (143, ["the Applier"], [])
 
 
 @pytest.mark.usefixtures("_soon")
-def test_a_loop_that_is_slow_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_is_slow_is_not_broken() -> None:
     """The alarm comes between two tasks: the cancellation is under way."""
 
     async def works() -> int:
@@ -184,7 +193,7 @@ def test_what_goes_wrong_while_a_signal_waits_is_told(capfd: pytest.CaptureFixtu
     async def lets_go() -> None:
         signalled(signal.SIGTERM)
         await asyncio.sleep(0.05)
-        raise terminal.Refused("it can't be resumed")
+        raise Refused("it can't be resumed")
 
     async def works() -> int:
         await to_its_end(lets_go())

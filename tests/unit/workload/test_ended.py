@@ -14,6 +14,7 @@ import pytest
 
 from tidelog.errors import Stuck
 from tidelog.ports import Disk
+from tidelog.real.bus import NatsBus
 from tidelog.real.disk import RealDisk
 from tidelog.workload import __main__ as program
 from tidelog.workload import runs
@@ -40,7 +41,7 @@ class Run:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, slow: str, *, is_begun: bool) -> None:
         world = SimpleNamespace(end=lambda: None, is_begun=is_begun)
         bus = SimpleNamespace(close=self._part(slow == "close"))
-        monkeypatch.setattr(program.NatsBus, "connect", self._part(slow == "connect", bus))
+        monkeypatch.setattr(NatsBus, "connect", self._part(slow == "connect", bus))
         monkeypatch.setattr(program, "Workload", lambda *_: world)
         monkeypatch.setattr(program, "real_ports", lambda *_: SimpleNamespace(clock=None))
         monkeypatch.setattr(program, "_play", self._part(slow == "play", {}))
