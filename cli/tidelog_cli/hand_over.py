@@ -27,6 +27,7 @@ from tidelog.positions import published_ts
 from tidelog.security.access import NatsAccess
 from tidelog_cli import bulk, operate
 from tidelog_cli.connect import TIMEOUT_S, connected, nodes_soon
+from tidelog_cli.ending import to_its_end
 from tidelog_cli.operate import Wish
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.terminal import say
@@ -122,7 +123,7 @@ async def hand_over(
             with suppress(TidelogError):  # what this ended by is told, not that
                 await _resumed(bus, state.cluster, node)
             raise
-        resumed = await _resumed(bus, state.cluster, node)
+        resumed = await to_its_end(_resumed(bus, state.cluster, node))
         await _come_true(bus, state.cluster, *resumed, told)
         return report
 
@@ -152,6 +153,9 @@ async def _resumed(bus: Bus, cluster: str, node: str) -> tuple[Wish, StateReply]
         return await _ordered(bus, cluster, node, operate.RESUME)
     except TidelogError as error:
         say(Text(f"{node} is not resumed, give `tidelog resume {node}`: {error.message}"))
+        raise
+    except BaseException:
+        say(Text(f"{node} is perhaps not resumed, give `tidelog resume {node}`"))
         raise
 
 

@@ -4,7 +4,8 @@ Ready means that writes are taken: the registry and each Pump say so themselves,
 online (or kept out by an operator, while another one is), Drainer and Applier are registered. Those
 two get READERS_S more to become online and ready as well, unless an operator keeps them out.
 A feed that stopped or a downstream that can't be reached is said and does not hold the start for
-ever: what the Pumps take meanwhile is kept for both.
+ever: what the Pumps take meanwhile is kept for both. One whose process comes only then, and refuses
+its configuration, ends the topology all the same.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ READERS_S = 10.0
 PROBE_S = 3.0
 REGISTRY = "tidelog_registry"
 PUMP = "tidelog_pump"
+READERS = ("tidelog_drainer", "tidelog_applier")
 
 
 class Teller:
@@ -147,6 +149,7 @@ class Readiness:
         self._registries = {c.service.name for c in children if c.service.module == REGISTRY}
         self._kept_out: dict[str, str] = {}
         self._late: dict[str, str] = {}
+        self._found: Sequence[NodeStatus] = ()
 
     async def reached(self, stop: asyncio.Event) -> bool:
         """Wait until the topology is ready; False if `stop` came first."""
@@ -180,10 +183,25 @@ class Readiness:
             if waited or (writable_at is not None and not unready):
                 for name, why in sorted((unready | self._kept_out).items()):
                     self._say(f"{name} is not ready: {why}")
+                self._begins()
                 return True
             self._tell(self._teller.waits(must or unready, loop.time()))
             await asyncio.sleep(POLL_S)
         return False
+
+    def _begins(self) -> None:
+        """From now on a child that refuses its configuration is one that ended, like any other."""
+        for child in self._children:
+            child.was_ready |= child.service.module not in READERS
+        self._take_in(self._found)
+
+    def _take_in(self, found: Sequence[NodeStatus]) -> None:
+        """The same for the readers, once the process that runs now is registered: one that is
+        known from before may have been given another configuration, and not have read it yet."""
+        at = {node.nodeId: f"http://{node.http}" for node in found if node.isAlive and node.http}
+        for child in self._children:
+            if not child.was_ready and child.service.module in READERS:
+                child.was_ready = at.get(child.service.name) == child.http()
 
     async def _unready(self, session: ClientSession) -> dict[str, str]:
         """The children whose /readyz has never been a 200, and what they say instead."""
@@ -213,6 +231,7 @@ class Readiness:
         except TidelogError as error:
             return {"registry": error.message}
         where = f"--dir {shlex.quote(str(self._children[0].home.parent))}"
+        self._found = found.nodes
         self._kept_out = kept_out(found.nodes, self._wanted, where)
         self._late = late(found.nodes, self._wanted, self._kept_out)
         return holds_up(found.nodes, self._wanted, unready, self._kept_out)
@@ -238,6 +257,7 @@ class Readiness:
                 silent = True
             else:
                 silent = False
+                self._take_in(found.nodes)
                 self._tell(self._teller.errors(found.nodes))
             await asyncio.sleep(LOOK_S)
 

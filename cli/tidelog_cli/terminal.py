@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -19,12 +18,11 @@ from rich.text import Text
 from tidelog import logs
 from tidelog.actor import first_error
 from tidelog.errors import BadInput, Refused, TidelogError, exit_code
+from tidelog_cli.ending import Ending, heard
 
 PIPED_WIDTH = 200
 """Of a table that goes into a file or another program, unless COLUMNS says another."""
 
-SIGNALLED = 128
-"""A shell's exit code of what a signal ended, less the signal's number."""
 SILENT_S = 1.5
 """Who waits longer for an answer is told whose."""
 
@@ -53,41 +51,17 @@ def emit(value: Any) -> None:
 def run(work: Coroutine[Any, Any, int]) -> None:
     """Run a command; an error is one line, a second says what to do next; and its exit code."""
     logs.configure("auto", "error")
+    ending = Ending(lambda line: say(Text(line)))
     try:
-        code = asyncio.run(_until_ended(work))
+        code = asyncio.run(ending.of(work))
     except TidelogError as error:
         fail(error)
     except BaseExceptionGroup as group:
         fail(first_error(group))
     except KeyboardInterrupt:
-        raise typer.Exit(SIGNALLED + signal.SIGINT) from None
+        raise typer.Exit(ending.code) from None
     else:
         raise typer.Exit(code)
-
-
-async def _until_ended(work: Coroutine[Any, Any, int]) -> int:
-    """Each signal that ends it is what Ctrl-C is: what it holds, it lets go of first."""
-    task, by = asyncio.current_task(), list[int]()
-    assert task is not None
-
-    def end(number: int) -> None:
-        by.append(number)
-        task.cancel()
-
-    for number in _ending():
-        asyncio.get_running_loop().add_signal_handler(number, end, number)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if not by:
-            raise
-        return SIGNALLED + by[0]
-
-
-def _ending() -> list[signal.Signals]:
-    """But for Ctrl-C, which asyncio itself sees to. `nohup` has one of them ignored."""
-    both = signal.SIGTERM, signal.SIGHUP
-    return [number for number in both if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def fail(error: BaseException) -> None:
@@ -117,7 +91,7 @@ def patience(whom: str) -> Iterator[None]:
 
 def until_signal(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-    for number in (*_ending(), signal.SIGINT):
+    for number in heard():
         loop.add_signal_handler(number, stop.set)
 
 

@@ -202,6 +202,7 @@ class Topology:
         self._nats = self._server("")
         self._pumps_at: list[PumpAt] = []
         self._is_saved = True
+        self._is_found = self._known is not None
 
     @property
     def nats_url(self) -> str:
@@ -245,15 +246,18 @@ class Topology:
         )
 
     def save(self) -> None:
-        """Who is where. A full disk ends nothing that runs: it is told once, and tried again."""
+        """Who is where. A full disk ends nothing that runs: it is told once, and tried again.
+        Raises DiskFull while nothing was ever written here: nobody would find what begins."""
         try:
             state_file.write(self.options.directory, self.state())
         except DiskFull as error:
+            if not self._is_found:
+                raise
             if self._is_saved:
                 self._on_trouble(error.message)
             self._is_saved = False
         else:
-            self._is_saved = True
+            self._is_found = self._is_saved = True
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[TopologyState], None]) -> None:
         """Start everything in order, say when it is ready, stop it in reverse at `stop`. Raises
@@ -293,7 +297,7 @@ class Topology:
                 readiness = Readiness(self.children, self.state, self._on_trouble)
                 if await readiness.reached(stop):
                     await creating
-                    self._is_ready()
+                    self.save()
                     on_ready(self.state())
                     keepers.append(group.create_task(readiness.watch()))
                     keepers.append(group.create_task(self._keep_addresses()))
@@ -319,12 +323,6 @@ class Topology:
                     return
             except Unavailable:
                 await asyncio.sleep(POLL_S)
-
-    def _is_ready(self) -> None:
-        """From now on a child that refuses its configuration is one that ended, like any other."""
-        for child in self.children:
-            child.was_ready = True
-        self.save()
 
     async def _keep_addresses(self) -> None:
         """A child that was started again has another admin address, a moment later."""

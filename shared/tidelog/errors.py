@@ -223,6 +223,8 @@ EXIT_USAGE = 64
 EXIT_UNAVAILABLE = 69
 EXIT_RESTART = 70
 EXIT_CONFIG = 78
+SIGNALLED = 128
+"""The exit code of what a signal ended, less the signal's number: a shell's."""
 
 _EXIT_CODES: tuple[tuple[type[TidelogError], int], ...] = (
     (ConfigError, EXIT_CONFIG),

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Protocol
 
 import msgspec
+from rich.text import Text
 
 from tidelog.downstream import Checkpoint
 from tidelog.errors import BadInput, DeadlineExceeded, NotFound, TidelogError
@@ -16,7 +17,9 @@ from tidelog.ports import Bus
 from tidelog.positions import of_kind
 from tidelog_cli import operate
 from tidelog_cli.connect import nodes_soon
+from tidelog_cli.ending import to_its_end
 from tidelog_cli.operate import Wish
+from tidelog_cli.terminal import say
 from tidelog_cli.verify.comparing import Comparison, Limits
 from tidelog_cli.verify.dump_cells import DumpCells
 from tidelog_cli.verify.mysql_side import MysqlSide
@@ -201,16 +204,28 @@ async def held(
             await order(node, operate.PAUSE)
         yield
     finally:
-        refused = [why for node in moving if (why := await _resumed(node, order)) is not None]
-        if refused:
-            raise refused[0]
+        await to_its_end(_all_resumed(moving, order))
 
 
-async def _resumed(node: str, order: Callable[[str, str], Awaitable[None]]) -> TidelogError | None:
-    """What kept it from being resumed: another node must be, all the same."""
+async def _all_resumed(nodes: Sequence[str], order: Callable[[str, str], Awaitable[None]]) -> None:
+    """Each, though another can't be. Raises what kept the first from it, and says who stands still,
+    also if it is ended at once."""
+    standing, refused = list(nodes), list[TidelogError]()
     try:
-        await order(node, operate.RESUME)
-    except TidelogError as error:
-        error.hint = f"{node} stands still: `tidelog resume {node}`"
-        return error
-    return None
+        for node in nodes:
+            try:
+                await order(node, operate.RESUME)
+            except TidelogError as error:
+                refused.append(error)
+            else:
+                standing.remove(node)
+    except BaseException:
+        say(Text(_told_of(standing)))
+        raise
+    if refused:
+        refused[0].hint = _told_of(standing)
+        raise refused[0]
+
+
+def _told_of(standing: Sequence[str]) -> str:
+    return "; ".join(f"{node} stands still: `tidelog resume {node}`" for node in standing)

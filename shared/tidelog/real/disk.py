@@ -50,6 +50,8 @@ def put(path: Path, data: bytes) -> None:
         draft.write_bytes(data)
         draft.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)  # on a full disk it would only be in the way
         fail(str(path), error)
 
 

@@ -14,7 +14,7 @@ import uvloop
 
 from tidelog.actor import first_error
 from tidelog.config import ServiceConfig
-from tidelog.errors import EXIT_OK, Stuck, TidelogError, exit_code
+from tidelog.errors import EXIT_OK, SIGNALLED, Stuck, TidelogError, exit_code
 from tidelog.logs import configure
 from tidelog.ports import Clock, File
 from tidelog.real.bus import NatsBus
@@ -23,6 +23,7 @@ from tidelog.real.ports import real_ports
 from tidelog.security.access import NatsAccess
 from tidelog.security.tls import TlsFiles
 from tidelog.workload.config import WorkloadConfig
+from tidelog.workload.ending import EndedAtOnce, Signals
 from tidelog.workload.ledger import Committed
 from tidelog.workload.runs import take
 from tidelog.workload.workload import Workload
@@ -32,8 +33,6 @@ PROGRESS_S = 1.0
 ENDLESS_S = 10.0
 """Between two lines about a run without an end: somebody keeps them."""
 FLUSH_S = 30.0
-SIGNALLED = 128
-"""The exit code of one that a signal ended at once, less the signal's number, as of commands."""
 
 
 def arguments(argv: list[str], program: str) -> Namespace:
@@ -76,14 +75,6 @@ def arguments(argv: list[str], program: str) -> Namespace:
     return parser.parse_args(argv)
 
 
-class EndedAtOnce(Exception):
-    """By a signal of this number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 class Book:
     """The ledger as a file; written once a second, complete at the end."""
 
@@ -102,29 +93,45 @@ class Book:
 
 
 async def main(args: Namespace) -> int:
+    """Raises EndedAtOnce, whatever a signal cuts short."""
+    signals = Signals()
+    try:
+        return await _main(args, signals)
+    except asyncio.CancelledError as error:
+        raise signals.ended() from error
+
+
+async def _main(args: Namespace, signals: Signals) -> int:
     tls = TlsFiles(**{name: getattr(args, name) for name in TLS})
     state = None if args.state is None else RealDisk(args.state)
     lock = None if state is None else take(state)
     access = NatsAccess(**{name: getattr(args, name) for name in NatsAccess.__struct_fields__})
-    bus = await NatsBus.connect(args.nats, name="workload", timeout_s=10.0, access=access)
     try:
-        ports = real_ports(ServiceConfig(cluster=args.cluster), RealDisk(Path.cwd()), bus)
-        book = Book(await _open(args.ledger))
-        workload = Workload(ports, _config(args, tls), book.add, state)
-        summary = await _play(workload, book, ports.clock, args.linger)
-        if args.dump is not None:
-            target = RealDisk(args.dump.parent)
-            contents = msgspec.json.encode(workload.source.contents())
-            await target.write_file(args.dump.name, contents)
-        sys.stdout.write(msgspec.json.encode(summary).decode() + "\n")
-        return EXIT_OK
-    except Stuck:
-        lock = None  # what may still write there has it until the process ends
-        raise
+        bus = await NatsBus.connect(args.nats, name="workload", timeout_s=10.0, access=access)
+        try:
+            ports = real_ports(ServiceConfig(cluster=args.cluster), RealDisk(Path.cwd()), bus)
+            book = Book(await _open(args.ledger))
+            workload = Workload(ports, _config(args, tls), book.add, state)
+            signals.begins(workload)
+            summary = await _play(workload, book, ports.clock, args.linger)
+            signals.all_is_decided()
+            if args.dump is not None:
+                await _dump(workload, args.dump)
+            sys.stdout.write(msgspec.json.encode(summary).decode() + "\n")
+            return EXIT_OK
+        except Stuck:
+            lock = None  # what may still write there has it until the process ends
+            raise
+        finally:
+            await bus.close()
     finally:
-        await bus.close()
         if lock is not None:
             lock.release()
+
+
+async def _dump(workload: Workload, path: Path) -> None:
+    contents = msgspec.json.encode(workload.source.contents())
+    await RealDisk(path.parent).write_file(path.name, contents)
 
 
 async def _to_the_end(args: Namespace, program: str) -> int:
@@ -148,7 +155,6 @@ def _config(args: Namespace, tls: TlsFiles) -> WorkloadConfig:
 
 async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -> dict[str, object]:
     stop = asyncio.Event()
-    signals = _until_signal(workload)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(workload.run(stop))
@@ -156,31 +162,9 @@ async def _play(workload: Workload, book: Book, clock: Clock, linger_s: float) -
             stop.set()
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
-    except asyncio.CancelledError as error:
-        raise EndedAtOnce(signals[-1] if signals else signal.SIGINT) from error
     finally:
         await book.write()
     return summary
-
-
-def _until_signal(workload: Workload) -> list[int]:
-    """What is under way is carried to its end, however long that takes; a second signal is for who
-    won't wait. Those that came."""
-    task = asyncio.current_task()
-    assert task is not None
-    signals: list[int] = []
-
-    def end(number: int) -> None:
-        signals.append(number)
-        workload.end()
-        if len(signals) > 1 or not workload.is_begun:
-            task.cancel()
-        else:
-            sys.stderr.write("it ends with what is under way; again: at once\n")
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, end, number)
-    return signals
 
 
 async def _open(path: Path | None) -> File | None:
@@ -235,8 +219,8 @@ def run(argv: list[str], program: str = "tidelog.workload") -> int:
     except TidelogError as error:
         return _tell(program, error)
     except EndedAtOnce as error:
-        sys.stderr.write(f"{program}: ended at once: nobody decides what was under way\n")
-        return SIGNALLED + error.number
+        sys.stderr.write(f"{program}: {error.message}\n")
+        return error.code
     except KeyboardInterrupt:  # nothing was begun
         return SIGNALLED + signal.SIGINT
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tidelog.errors import ForeignDirectory, Unavailable
+from tidelog.errors import ConfigError, ForeignDirectory, Unavailable
 from tidelog.ports import StreamConfig
 from tidelog.real.bus import NatsBus
 from tidelog.real.disk import RealDisk
 from tidelog.real.nats_server import EmbeddedNats
-from tidelog_cli import kept
+from tidelog.security.access import NatsAccess
+from tidelog_cli import kept, state_file
 from tidelog_cli.state_file import TopologyState
 from tidelog_cli.topology import LOCK_FILE, NATS
 
@@ -48,6 +50,22 @@ def test_a_topology_that_is_known_by_its_url_alone_has_no_directory(tmp_path: Pa
         with pytest.raises(Unavailable, match="no topology runs at"):
             async with kept.reading(None, state):
                 raise AssertionError("nobody is there")
+
+    asyncio.run(read())
+
+
+def test_whom_an_earlier_version_let_in_is_not_guessed(tmp_path: Path) -> None:
+    """It did not write down its keys, and the server was open to everybody."""
+
+    async def read() -> None:
+        state = await left_behind(tmp_path)
+        access = NatsAccess(nats_nkey_file="keys/admin/nkey")
+        state_file.write(tmp_path, msgspec.structs.replace(state, access=access))
+        with pytest.raises(ConfigError, match="does not say whom its NATS server lets in") as told:
+            async with kept.reading(tmp_path, state):
+                raise AssertionError("everybody is let in")
+        assert "`tidelog up`" in told.value.hint
+        RealDisk(tmp_path).lock(LOCK_FILE).release()
 
     asyncio.run(read())
 

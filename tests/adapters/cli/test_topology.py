@@ -14,12 +14,14 @@ import pytest
 
 from tests.processes import until
 from tests.servers import free_port
-from tidelog.errors import ForeignDirectory, Unavailable
+from tidelog.actor import first_error
+from tidelog.errors import DiskFull, ForeignDirectory, Unavailable
 from tidelog.ports import Process, Processes
 from tidelog.real.bus import NatsBus
 from tidelog.real.processes import RealProcesses
-from tidelog_cli import feed
+from tidelog_cli import feed, state_file
 from tidelog_cli import topology as module
+from tidelog_cli.child import Child
 from tidelog_cli.topology import Options, Topology, is_free
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -77,6 +79,31 @@ def test_a_nats_server_that_can_t_be_started_again_is_told_and_tried_until_it_ca
         "nats-server can't be started now",
     ]
     assert all("the port is taken" in line for line in said if "can't be started" in line)
+
+
+def test_a_first_start_on_a_full_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was "ready", and no command found it."""
+
+    def full(*_: object) -> None:
+        raise DiskFull("tidelog.json: No space left on device")
+
+    monkeypatch.setattr(state_file, "write", full)
+
+    async def scenario() -> None:
+        topology = Topology(Options(tmp_path, "blackhole:"), cast(Processes, Sleeping()))
+        async with asyncio.timeout(60):
+            with pytest.raises(BaseExceptionGroup) as ended:
+                await topology.run(asyncio.Event(), lambda _: None)
+        assert isinstance(first_error(ended.value), DiskFull)
+        assert not any(is_running(child) for child in topology.children)
+
+    asyncio.run(scenario())
+
+
+def is_running(child: Child) -> bool:
+    return child.process is not None and child.process.returncode is None
 
 
 def is_begun(topology: Topology) -> bool:

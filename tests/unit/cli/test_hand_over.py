@@ -85,6 +85,16 @@ def test_an_applier_that_stays_paused_is_told(
     assert "`tidelog resume applier`: the registry is gone" in capfd.readouterr().err
 
 
+def test_an_applier_whose_resuming_is_broken_off_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who won't wait for it ends it at once: without a word."""
+    Registry(monkeypatch, pause=Unavailable("no answer"), resume=asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        handed_over()
+    assert "perhaps not resumed, give `tidelog resume applier`" in capfd.readouterr().err
+
+
 class Topology:
     """A registry that takes every order, and an Applier that is not there for a moment while it
     reads ahead."""
@@ -136,6 +146,31 @@ def test_an_applier_that_is_started_again_while_it_reads_ahead_is_waited_for(
     assert done == topology.report
     assert topology.asked == ["pause", "let-go", *[READ_AHEAD] * 4, "job", "resume"]
     assert [one.commit_ts for one in told] == [5, 9]
+
+
+def test_a_signal_while_the_applier_is_resumed_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = Topology(monkeypatch, goal=5)
+
+    async def ordered(_bus: Any, _cluster: str, wish: Wish, _confirm: Any) -> None:
+        if wish.action == operate.RESUME:
+            tasks["command"].cancel()
+            await asyncio.sleep(0.01)
+        topology.asked.append(wish.action)
+
+    tasks: dict[str, asyncio.Task[Report]] = {}
+    monkeypatch.setattr(operate, "ask", ordered)
+    job = ReplayJob(inputs=("relay",), downstream="mysql://db/")
+
+    async def command() -> None:
+        work = hand_over.hand_over(STATE, "applier", job, {}, lambda _: None)
+        task = tasks["command"] = asyncio.ensure_future(work)
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(command())
+    assert topology.asked[-2:] == ["job", "resume"]
 
 
 def test_settings_of_an_applier_that_no_job_can_have() -> None:

@@ -290,3 +290,68 @@ def test_an_admin_address_at_which_nobody_answers_is_waited_for(
     assert not asyncio.run(reached())
     assert said == ["waiting for registry: it does not answer yet"]
     assert not child.was_ready
+
+
+def started(home: Path, *names: str) -> list[Child]:
+    """Their processes run, and serve HTTP at a port of this start."""
+    modules = {"registry": REGISTRY, "pump-1": "tidelog_pump", "applier": "tidelog_applier"}
+    children = [Child(Service(n, modules[n], {}), home, RealProcesses(), print) for n in modules]
+    for child in children:
+        child.was_ready = child.service.name in names
+        child.home.mkdir()
+        (child.home / HTTP_FILE).write_text("127.0.0.1:2\n")
+    return children
+
+
+def at(port: int, *, alive: bool = True) -> NodeStatus:
+    return NodeStatus(
+        "applier", state=ONLINE, isAlive=alive, kind=APPLIER, http=f"127.0.0.1:{port}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "is_taken_in"),
+    [(at(2), True), (at(1), False), (at(2, alive=False), False)],
+    ids=["its process now", "the one before", "gone"],
+)
+def test_a_start_is_over_for_a_reader_once_its_process_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: NodeStatus, is_taken_in: bool
+) -> None:
+    """On a restart it is known from before: it was taken for ready, and one that refused its
+    configuration later was started again for ever."""
+    connections(monkeypatch)
+    Asked(monkeypatch, Nodes([node("pump-1"), known]))
+    monkeypatch.setattr(readiness, "READERS_S", 0.0)
+    children = started(tmp_path, "registry", "pump-1")
+    monkeypatch.setattr(Readiness, "_probe", never_ready)
+
+    async def reached() -> bool:
+        async with asyncio.timeout(60):
+            ready = Readiness(children, lambda: STATE, print)
+            return await ready.reached(asyncio.Event())
+
+    assert asyncio.run(reached())
+    assert [child.was_ready for child in children] == [True, True, is_taken_in]
+
+
+async def never_ready(*_: object) -> str:
+    return "it does not answer yet"
+
+
+def test_a_reader_that_comes_later_is_taken_in_then(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connections(monkeypatch)
+    Asked(monkeypatch, Nodes([node("pump-1"), at(1)]), Nodes([node("pump-1"), at(2)]))
+    children = started(tmp_path, "registry", "pump-1")
+
+    async def watched() -> None:
+        task = asyncio.ensure_future(Readiness(children, lambda: STATE, print).watch())
+        async with asyncio.timeout(60):
+            while not children[-1].was_ready:
+                assert not task.done()
+                await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(watched())

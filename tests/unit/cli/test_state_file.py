@@ -12,7 +12,7 @@ from tests.processes import until
 from tidelog.errors import DiskFull
 from tidelog.real.processes import RealProcesses
 from tidelog_cli import state_file, topology
-from tidelog_cli.state_file import TopologyState
+from tidelog_cli.state_file import PumpAt, TopologyState
 from tidelog_cli.topology import Options, Topology
 
 
@@ -57,6 +57,7 @@ def test_on_a_full_disk_what_was_written_stays(
     with pytest.raises(DiskFull, match=r"tidelog.json: No space left"):
         state_file.write(tmp_path, TopologyState("nats://there", "c", "main"))
     assert state_file.read(tmp_path) == was
+    assert [path.name for path in tmp_path.iterdir()] == [state_file.NAME]
 
 
 def test_a_full_disk_ends_no_topology_and_is_told_once(
@@ -66,17 +67,39 @@ def test_a_full_disk_ends_no_topology_and_is_told_once(
     monkeypatch.setattr(topology, "LOOK_S", 0.0)
     said: list[str] = []
     up = Topology(Options(tmp_path, "blackhole:"), RealProcesses(), said.append)
+    up.save()
+    up._pumps_at = [PumpAt("pump-1", "here:1")]
     with monkeypatch.context() as disk:
         disk.setattr(Path, "write_bytes", refused)
         up.save()
         up.save()
     (line,) = said
     assert "No space left" in line
-    assert state_file.read(tmp_path) is None
+    assert pumps(tmp_path) == []
 
     async def saved() -> None:
         keeping = asyncio.ensure_future(up._keep_addresses())
-        await asyncio.to_thread(until, (tmp_path / state_file.NAME).exists, "it is saved", 60)
+        await asyncio.to_thread(until, lambda: pumps(tmp_path) != [], "it is saved", 60)
         keeping.cancel()
 
     asyncio.run(saved())
+
+
+def pumps(directory: Path) -> list[PumpAt]:
+    state = state_file.read(directory)
+    assert state is not None
+    return state.pumps
+
+
+def test_a_topology_that_nobody_would_find_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was "ready" without its file, and `tidelog demo` ended by an AssertionError."""
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_bytes", refused)
+        with pytest.raises(DiskFull):
+            Topology(Options(tmp_path, "blackhole:"), RealProcesses()).save()
+    state_file.write(tmp_path, TopologyState("nats://127.0.0.1:1", "c", "main"))
+    again = Topology(Options(tmp_path, "blackhole:"), RealProcesses())
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    again.save()  # of an earlier one the addresses are known

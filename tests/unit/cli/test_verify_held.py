@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 
 from tidelog.errors import BadInput, Unavailable
-from tidelog.messages import APPLIER, ONLINE, NodeStatus
-from tidelog_cli import operate
+from tidelog.messages import APPLIER, ONLINE, Nodes, NodeStatus
+from tidelog_cli import operate, terminal
 from tidelog_cli.operate import Wish
 from tidelog_cli.verify import verifying
 from tidelog_cli.verify.report import TableResult
@@ -72,31 +74,95 @@ def test_nobody_is_held_for_what_can_t_be_read(asked: Asked) -> None:
         asyncio.run(verifying.verify(wrong, Silent(), hold))
 
 
-def test_each_of_them_is_resumed_though_another_can_t_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders: list[tuple[str, str]] = []
-    found = [NodeStatus(n, state=ONLINE, isAlive=True, kind=APPLIER, feed="f") for n in "ab"]
+class Registry:
+    """Of two Appliers; `refuses` orders, and asks `first` before it answers one."""
 
-    async def nodes(_bus: object, _cluster: str) -> Any:
-        return SimpleNamespace(nodes=found)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.orders: list[tuple[str, str]] = []
+        self.refuses: list[tuple[str, str]] = []
+        self.first: Callable[[str], Awaitable[None]] | None = None
+        monkeypatch.setattr(verifying, "nodes_soon", self._nodes)
+        monkeypatch.setattr(operate, "ask", self._ask)
+        monkeypatch.setattr(operate, "come_true", self._come_true)
 
-    async def ask(_bus: object, _cluster: str, wish: Wish, _confirm: object) -> None:
-        orders.append((wish.node, wish.action))
-        if orders[-1] == ("a", operate.RESUME):
+    async def _nodes(self, _bus: object, _cluster: str) -> Any:
+        return Nodes(
+            [NodeStatus(n, state=ONLINE, isAlive=True, kind=APPLIER, feed="f") for n in "ab"]
+        )
+
+    async def _ask(self, _bus: object, _cluster: str, wish: Wish, _confirm: object) -> None:
+        if self.first is not None:
+            await self.first(wish.action)
+        self.orders.append((wish.node, wish.action))
+        if self.orders[-1] in self.refuses:
             raise Unavailable("the registry is away")
 
-    async def come_true(*_: object) -> None: ...
+    async def _come_true(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(verifying, "nodes_soon", nodes)
-    monkeypatch.setattr(operate, "ask", ask)
-    monkeypatch.setattr(operate, "come_true", come_true)
 
-    async def held() -> None:
-        bus: Any = None
-        async with verifying.held(bus, "c", "f", 1.0, Silent()):
-            pass
+async def held(meanwhile: Callable[[], Awaitable[None]] | None = None) -> int:
+    bus: Any = None
+    async with verifying.held(bus, "c", "f", 1.0, Silent()):
+        if meanwhile is not None:
+            await meanwhile()
+    return 0
 
+
+PAUSED = [("a", operate.PAUSE), ("b", operate.PAUSE)]
+RESUMED = [("a", operate.RESUME), ("b", operate.RESUME)]
+BOTH = "a stands still: `tidelog resume a`; b stands still: `tidelog resume b`"
+
+
+@pytest.mark.parametrize(("refused", "hint"), [(RESUMED[:1], BOTH.split("; ")[0]), (RESUMED, BOTH)])
+def test_each_of_them_is_resumed_though_another_can_t_be(
+    monkeypatch: pytest.MonkeyPatch, refused: list[tuple[str, str]], hint: str
+) -> None:
+    registry = Registry(monkeypatch)
+    registry.refuses = refused
     with pytest.raises(Unavailable, match="the registry is away") as told:
         asyncio.run(held())
-    assert told.value.hint == "a stands still: `tidelog resume a`"
-    pause, resume = operate.PAUSE, operate.RESUME
-    assert orders == [("a", pause), ("b", pause), ("a", resume), ("b", resume)]
+    assert told.value.hint == hint
+    assert registry.orders == PAUSED + RESUMED
+
+
+async def signalled() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("meanwhile", [signalled, None])
+def test_a_signal_while_they_are_resumed_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[None]] | None
+) -> None:
+    """A second one, and a first one: an Applier was left paused without a word."""
+    registry, signals = Registry(monkeypatch), [signal.SIGTERM]
+
+    async def first(action: str) -> None:
+        if action == operate.RESUME and signals:
+            os.kill(os.getpid(), signals.pop())
+            await asyncio.sleep(0.05)
+
+    registry.first = first
+    with pytest.raises(typer.Exit) as ended:
+        terminal.run(held(meanwhile))
+    assert ended.value.exit_code == 143
+    assert registry.orders == PAUSED + RESUMED
+
+
+def test_who_stands_still_when_it_is_ended_at_once_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    registry = Registry(monkeypatch)
+
+    async def first(action: str) -> None:
+        if action == operate.RESUME:
+            for _ in "23":
+                asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(20)
+
+    registry.first = first
+    with pytest.raises(typer.Exit) as ended:
+        terminal.run(held(signalled))
+    assert ended.value.exit_code == 143
+    assert registry.orders == PAUSED
+    assert capfd.readouterr().err.splitlines()[-1] == BOTH

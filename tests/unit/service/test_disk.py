@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import BadInput, DiskFull, ForeignDirectory, IoFailed
-from tidelog.real.disk import RealDisk
+from tidelog.real.disk import RealDisk, put
 
 
 def test_append_read_truncate(tmp_path: Path) -> None:
@@ -288,3 +288,20 @@ def test_a_file_system_without_locks_says_so(
             RealDisk(tmp_path).lock("lock")
     assert len(os.listdir("/proc/self/fd")) == len(before)
     RealDisk(tmp_path).lock("lock").release()
+
+
+def test_of_a_small_file_that_has_no_room_no_half_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in the way of what frees the disk."""
+    path, write = tmp_path / "small", Path.write_bytes
+    put(path, b"as it was")
+
+    def half(draft: Path, data: bytes) -> int:
+        write(draft, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(DiskFull, match="small: No space left"):
+        put(path, b"as it is to be")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("small", b"as it was")]

@@ -1,0 +1,100 @@
+"""A workload that signals end at once: by its exit code, and without what is not true."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidelog.errors import Stuck
+from tidelog.ports import Disk
+from tidelog.real.bus import NatsBus
+from tidelog.real.disk import RealDisk
+from tidelog.workload import __main__ as program
+from tidelog.workload import runs
+
+CODE = 128 + signal.SIGTERM
+GOES_ON = "it ends with what is under way; again: at once"
+AT_ONCE = "tidelog.workload: ended at once"
+UNDECIDED = f"{AT_ONCE}: nobody decides what was under way"
+
+
+def twice() -> None:
+    for delay in (0.01, 0.02):
+        asyncio.get_running_loop().call_later(delay, os.kill, os.getpid(), signal.SIGTERM)
+
+
+async def cut_short(*_: object) -> None:
+    twice()
+    await asyncio.sleep(20)
+
+
+class Run:
+    """One run of the program, whose parts are through at once but for the one that is named."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, slow: str, *, is_begun: bool) -> None:
+        world = SimpleNamespace(end=lambda: None, is_begun=is_begun)
+        bus = SimpleNamespace(close=self._part(slow == "close"))
+        monkeypatch.setattr(NatsBus, "connect", self._part(slow == "connect", bus))
+        monkeypatch.setattr(program, "Workload", lambda *_: world)
+        monkeypatch.setattr(program, "real_ports", lambda *_: SimpleNamespace(clock=None))
+        monkeypatch.setattr(program, "_play", self._part(slow == "play", {}))
+        monkeypatch.setattr(program, "_dump", self._part(slow == "dump"))
+
+    @staticmethod
+    def _part(is_slow: bool, value: object = None) -> Callable[..., Any]:
+        async def part(*args: object, **_: object) -> object:
+            if is_slow:
+                await cut_short(*args)
+            return value
+
+        return part
+
+
+@pytest.mark.parametrize(
+    ("slow", "is_begun", "lines"),
+    [
+        ("play", True, [GOES_ON, UNDECIDED]),
+        ("play", False, [AT_ONCE]),
+        ("dump", True, [GOES_ON, AT_ONCE]),
+        ("close", True, [GOES_ON, AT_ONCE]),
+    ],
+)
+def test_whatever_is_cut_short_it_says_so_and_leaves_its_directory(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    slow: str,
+    is_begun: bool,
+    lines: list[str],
+) -> None:
+    """It ended in a traceback while the dump was written or the bus closed."""
+    Run(monkeypatch, slow, is_begun=is_begun)
+    assert program.run(["--state", str(tmp_path), "--dump", str(tmp_path / "dump")]) == CODE
+    assert capfd.readouterr().err.splitlines() == lines
+    runs.take(RealDisk(tmp_path)).release()
+
+
+def test_what_is_stuck_keeps_the_directory_though_a_signal_comes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may still write there."""
+    released: list[str] = []
+
+    def taken(_: Disk) -> Any:
+        return SimpleNamespace(release=lambda: released.append("it"))
+
+    async def stuck(*_: object) -> None:
+        raise Stuck("a write")
+
+    Run(monkeypatch, "close", is_begun=True)
+    monkeypatch.setattr(program, "take", taken)
+    monkeypatch.setattr(program, "_play", stuck)
+    assert program.run(["--state", str(tmp_path)]) == CODE
+    assert released == []
