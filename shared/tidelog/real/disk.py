@@ -274,6 +274,8 @@ class RealDisk:
         place, turns = self.path(path), self._turns.setdefault(path, _Turns())
         turns.asked += 1
         await off_loop(self._try, path, partial(self._in_turn, turns, turns.asked, place, data))
+        if turns.written == turns.asked and self._turns.get(path) is turns:
+            del self._turns[path]  # nobody is left that could come too late
 
     def _in_turn(self, turns: _Turns, turn: int, place: Path, data: bytes) -> None:
         with turns.lock:

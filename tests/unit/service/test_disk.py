@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import stat
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import BadInput, DiskFull, ForeignDirectory, IoFailed
-from tidelog.real.disk import RealDisk, put
+from tidelog.real.disk import RealDisk, _Turns, put
 
 
 def test_append_read_truncate(tmp_path: Path) -> None:
@@ -65,6 +66,19 @@ def test_files_and_directories_are_this_users(tmp_path: Path) -> None:
         assert disk.listdir("d") == ["e", "x", "y"]
 
     asyncio.run(run())
+
+
+def test_of_a_file_that_is_written_nothing_is_remembered(tmp_path: Path) -> None:
+    """Each bulk job has one."""
+
+    async def run() -> list[_Turns]:
+        disk = RealDisk(tmp_path)
+        jobs = [f"job-{number}" for number in range(20)]
+        await asyncio.gather(*(disk.write_file(job, b"begun") for job in jobs * 2))
+        return [one for one in gc.get_objects() if isinstance(one, _Turns)]
+
+    assert asyncio.run(run()) == []
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"begun"}
 
 
 def test_write_file_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
