@@ -67,6 +67,14 @@ class Bucket:
         deleted = bool(message.headers.get(_OPERATION))
         return None if deleted else _entry(key, message), message.sequence
 
+    async def read_or_create(self, key: str) -> tuple[Entry | None, int]:
+        """As `read`; where the bucket is missing it is made, and nothing stands there."""
+        try:
+            return await self.read(key)
+        except StreamMissing:
+            await self.create()
+            return None, 0
+
     async def last(self, key: str) -> Message | None:
         """The newest message of the key, be it a deletion's marker. Raises StreamMissing."""
         return await self._bus.last_message(self.stream, self._prefix + key)

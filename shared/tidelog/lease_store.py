@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tidelog.errors import Corrupt, StreamMissing
+from tidelog.errors import Corrupt
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.sealed import seal, unseal
@@ -70,11 +70,7 @@ class LeaseStore:
 
     async def read(self) -> tuple[Holder | None, int]:
         """The record and the revision to replace. Raises Unavailable."""
-        try:
-            entry, revision = await self._bucket.read(self._key)
-        except StreamMissing:
-            await self._bucket.create()
-            return None, 0
+        entry, revision = await self._bucket.read_or_create(self._key)
         if entry is None:
             return None, revision
         return _decode(entry.value, f"the lease {self._key}"), revision

@@ -129,11 +129,7 @@ class ConsumerStore:
 
     async def _recorded(self) -> tuple[Stored, int]:
         """What stands in the bucket, and the revision to replace."""
-        try:
-            entry, revision = await self._bucket.read(KEY)
-        except StreamMissing:
-            await self._bucket.create()
-            return Stored(), 0
+        entry, revision = await self._bucket.read_or_create(KEY)
         return Stored() if entry is None else _decode(entry.value, self._bucket.name), revision
 
 

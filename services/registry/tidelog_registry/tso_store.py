@@ -53,11 +53,7 @@ class BoundStore:
 
     async def _recorded(self) -> tuple[Bound | None, int]:
         """The record in the bucket and the revision to replace. Raises Unavailable."""
-        try:
-            entry, revision = await self._bucket.read(KEY)
-        except StreamMissing:
-            await self._bucket.create()
-            return None, 0
+        entry, revision = await self._bucket.read_or_create(KEY)
         return None if entry is None else _decode(entry.value), revision
 
     async def claim(self) -> int:

@@ -183,11 +183,7 @@ class DdlDesk:
         """Changes what is kept now; of a bucket that was lost, what this life knows. Raises
         Corrupt, Unavailable."""
         for _ in range(TRIES):
-            try:
-                entry, revision = await self._bucket.read(key)
-            except StreamMissing:
-                await self._bucket.create()
-                entry, revision = None, 0
+            entry, revision = await self._bucket.read_or_create(key)
             before = self._known(kind)
             if entry is not None:
                 before = self._decode(key, entry.value, kind)

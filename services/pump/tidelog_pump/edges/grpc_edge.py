@@ -32,6 +32,7 @@ from tidelog.errors import (
 )
 from tidelog.http_admin import reachable
 from tidelog.ports import Buffer, Clock, IndexStore
+from tidelog.pump_grpc import NODE_KEY
 from tidelog.security.tls import TlsFiles
 from tidelog.subjects import escape
 from tidelog_proto.pump_pb2 import PullBinlogReq, WriteBinlogReq, WriteBinlogResp
@@ -64,8 +65,6 @@ SERVER_OPTIONS = (*OPTIONS, ("grpc.max_concurrent_streams", STREAMS))
 COMPRESSED = (("grpc.default_compression_level", 1),)
 """Of the algorithms a caller accepts; naming one would send it to those who don't, too."""
 _OK = WriteBinlogResp().SerializeToString()
-_NODE_KEY = "tidelog-node"
-"""Metadata in which a PumpClient names, escaped, the Pump it means. A TiDB names none."""
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -175,7 +174,7 @@ class GrpcEdge(Actor[Nothing]):
     def _check_meant(self, context: Context) -> None:
         """Raises AnotherNode: a Commit acked here would be lost to the Pump of its Prewrite."""
         for key, meant in context.invocation_metadata() or ():
-            if key == _NODE_KEY and meant != escape(self._identity.node):
+            if key == NODE_KEY and meant != escape(self._identity.node):
                 raise AnotherNode(f"this is {self._identity.node}, {meant!r} was meant")
 
     async def _write(self, request: bytes) -> Outcome:

@@ -20,6 +20,7 @@ from tidelog.errors import (
     TidelogError,
     Unavailable,
 )
+from tidelog.pump_grpc import DEFINITE_KEY, ERROR_KEY
 
 _TABLE: tuple[tuple[type[TidelogError], grpc.StatusCode], ...] = (
     (MessageTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
@@ -39,14 +40,11 @@ _TABLE: tuple[tuple[type[TidelogError], grpc.StatusCode], ...] = (
 )
 
 
-_ERROR_KEY, _DEFINITE_KEY = "tidelog-error", "tidelog-definite"
-
-
 def trailing(error: TidelogError) -> tuple[tuple[str, str], ...]:
     """Metadata that names our class, for a PumpClient: a status alone tells less."""
     return (
-        (_ERROR_KEY, type(error).__name__),
-        (_DEFINITE_KEY, "true" if error.definite else "false"),
+        (ERROR_KEY, type(error).__name__),
+        (DEFINITE_KEY, "true" if error.definite else "false"),
     )
 
 

@@ -27,6 +27,7 @@ from tidelog.errors import (
 from tidelog.payload import SLOWEST_BYTES_PER_S
 from tidelog.pump_client.delivery.way import Refusals, refusal
 from tidelog.pump_client.errors import NotSent
+from tidelog.pump_grpc import DEFINITE_KEY, ERROR_KEY, NODE_KEY
 from tidelog.real.grpc_channel import RECONNECT, UNBOUNDED, open_channel, require_grpc
 from tidelog.security.tls import TlsFiles
 from tidelog.subjects import escape
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     Call = grpc.aio.UnaryUnaryCall[bytes, bytes]
 
 METHOD = "/binlog.Pump/WriteBinlog"
-NODE_KEY = "tidelog-node"
-"""Metadata that names, escaped, the Pump a binlog is for: another one may have its address by now,
-and must not ack the Commit of a Prewrite that it doesn't have."""
-ERROR_KEY, DEFINITE_KEY = "tidelog-error", "tidelog-definite"
-"""Trailing metadata in which our Pump names the error's class; a status alone tells less."""
 _OPTIONS = [*UNBOUNDED, *RECONNECT]
 
 SMALLEST_LIMIT = 4 << 20
