@@ -73,5 +73,5 @@ async def _begun(server: MariaDb, data_dir: Path, end: int) -> None:
     opened = await downstream.open(FEED)
     saved = Checkpoint(BASE_TS, consistent=False, feed=FEED, epoch=opened.epoch, reach=end)
     await downstream.save_checkpoint(saved)
-    await Epochs(RealDisk(data_dir)).add(opened.epoch)
+    await Epochs(RealDisk(data_dir), "relay").add(opened.epoch)
     await downstream.close()

@@ -16,14 +16,12 @@ from tidelog.unreadable import NOT_READABLE
 
 FILE = "epochs.json"
 KEPT = 16
-DIRECTORY = "relay"
-"""Where a relay log is unless its settings name another place."""
 
 
 class Epochs:
     """The newest few, durable before the first row of each."""
 
-    def __init__(self, disk: Disk, directory: str = DIRECTORY) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._path = posixpath.join(directory, FILE)

@@ -279,7 +279,8 @@ class SchemaStore:
         await self._structures.publish(structures)
 
     def forget(self, ended: Iterable[str]) -> None:
-        """Rows name these no more: that they are written need not be remembered."""
+        """A DDL has passed: hardly a row names these any more, and that they are written need not be
+        remembered."""
         self._structures.forget(ended)
 
     async def look(self) -> None:
