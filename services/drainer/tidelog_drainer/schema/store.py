@@ -279,7 +279,7 @@ class SchemaStore:
         await self._structures.publish(structures)
 
     def forget(self, ended: Iterable[str]) -> None:
-        """A DDL has passed: hardly a row names these any more, and that they are written need not be
+        """A DDL has passed: hardly a row names these any more, so that they are written need not be
         remembered."""
         self._structures.forget(ended)
 
