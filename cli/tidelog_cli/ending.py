@@ -36,6 +36,8 @@ class Ending:
         self._by: list[int] = []
         self._impatient = 0
         self._is_cancelled = False
+        self._borrowed: tuple[Any, tuple[float, float]] | None = None
+        """Who had the alarm before, and when it was to come."""
         self._loop: asyncio.AbstractEventLoop
         self._task: asyncio.Task[Any]
 
@@ -49,8 +51,7 @@ class Ending:
         task = asyncio.current_task()
         assert task is not None
         self._loop, self._task = asyncio.get_running_loop(), task
-        ours = dict.fromkeys(heard(), self._on_signal) | {signal.SIGALRM: self._on_alarm}
-        before = {number: signal.signal(number, act) for number, act in ours.items()}
+        before = {number: signal.signal(number, self._on_signal) for number in heard()}
         try:
             return await work
         except asyncio.CancelledError:
@@ -58,15 +59,16 @@ class Ending:
                 raise
             return self.code
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            for number, act in ours.items():
-                if signal.getsignal(number) == act:
-                    signal.signal(number, before[number])
+            for number, act in before.items():
+                if signal.getsignal(number) == self._on_signal:
+                    signal.signal(number, act)
+            self._give_back()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._by.append(number)
         if len(self._by) == 1:
-            signal.setitimer(signal.ITIMER_REAL, TURN_S)
+            act = signal.signal(signal.SIGALRM, self._on_alarm)
+            self._borrowed = act, signal.setitimer(signal.ITIMER_REAL, TURN_S)
             self._loop.call_soon_threadsafe(self._cancel)
         elif number != signal.SIGHUP:
             self._impatient += 1
@@ -76,14 +78,23 @@ class Ending:
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         """Raised in another task than the command's, it ends that one, and the loop goes on."""
-        at = asyncio.current_task(self._loop)
         if self._is_cancelled:
             return
-        if at is None:  # between two tasks, where it would break the loop itself
+        at = asyncio.current_task(self._loop)
+        if at is not self._task:  # the next one may be blocked as well
             signal.setitimer(signal.ITIMER_REAL, TURN_S)
+        if at is None:  # between two tasks, where it would break the loop itself
             return
         self._is_cancelled = at is self._task
         raise asyncio.CancelledError
+
+    def _give_back(self) -> None:
+        """The alarm, to whom it was before the first signal."""
+        if self._borrowed is not None:
+            act, timer = self._borrowed
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, act or signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, *timer)
 
     def _cancel(self) -> None:
         if not self._is_cancelled:

@@ -112,7 +112,7 @@ async def hand_over(
             paused = await _ordered(bus, state.cluster, node, operate.PAUSE)
         except (Unavailable, asyncio.CancelledError):  # the order may stand all the same
             with suppress(TidelogError):  # what this ended by is told, not that
-                await _resumed(bus, state.cluster, node)
+                await to_its_end(_resumed(bus, state.cluster, node))
             raise
         try:
             await _come_true(bus, state.cluster, *paused, told)
@@ -121,7 +121,7 @@ async def hand_over(
             report = await bulk.do_here(job, told, env=env)
         except BaseException:
             with suppress(TidelogError):  # what this ended by is told, not that
-                await _resumed(bus, state.cluster, node)
+                await to_its_end(_resumed(bus, state.cluster, node))
             raise
         resumed = await to_its_end(_resumed(bus, state.cluster, node))
         await _come_true(bus, state.cluster, *resumed, told)

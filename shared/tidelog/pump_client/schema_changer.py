@@ -106,11 +106,20 @@ class SchemaChanger:
             raise Refused(f"other clients change the schema all the time: {TRIES} tries")
 
     async def _finish_earlier(self) -> None:
-        """A job that is in the history must get its binlogs, whoever is left to write them."""
+        """A job that is in the history must get its binlogs, whoever is left to write them. Raises
+        Refused while it is."""
         pending = self._pending
         if pending is None:
             return
-        if await self._append(pending, sent=True):
+        try:
+            is_there = await self._append(pending, sent=True)
+        except CommitUnknown as error:
+            raise Refused(
+                f"an earlier schema change is to be finished first ({pending.job.query}):"
+                f" {error.message}",
+                hint=error.hint,
+            ) from error
+        if is_there:
             await self._binlogs(pending)
         else:
             await self._clear()
@@ -128,9 +137,10 @@ class SchemaChanger:
             except (BadInput, Refused) as error:
                 if not sent and await self._clear():
                     raise
+                who = "the next one" if sent else "a next life"
                 raise CommitUnknown(
                     f"the schema change may happen, though it is refused now: {error.message}",
-                    hint=f"the next one, or a next life, goes on with it. {error.hint}",
+                    hint=f"{who} goes on with it. {error.hint}",
                 ) from error
             except Unavailable as error:
                 sent = sent or not error.definite

@@ -104,7 +104,7 @@ async def main(args: Namespace) -> int:
 async def _main(args: Namespace, signals: Signals) -> int:
     tls = TlsFiles(**{name: getattr(args, name) for name in TLS})
     state = None if args.state is None else RealDisk(args.state)
-    lock = None if state is None else take(state)
+    lock, is_stuck = None if state is None else take(state), False
     access = NatsAccess(**{name: getattr(args, name) for name in NatsAccess.__struct_fields__})
     try:
         bus = await NatsBus.connect(args.nats, name="workload", timeout_s=10.0, access=access)
@@ -120,12 +120,13 @@ async def _main(args: Namespace, signals: Signals) -> int:
             sys.stdout.write(msgspec.json.encode(summary).decode() + "\n")
             return EXIT_OK
         except Stuck:
-            lock = None  # what may still write there has it until the process ends
+            is_stuck = True
             raise
         finally:
-            await bus.close()
+            if not is_stuck:
+                await bus.close()
     finally:
-        if lock is not None:
+        if lock is not None and not is_stuck:  # what may still write has it until the process ends
             lock.release()
 
 

@@ -93,17 +93,18 @@ def test_who_never_waits_is_ended_and_lets_go(is_its_own: bool) -> None:
     """`inspect` of a large directory; `verify`, which reads two files in tasks of theirs."""
     let_go, read = [], []
 
-    async def reads() -> None:
-        signalled(signal.SIGTERM)
+    async def reads(*signals: signal.Signals) -> None:
+        signalled(*signals)
         blocked()
         read.append("all of it")
 
     async def works() -> int:
         try:
             if is_its_own:
-                await reads()
+                await reads(signal.SIGTERM)
             else:
                 async with asyncio.TaskGroup() as group:
+                    group.create_task(reads(signal.SIGTERM))
                     group.create_task(reads())
         finally:
             await asyncio.sleep(0.01)
@@ -207,7 +208,15 @@ def test_signals_are_heard_by_whom_they_were_before() -> None:
     async def works() -> int:
         return 0
 
+    async def ends() -> int:
+        signalled(signal.SIGTERM)
+        await asyncio.Event().wait()
+        return 0
+
     numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM)
     before = [signal.getsignal(number) for number in numbers]
-    assert code_of(works()) == 0
-    assert [signal.getsignal(number) for number in numbers] == before
+    for work, code in ((works(), 0), (ends(), 143)):
+        left_s, _ = signal.setitimer(signal.ITIMER_REAL, LONG_S)
+        assert code_of(work) == code
+        assert [signal.getsignal(number) for number in numbers] == before
+        assert 0 < signal.setitimer(signal.ITIMER_REAL, left_s)[0] <= LONG_S

@@ -283,21 +283,73 @@ def test_versions_that_are_no_job_cost_one_wait() -> None:
     run(main, 1)
 
 
-def test_versions_that_are_no_job_cost_a_backlog_no_look() -> None:
-    """The history was read when the feed began, long after their job was done."""
+def test_versions_that_are_no_job_cost_a_backlog_one_look() -> None:
+    """The history shows a job that was done long after theirs, so it lacks none of before."""
     last = DdlJob(3, 5, 9, 100, query="ALTER", binlog=HistoryInfo(9, None, WIDER, 46))
+    other = DdlJob(4, 5, 9, 200, query="ALTER", binlog=HistoryInfo(14, None, OTHER, 47))
     later = job(200, 5, OTHER, 46 + 2 * BEHIND_TS, ours=False)
 
     async def main(world: World) -> None:
-        history = Growing(last, later)
+        history = Growing(last, other, later)
         world.open_ddl_history = lambda url, bus: history
         _, pump = await begin(world)
         await published(world, pump, [*DDLS, txn(20)], 20)
         asked = len(history.asked)
         rows = [of_version(wide(20 + version), version) for version in range(3, 10)]
         node = await published(world, pump, rows, 29)
+        assert history.asked[asked:] == [200, 0]
+        asked = len(history.asked)
+        rows = [of_version(wide(20 + version), version) for version in range(11, 15)]
+        await published(world, pump, rows, 34)
         assert history.asked[asked:] == []
         assert said(node)["schema"]["unknown_versions"] == 0
+
+    run(main, 1)
+
+
+def test_a_job_of_a_lower_id_is_looked_for_where_the_history_is_a_file_of_before_the_feed() -> None:
+    """That the newer one was done long before the row tells nothing: it was not there either."""
+    begin_ts = 10 * BEHIND_TS
+    done_ts = begin_ts - 5 * BEHIND_TS
+    missed = DdlJob(3, 5, 9, 100, query="ALTER", binlog=HistoryInfo(4, None, WIDER, done_ts))
+    newer = DdlJob(6, 3, 9, 201, query="CREATE", binlog=HistoryInfo(5, None, THIRD, done_ts + 5))
+
+    async def main(world: World) -> None:
+        history = Growing(CREATED[0])
+        world.open_ddl_history = lambda url, bus: history
+        registry = FakeRegistry(world.ports().bus)
+        feed = Feed(FEED, initial_commit_ts=begin_ts, created_ms=1)
+        await Feeds(world.ports().bus, CLUSTER).ensure(feed)
+        await registry.start()
+        pump = await registry.pump("p1")
+        world.node("drainer").start(build, CONFIG)
+        await published(world, pump, [txn(begin_ts + 1)], begin_ts + 1)
+        history.add(missed, newer)
+        await published(world, pump, [of_version(wide(begin_ts + 10), 4)], begin_ts + 10)
+        found = await read(world, begin_ts + 1, begin_ts + 10)
+        rows = [event.after for one in found for message in one.rows for event in message.events]
+        assert rows == [{"id": begin_ts + 10, "v": 7}]
+
+    run(main, 1)
+
+
+def test_a_job_that_came_while_the_history_was_read_page_by_page_is_looked_for() -> None:
+    """The newest page was read first, an older one when a long job had ended."""
+    newest = DdlJob(6, 3, 9, 200, query="CREATE", binlog=HistoryInfo(5, None, OTHER, 100))
+    ended = HistoryInfo(6, None, THIRD, 100 + 3 * BEHIND_TS)
+    long = DdlJob(3, 3, 9, 201, query="CREATE", binlog=ended)
+    missed = DdlJob(5, 5, 9, 100, query="ALTER", binlog=HistoryInfo(4, None, WIDER, 101))
+
+    async def main(world: World) -> None:
+        history = Growing(long, newest)
+        world.open_ddl_history = lambda url, bus: history
+        _, pump = await begin(world)
+        await published(world, pump, [*DDLS, txn(20)], 20)
+        history.add(missed)
+        await published(world, pump, [of_version(wide(42), 4)], 42)
+        found = await read(world, 20, 42)
+        rows = [event.after for one in found for message in one.rows for event in message.events]
+        assert rows == [{"id": 42, "v": 7}]
 
     run(main, 1)
 

@@ -375,7 +375,7 @@ def test_a_change_that_may_be_in_the_history_is_not_ended_by_a_refusal(
             refusals.append(error)
             shore.start("app", after_all)
             await world.until(lambda: bool(node.failures), 60, "its end, before a next life")
-            assert isinstance(node.failures[0], CommitUnknown)
+            assert isinstance(node.failures[0], Refused)
             node.failures.clear()
         await shore.read_until(lambda: "create database after_all;" in shore.queries(), 120)
         assert shore.queries() == ["create database shop;", "create database after_all;"]

@@ -43,8 +43,10 @@ class Decoding:
         self._without: set[int] = set()
         """Schema versions that rows went on without."""
         self._looked_ts = 0
-        """By the upstream's clock: so late the history was asked for what finished late, too. That
-        reads thousands of jobs, so it is done once for each DDL, and for a backlog of them once."""
+        """What the history had shown, by FinishedTS, before it was last asked for what finished
+        late, too: of before that it lacks nothing but what takes BEHIND_S. (When it was asked is no
+        such word: a file may be of long ago.) A look reads thousands of jobs, so there is one for
+        each DDL, and for a backlog of them one."""
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -66,8 +68,7 @@ class Decoding:
     ) -> None:
         """Once the history was read. See `Ddls.begin`."""
         self._decoder.ddls.begin(commit_ts, version, early, behind)
-        self._looked_ts = max(commit_ts, self._store.tracker.finished_ts)
-        self._allow_known()
+        self._decoder.allowed_version = self._known_if_looked(commit_ts)
 
     async def keep(self, passed_ts: int) -> None:
         """Up to here all is published: what the schema was on the way is let go. Raises as
@@ -173,8 +174,9 @@ class Decoding:
         if is_live:
             store.waiting = why
             await self._clock.sleep(BEHIND_S)
+        shown_ts = store.tracker.finished_ts
         await self._read(store.look_late(why))
-        self._looked_ts = now_ts
+        self._looked_ts = shown_ts
         if self._allow_known() < version:
             self._decoder.allowed_version = newest
 
