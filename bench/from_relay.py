@@ -96,7 +96,7 @@ async def _begun(url: str, written: relay_log.Written, directory: Path) -> None:
         written.after, consistent=False, feed=FEED, epoch=opened.epoch, reach=written.end
     )
     await downstream.save_checkpoint(saved)
-    await Epochs(RealDisk(directory)).add(opened.epoch)
+    await Epochs(RealDisk(directory), "relay").add(opened.epoch)
     await downstream.close()
 
 

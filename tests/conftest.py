@@ -14,8 +14,10 @@ from tidelog.leftovers import settle
 # As an application that sets up its own logs: else the first client that a test makes does it.
 structlog.configure()
 
-# A shell that starts a command in the background has it ignore Ctrl-C, and so all that it starts.
+# A shell that starts a command in the background has it ignore Ctrl-C, and so all that it starts;
+# `nohup` does the same with the other.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 FULL = "TIDELOG_TEST_FULL"
 """Set by `make full`, which runs what is marked `full`: more of what a sibling has in CI."""

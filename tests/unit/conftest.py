@@ -1,4 +1,5 @@
-"""A command configures the logs of its process, here to a stream that ends with its test."""
+"""Logs as they were before: a command configures those of its process, to a stream that ends with
+its test, and above what the next test looks for."""
 
 from __future__ import annotations
 
