@@ -35,7 +35,8 @@ def test_the_last_words_of_one_that_died_are_shown_and_its_files_go(
     runs(monkeypatch, f"import os, sys; sys.stderr.write('{lines}'); os._exit(137)")
     with pytest.raises(JobProcessEnded, match="ended with 137") as caught:
         asyncio.run(bulk.do_here(JOB, lambda _: None))
-    said = capfd.readouterr().err.splitlines()
+    # gRPC, where a test before this one has used it, has its own words for a fork.
+    said = [line for line in capfd.readouterr().err.splitlines() if "fork_posix" not in line]
     assert said == [f"line {n}" for n in range(20 - bulk.LAST_WORDS, 20)]
     assert "stand above" in caught.value.hint
     assert "job.log" not in caught.value.hint
