@@ -53,7 +53,6 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "pump SorterActor takes ReadOpen",
         "pump Resolver takes Look",
         "registry Gatherer takes First",
-        "registry Edge takes Empty",
         "registry Directory takes AskSafePoint",
         "tidelog Membership takes Announce",
     ),
