@@ -50,7 +50,7 @@ def blocked() -> None:
     """Reads on and on."""
     end = time.monotonic() + LONG_S
     while time.monotonic() < end:
-        time.sleep(0.01)
+        time.sleep(0.01)  # it is what blocks the loop
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_who_never_waits_is_ended_and_lets_go(is_its_own: bool) -> None:
 
 
 @pytest.mark.usefixtures("_soon")
-def test_a_loop_that_is_slow_is_not_broken() -> None:
+def test_a_loop_that_is_slow_is_not_broken(capfd: pytest.CaptureFixture[str]) -> None:
     """The alarm comes between two tasks: the cancellation is under way."""
 
     async def works() -> int:
@@ -128,6 +128,7 @@ def test_a_loop_that_is_slow_is_not_broken() -> None:
         time.sleep(0.2)
 
     assert code_of(works()) == 143
+    assert capfd.readouterr().err == "", "the callback was not broken off"
 
 
 MORE = [(signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT,), (signal.SIGHUP,) * 4]
