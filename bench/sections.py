@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench import growth
 from bench.course import LIMITS
+from bench.progress import LONG_S
 from tidelog.lease import TAKEOVER_S
 
 
@@ -67,7 +68,8 @@ CHAPTERS = (
                 "Merge, decode and publish",
                 "A Drainer behind three Pumps whose answers are ready. The limit: the same "
                 "batches, ready made, published by nats-py. `plain` is Python, `mypyc` has the "
-                "compiled codecs that a wheel brings.",
+                "compiled codecs that a wheel brings. The clock runs from the first transaction "
+                f"that is published until all are, or for {LONG_S:g} s.",
             ),
             About(
                 "backlog",
@@ -124,8 +126,8 @@ CHAPTERS = (
                 "SIGKILL, and started again at once: from the kill until a row that was begun "
                 "after it is visible in MariaDB, from every Pump. Two Pumps, each with a writer. "
                 "The limit: how long the same process takes from its start until it is ready when"
-                " nothing else happens. A Drainer that stands by takes over when the lease of "
-                f"{TAKEOVER_S:g} s ends.",
+                " nothing else happens; of a Drainer that is not started again, the lease of "
+                f"{TAKEOVER_S:g} s, at whose end the one that stands by takes over.",
             ),
         ),
     ),
