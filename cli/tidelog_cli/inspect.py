@@ -130,7 +130,7 @@ def _purged(segment: Path) -> bool:
     the Pump's start says what is wrong with it."""
     data = _content(segment.parent.parent / "purged.json")
     try:
-        first = msgspec.json.decode(unseal(data), type=_Purged).first if data else 0
+        first = unseal(data, _Purged).first if data else 0
     except NOT_READABLE:
         first = 0
     return _NAME.fullmatch(segment.name) is not None and int(segment.stem) < first

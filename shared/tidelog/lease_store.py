@@ -14,7 +14,7 @@ import msgspec
 from tidelog.errors import Corrupt
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
-from tidelog.sealed import seal, unseal
+from tidelog.sealed import read_sealed, seal
 from tidelog.unreadable import NOT_READABLE
 
 FILE = "lease.json"
@@ -61,19 +61,21 @@ class LeaseStore:
 
     async def known(self) -> tuple[Holder, bool]:
         """Who we were in our last life, and whether there was one. Raises Corrupt."""
-        if self._disk.exists(FILE):
-            return _decode(self._disk.read_file(FILE), FILE, UNREADABLE), True
-        return Holder(self._rng.token()), False
+        mine = read_sealed(self._disk, FILE, Holder, UNREADABLE)
+        return mine or Holder(self._rng.token()), mine is not None
 
     async def remember(self, mine: Holder) -> None:
-        await self._disk.write_file(FILE, seal(msgspec.json.encode(mine)))
+        await self._disk.write_file(FILE, seal(mine))
 
     async def read(self) -> tuple[Holder | None, int]:
-        """The record and the revision to replace. Raises Unavailable."""
+        """The record and the revision to replace. Raises Corrupt, Unavailable."""
         entry, revision = await self._bucket.read_or_create(self._key)
         if entry is None:
             return None, revision
-        return _decode(entry.value, f"the lease {self._key}"), revision
+        try:
+            return msgspec.json.decode(entry.value, type=Holder), revision
+        except NOT_READABLE as error:
+            raise Corrupt(f"the lease {self._key} can't be read: {error}") from error
 
     async def write(self, holder: Holder, revision: int) -> int:
         """Replace that revision; returns the new one.
@@ -83,10 +85,3 @@ class LeaseStore:
         return await self._bucket.put(
             self._key, msgspec.json.encode(holder), expected=revision, timeout_s=WRITE_S
         )
-
-
-def _decode(data: bytes, what: str, hint: str = "") -> Holder:
-    try:
-        return msgspec.json.decode(unseal(data), type=Holder)
-    except NOT_READABLE as error:
-        raise Corrupt(f"{what} can't be read: {error}", hint=hint) from error

@@ -10,12 +10,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from tidelog.errors import Corrupt
 from tidelog.failpoints import hit
 from tidelog.messages import Order
 from tidelog.ports import Disk
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 
 ORDER_FILE = "order.json"
 UNREADABLE = "delete it: the registry knows the order, too; `tidelog nodes --json` shows it"
@@ -40,15 +38,10 @@ class KeptOrder(msgspec.Struct, frozen=True):
 
 def read_order(disk: Disk) -> KeptOrder:
     """Raises Corrupt."""
-    if not disk.exists(ORDER_FILE):
-        return KeptOrder()
-    try:
-        return msgspec.json.decode(unseal(disk.read_file(ORDER_FILE)), type=KeptOrder)
-    except NOT_READABLE as error:
-        raise Corrupt(f"{ORDER_FILE} can't be read: {error}", hint=UNREADABLE) from error
+    return read_sealed(disk, ORDER_FILE, KeptOrder, UNREADABLE) or KeptOrder()
 
 
 async def write_order(write_file: WriteFile, kept: KeptOrder) -> None:
     """Durable when it returns. Raises DiskFull, IoFailed."""
     hit("node.order.before_write")
-    await write_file(ORDER_FILE, seal(msgspec.json.encode(kept)))
+    await write_file(ORDER_FILE, seal(kept))

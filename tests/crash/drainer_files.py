@@ -6,8 +6,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
-
 from tests.crash.ledger import Ledger, MakeStore, started
 from tests.crash.recorder import Wrong
 from tests.unit.pump.driven import Machine
@@ -67,8 +65,7 @@ class DrainerFiles:
     def _epoch(self) -> int | None:
         if not self._disk.exists(lives.EPOCH_FILE):
             return None
-        data = unseal(self._disk.read_file(lives.EPOCH_FILE))
-        told = msgspec.json.decode(data, type=dict[str, Any])
+        told = unseal(self._disk.read_file(lives.EPOCH_FILE), dict[str, Any])
         return cast(int, told["number"])
 
     async def look(self) -> int:

@@ -14,8 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import json
-
 from tests.simulation.chaos import MEMBERS_STREAM
 from tests.simulation.orders import Orders
 from tidelog.errors import TidelogError
@@ -297,7 +295,7 @@ def _said(node: Node) -> Mapping[str, Mapping[str, Any]]:
 def _kept(drainer: Node) -> Container[str]:
     disk = drainer.disk.mount(Life("operator"))
     kept = disk.read_file(SOURCES_FILE) if disk.exists(SOURCES_FILE) else b"{}"
-    return json.decode(unseal(kept), type=Kept).pumps
+    return unseal(kept, Kept).pumps
 
 
 def _state(node: Node) -> str:

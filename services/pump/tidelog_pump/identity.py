@@ -14,7 +14,6 @@ import msgspec
 from tidelog import subjects
 from tidelog.actor import Actor, Nothing
 from tidelog.errors import (
-    Corrupt,
     ForeignCluster,
     ForeignDirectory,
     NodeIdTaken,
@@ -25,8 +24,7 @@ from tidelog.failpoints import hit
 from tidelog.messages import encode
 from tidelog.ports import Bus, Disk, Lock, Rng
 from tidelog.pump_control import ControlRequest
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 from tidelog_pump.config import PumpConfig
 from tidelog_pump.log.reserve import Reserve
 
@@ -34,6 +32,11 @@ NODE_FILE = ".node"
 LOCK_FILE = ".lock"
 ANSWER_S = 1.0
 """How long another Pump of our node id has to answer. (Without one NATS says so at once.)"""
+
+UNREADABLE = (
+    "it says whose directory this is: put back a copy of the file, or move the directory away and "
+    "give its node up by `tidelog offline NODE --accept-loss`"
+)
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
@@ -143,7 +146,7 @@ class IdentityKeeper(Actor[Nothing]):
         record = claim(before, wanted, identity.slot)
         await self._nobody_else(record.node)
         hit("pump.identity.before_write")
-        await self._reserve.write_file(NODE_FILE, seal(msgspec.json.encode(record)))
+        await self._reserve.write_file(NODE_FILE, seal(record))
         identity.node, identity.epoch, identity.mark = record.node, record.epoch, record.mark
         identity.life = drawn
         await self._reserve.keep()
@@ -162,18 +165,8 @@ class IdentityKeeper(Actor[Nothing]):
         await self._reserve.keep()
 
     def _read(self) -> NodeRecord | None:
-        if not self._disk.exists(NODE_FILE):
-            return None
-        data = self._disk.read_file(NODE_FILE)
-        try:
-            return msgspec.json.decode(unseal(data), type=NodeRecord)
-        except NOT_READABLE as error:
-            slot = self._identity.slot
-            raise Corrupt(
-                f"{f'{slot}/' * bool(slot)}{NODE_FILE} can't be read: {error}",
-                hint="it says whose directory this is: put back a copy of the file, or move the "
-                "directory away and give its node up by `tidelog offline NODE --accept-loss`",
-            ) from error
+        slot = self._identity.slot
+        return read_sealed(self._disk, NODE_FILE, NodeRecord, UNREADABLE, directory=slot)
 
     async def on_stop(self) -> None:
         if self._lock is not None:

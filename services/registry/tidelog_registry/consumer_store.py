@@ -24,7 +24,7 @@ from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.messages import NAME_CHARACTERS, Consumer
 from tidelog.ports import Ports
-from tidelog.sealed import seal, unseal
+from tidelog.sealed import read_sealed, seal
 from tidelog.timestamps import TS_MAX
 from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.consumers import Kept
@@ -89,9 +89,9 @@ class ConsumerStore:
         Raises Unavailable, DiskFull, Corrupt; Stopped for more than nats-server takes.
         """
         found, self._revision = await self._recorded()
-        if self._disk.exists(FILE):
-            own = _decode(self._disk.read_file(FILE), FILE)
-            found = max(own, found, key=lambda stored: stored.rank)
+        own = read_sealed(self._disk, FILE, _Read)
+        if own is not None:
+            found = max(_checked(own, FILE), found, key=lambda stored: stored.rank)
         self._saves = found.saves
         kept = Kept(found.consumers, found.feeds, found.orders)
         try:
@@ -112,7 +112,7 @@ class ConsumerStore:
         if len(data) > limit:
             raise MessageTooLarge(f"the kept consumers have {len(data)} bytes, above {limit}")
         hit("registry.consumers.before_copy")
-        await self._disk.write_file(FILE, seal(data))
+        await self._disk.write_file(FILE, seal(stored))
         hit("registry.consumers.copied")
         for _ in range(TRIES):
             try:
@@ -130,16 +130,19 @@ class ConsumerStore:
     async def _recorded(self) -> tuple[Stored, int]:
         """What stands in the bucket, and the revision to replace."""
         entry, revision = await self._bucket.read_or_create(KEY)
-        return Stored() if entry is None else _decode(entry.value, self._bucket.name), revision
+        if entry is None:
+            return Stored(), revision
+        try:
+            read = msgspec.json.decode(entry.value, type=_Read)
+        except NOT_READABLE as error:
+            told = f"{self._bucket.name}: the kept consumers can't be read: {error}"
+            raise Corrupt(told) from error
+        return _checked(read, self._bucket.name), revision
 
 
-def _decode(data: bytes, where: str) -> Stored:
-    """Raises Corrupt. What today's registry would have refused must not end it: a position that is
-    no timestamp is the nearest one, and who can't be named in an answer is let go of, loudly."""
-    try:
-        read = msgspec.json.decode(unseal(data), type=_Read)
-    except NOT_READABLE as error:
-        raise Corrupt(f"{where}: the kept consumers can't be read: {error}") from error
+def _checked(read: _Read, where: str) -> Stored:
+    """What today's registry would have refused must not end it: a position that is no timestamp is
+    the nearest one, and who can't be named in an answer is let go of, loudly."""
     consumers = [
         Consumer(one.name, one.feed, _ts(one.commit_ts))
         for one in read.consumers

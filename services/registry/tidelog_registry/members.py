@@ -20,7 +20,7 @@ from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.membership import Member
 from tidelog.ports import Headers, Ports
-from tidelog.sealed import seal, unseal
+from tidelog.sealed import read_sealed, seal
 from tidelog.subjects import escape
 from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.metrics import MEMBERSHIP_LOST
@@ -138,12 +138,7 @@ class Members(Actor[Record | Look]):
         return {"members": len(self._members), "last_seq": self._last_seq, "losses": self._losses}
 
     async def _load(self) -> None:
-        copy: Copy | None = None
-        if self._ports.disk.exists(COPY):
-            try:
-                copy = msgspec.json.decode(unseal(self._ports.disk.read_file(COPY)), type=Copy)
-            except NOT_READABLE as error:
-                raise Corrupt(f"{COPY} can't be read: {error}") from error
+        copy = read_sealed(self._ports.disk, COPY, Copy)
         if copy is not None:
             self._created, self._last_seq = copy.created, copy.last_seq
             self._members = {member.node: member for member in copy.members}
@@ -264,7 +259,7 @@ class Members(Actor[Record | Look]):
         copy = Copy(self._created, self._last_seq, members, settling, self._writer)
         try:
             hit("registry.members.before_copy")
-            await self._ports.disk.write_file(COPY, seal(msgspec.json.encode(copy)))
+            await self._ports.disk.write_file(COPY, seal(copy))
         except DiskFull as error:
             log.warning("no room for the copy of the membership", reason=error.message)
             self._unsaved = True

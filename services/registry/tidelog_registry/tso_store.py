@@ -10,7 +10,7 @@ from tidelog.errors import Conflict, Corrupt, StreamMissing, Unavailable
 from tidelog.failpoints import hit
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
-from tidelog.sealed import seal, unseal
+from tidelog.sealed import read_sealed, seal
 from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.tenure import AnotherRegistry, Tenure
 
@@ -44,12 +44,12 @@ class BoundStore:
 
     async def open(self) -> int:
         """Our own last bound, 0 for a new data directory. Raises Corrupt."""
-        if self._disk.exists(FILE):
-            self._mine = _decode(self._disk.read_file(FILE))
-        else:
-            self._mine = Bound(self._rng.token(), 0)
-            await self._disk.write_file(FILE, seal(msgspec.json.encode(self._mine)))
-        return self._mine.bound
+        mine = read_sealed(self._disk, FILE, Bound)
+        if mine is None:
+            mine = Bound(self._rng.token(), 0)
+            await self._disk.write_file(FILE, seal(mine))
+        self._mine = mine
+        return mine.bound
 
     async def _recorded(self) -> tuple[Bound | None, int]:
         """The record in the bucket and the revision to replace. Raises Unavailable."""
@@ -77,14 +77,13 @@ class BoundStore:
         Unavailable, DiskFull (try again).
         """
         mine = Bound(self.owner, bound, self._tenure.epoch)
-        data = msgspec.json.encode(mine)
         hit("registry.tso.before_bound")
-        await self._disk.write_file(FILE, seal(data))
+        await self._disk.write_file(FILE, seal(mine))
         hit("registry.tso.bound_kept")
         self._mine = mine
         try:
             self._revision = await self._bucket.put(
-                KEY, data, expected=self._revision, timeout_s=WRITE_S
+                KEY, msgspec.json.encode(mine), expected=self._revision, timeout_s=WRITE_S
             )
         except (Conflict, StreamMissing, Unavailable) as refusal:
             found, revision = await self._recorded()
@@ -104,6 +103,6 @@ def _ahead(found: Bound, mine: Bound) -> bool:
 
 def _decode(data: bytes) -> Bound:
     try:
-        return msgspec.json.decode(unseal(data), type=Bound)
+        return msgspec.json.decode(data, type=Bound)
     except NOT_READABLE as error:
         raise Corrupt(f"the oracle's bound can't be read: {error}") from error

@@ -187,7 +187,7 @@ async def joins(world: World, node: str, timeout_s: float = 2.0) -> None:
 
 
 def remembered(node: Node) -> dict[str, int | None]:
-    return msgspec.json.decode(unseal(node.ports().disk.read_file(SOURCES_FILE)), type=Kept).pumps
+    return unseal(node.ports().disk.read_file(SOURCES_FILE), Kept).pumps
 
 
 async def unplaced(world: World) -> tuple[FakeRegistry, FakePump]:

@@ -170,8 +170,7 @@ def test_a_file_with_more_than_nats_server_takes_is_named() -> None:
 
     async def main(world: World) -> None:
         registry = world.node("r")
-        kept = msgspec.json.encode(Stored(many, epoch=0))
-        registry.disk.restore({consumer_store.FILE: seal(kept)})
+        registry.disk.restore({consumer_store.FILE: seal(Stored(many, epoch=0))})
         registry.start(service.build, CONFIG)
         await world.until(lambda: bool(registry.failures), 60, "the error")
         assert isinstance(registry.failures[0], Stopped)
@@ -214,7 +213,7 @@ def test_what_an_earlier_release_kept_ends_no_registry() -> None:
 
     async def main(world: World) -> None:
         registry = world.node("r")
-        registry.disk.restore({consumer_store.FILE: seal(msgspec.json.encode(record))})
+        registry.disk.restore({consumer_store.FILE: seal(record)})
         registry.start(service.build, CONFIG)
         bus = world.ports("reader").bus
         found = None

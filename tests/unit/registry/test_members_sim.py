@@ -122,7 +122,7 @@ def test_a_bucket_of_before_the_one_that_was_lost_says_nothing() -> None:
 def test_a_late_write_of_an_earlier_life_is_taken_over() -> None:
     async def steps(world: World, ports: Ports, writer: Writer) -> None:
         await writer.write("pump-1", ONLINE)
-        copy = msgspec.json.decode(unseal(ports.disk.read_file(COPY)), type=Copy)
+        copy = unseal(ports.disk.read_file(COPY), Copy)
         await _put(ports, Member("pump-1", OFFLINE, 1), copy.writer)
         await world.sleep(5)
         assert _states(await writer.look()) == {"pump-1": OFFLINE}
@@ -144,7 +144,7 @@ def test_a_second_registry_is_a_typed_stop() -> None:
 def test_one_that_leads_later_on_a_copy_of_the_directory_is_a_second_registry() -> None:
     async def steps(world: World, ports: Ports, writer: Writer) -> None:
         await writer.write("pump-1", ONLINE)
-        copy = msgspec.json.decode(unseal(ports.disk.read_file(COPY)), type=Copy)
+        copy = unseal(ports.disk.read_file(COPY), Copy)
         await _put(ports, Member("pump-1", OFFLINE, 1), copy.writer, epoch=2)
         await writer.write("pump-1", JOINING)
 

@@ -15,8 +15,8 @@ from tidelog_registry import consumer_store, members, service, tso_store
 
 FILES = {
     members.COPY: "members.json can't be read",
-    tso_store.FILE: "the oracle's bound can't be read",
-    consumer_store.FILE: "the kept consumers can't be read",
+    tso_store.FILE: f"{tso_store.FILE} can't be read",
+    consumer_store.FILE: f"{consumer_store.FILE} can't be read",
 }
 ENTRIES = {
     (subjects.members_bucket(CLUSTER), "p1"): "membership entry p1 can't be read",

@@ -6,13 +6,9 @@ from __future__ import annotations
 
 import posixpath
 
-import msgspec
-
-from tidelog.errors import Corrupt
 from tidelog.failpoints import hit
 from tidelog.ports import Disk
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 
 FILE = "epochs.json"
 KEPT = 16
@@ -31,15 +27,7 @@ class Epochs:
     def own(self) -> list[int]:
         """Raises Corrupt."""
         if self._own is None:
-            self._own = []
-            if self._disk.exists(self._path):
-                try:
-                    self._own = msgspec.json.decode(
-                        unseal(self._disk.read_file(self._path)), type=list[int]
-                    )
-                except NOT_READABLE as error:
-                    told = f"{self._path} can't be read: {error}"
-                    raise Corrupt(told, hint="delete it") from error
+            self._own = read_sealed(self._disk, self._path, list[int], "delete it") or []
         return self._own
 
     async def add(self, epoch: int) -> None:
@@ -49,6 +37,6 @@ class Epochs:
         wanted = [*self.own, epoch][-KEPT:]
         hit("applier.epochs.before_write")
         self._disk.mkdir(self._directory)
-        await self._disk.write_file(self._path, seal(msgspec.json.encode(wanted)))
+        await self._disk.write_file(self._path, seal(wanted))
         hit("applier.epochs.written")
         self._own = wanted

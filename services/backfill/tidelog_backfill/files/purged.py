@@ -47,7 +47,7 @@ def gone(value: Path) -> list[Gone]:
     path = value.parent / RECORD
     if path.exists():
         try:
-            upto = msgspec.json.decode(unseal(path.read_bytes()), type=_Record).ts
+            upto = unseal(path.read_bytes(), _Record).ts
         except NOT_READABLE as error:
             raise Corrupt(f"{path} can't be read: {error}") from error
         return [Gone(str(value), upto)] if upto else []

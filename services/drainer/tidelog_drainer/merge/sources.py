@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tidelog.errors import Corrupt
 from tidelog.failpoints import hit
 from tidelog.ports import Disk
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 
 SOURCES_FILE = "sources.json"
 
@@ -138,17 +136,10 @@ class Sources:
     async def _write(self, kept: Kept) -> None:
         if kept != self._kept:
             hit("drainer.sources.before_write")
-            await self._disk.write_file(SOURCES_FILE, seal(msgspec.json.encode(kept)))
+            await self._disk.write_file(SOURCES_FILE, seal(kept))
             hit("drainer.sources.written")
             self._kept = kept
 
     def _stored(self) -> Kept:
-        if not self._disk.exists(SOURCES_FILE):
-            return Kept()
-        try:
-            return msgspec.json.decode(unseal(self._disk.read_file(SOURCES_FILE)), type=Kept)
-        except NOT_READABLE as error:
-            raise Corrupt(
-                f"{SOURCES_FILE} can't be read: {error}",
-                hint="remove it when every Pump is up: the Drainer then learns of them anew",
-            ) from error
+        hint = "remove it when every Pump is up: the Drainer then learns of them anew"
+        return read_sealed(self._disk, SOURCES_FILE, Kept, hint) or Kept()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -25,8 +24,7 @@ from tidelog.failpoints import hit
 from tidelog.feeds import Feed, Feeds
 from tidelog.messages import DRAINER_CONSUMER, Nodes
 from tidelog.ports import Ports
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 from tidelog_drainer.config import DrainerConfig
 
 FEED_FILE = "feed.json"
@@ -87,7 +85,7 @@ class FeedRecord:
         known = await self.read() or Feed(self._name, created_ms=self._ports.clock.wall_ms())
         feed = replace(known, begun=True)
         if self.kept() != feed or not self._is_durable:
-            await self._ports.disk.write_file(FEED_FILE, seal(msgspec.json.encode(feed)))
+            await self._ports.disk.write_file(FEED_FILE, seal(feed))
             hit("drainer.feed.kept")
             self._is_durable = True
         if await self._feeds.get(self._name) != feed:
@@ -100,19 +98,14 @@ class FeedRecord:
             with contextlib.suppress(Unavailable, Corrupt, DiskFull):  # who leads says it
                 known = await self.read()
                 if known is not None and self.kept() != known:
-                    await self._ports.disk.write_file(FEED_FILE, seal(msgspec.json.encode(known)))
+                    await self._ports.disk.write_file(FEED_FILE, seal(known))
                 if known is not None and await self._feeds.get(self._name) is None:
                     await self._feeds.ensure(known)
             await self._ports.clock.sleep(FOLLOW_S)
 
     def kept(self) -> Feed | None:
         """The copy in the data directory. Raises Corrupt."""
-        if not self._ports.disk.exists(FEED_FILE):
-            return None
-        try:
-            return msgspec.json.decode(unseal(self._ports.disk.read_file(FEED_FILE)), type=Feed)
-        except NOT_READABLE as error:
-            raise Corrupt(f"{FEED_FILE} can't be read: {error}", hint=UNREADABLE) from error
+        return read_sealed(self._ports.disk, FEED_FILE, Feed, UNREADABLE)
 
 
 async def beginning(config: DrainerConfig, ports: Ports) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from tidelog.errors import BadInput, Conflict, Corrupt, Refused, StreamMissing, 
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.jobs import check_kind
-from tidelog.sealed import seal, unseal
+from tidelog.sealed import read_sealed, seal
 from tidelog.unreadable import NOT_READABLE
 
 DECIDED_MAX = 200
@@ -84,13 +84,8 @@ class DdlDesk:
         self._ddls.noted.changed = False
 
     def _own(self) -> Kept:
-        if not self._disk.exists(DDLS_FILE):
-            return Kept()
-        try:
-            return msgspec.json.decode(unseal(self._disk.read_file(DDLS_FILE)), type=Kept)
-        except NOT_READABLE as error:
-            hint = f"delete it: the bucket {self._bucket.name} has the same"
-            raise Corrupt(f"{DDLS_FILE} can't be read: {error}", hint=hint) from error
+        hint = f"delete it: the bucket {self._bucket.name} has the same"
+        return read_sealed(self._disk, DDLS_FILE, Kept, hint) or Kept()
 
     async def save(self) -> None:
         """What was noted since is kept, before the stream passes it. Raises Corrupt,
@@ -210,4 +205,4 @@ class DdlDesk:
 
     async def _remember(self) -> None:
         kept = Kept(self._ddls.policy.orders, self._ddls.noted.listed())
-        await self._disk.write_file(DDLS_FILE, seal(msgspec.json.encode(kept)))
+        await self._disk.write_file(DDLS_FILE, seal(kept))

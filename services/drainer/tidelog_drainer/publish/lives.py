@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.errors import Corrupt
 from tidelog.failpoints import hit
 from tidelog.ports import Ports
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 from tidelog_drainer.config import DrainerConfig
 
 EPOCH_FILE = "drainer.json"
@@ -78,15 +76,10 @@ async def parted(ports: Ports) -> None:
 
 def _stored(ports: Ports) -> Risen:
     """Raises Corrupt."""
-    if not ports.disk.exists(EPOCH_FILE):
-        return Risen(0)
-    try:
-        return msgspec.json.decode(unseal(ports.disk.read_file(EPOCH_FILE)), type=Risen)
-    except NOT_READABLE as error:
-        raise Corrupt(f"{EPOCH_FILE} can't be read: {error}", hint=UNREADABLE) from error
+    return read_sealed(ports.disk, EPOCH_FILE, Risen, UNREADABLE) or Risen(0)
 
 
 async def _store(ports: Ports, risen: Risen) -> None:
     hit("drainer.epoch.before_write")
-    await ports.disk.write_file(EPOCH_FILE, seal(msgspec.json.encode(risen)))
+    await ports.disk.write_file(EPOCH_FILE, seal(risen))
     hit("drainer.epoch.risen")

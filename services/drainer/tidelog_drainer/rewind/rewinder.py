@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-import msgspec
 import structlog
 
 from tidelog import messages, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import (
-    Corrupt,
     NotOnline,
     Overloaded,
     Purged,
@@ -31,8 +29,7 @@ from tidelog.messages import OFFLINE
 from tidelog.ports import Ports
 from tidelog.questions import serve_questions
 from tidelog.rewind import EXPIRE_S, Replay, Rewind
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.mail import (
     AskPublished,
@@ -51,6 +48,7 @@ MAX_REPLAYS = 4
 """At once; each has a directory of its own, `rewind/<n>`."""
 DIRECTORY = "rewind"
 KEPT_FILE = "replay.json"
+UNREADABLE = "delete it: its reader asks again, and its stream is filled anew"
 
 log = structlog.get_logger()
 
@@ -170,7 +168,7 @@ class Rewinder(Actor[RewinderMail]):
         await self._clear(place, filling.config.feed)
         for parent in ("", DIRECTORY):
             await self._ports.disk.sync_dir(parent)
-        await ports.disk.write_file(KEPT_FILE, seal(msgspec.json.encode(kept)))
+        await ports.disk.write_file(KEPT_FILE, seal(kept))
         self._start(place, filling)
         REWINDS.labels(self._config.feed).inc()
         log.info("a rewind begins", reader=kept.reader, after_ts=kept.after_ts, upto=kept.upto)
@@ -224,8 +222,11 @@ class Rewinder(Actor[RewinderMail]):
         self._resumed = True
         for place in range(MAX_REPLAYS):
             ports = self._place(place)
-            if place not in self._fillings and ports.disk.exists(KEPT_FILE):
-                kept = _decode(ports.disk.read_file(KEPT_FILE), f"{DIRECTORY}/{place}/{KEPT_FILE}")
+            if place in self._fillings:
+                continue
+            directory = f"{DIRECTORY}/{place}"
+            kept = read_sealed(ports.disk, KEPT_FILE, Kept, UNREADABLE, directory=directory)
+            if kept is not None:
                 self._start(place, self._filling(ports, kept))
 
     async def _expire(self, place: int, filling: Filling) -> None:
@@ -255,11 +256,3 @@ class Rewinder(Actor[RewinderMail]):
             "held": self._held,
             "rewinds": {f.kept.reader: f.status() for f in self._fillings.values()},
         }
-
-
-def _decode(data: bytes, path: str) -> Kept:
-    try:
-        return msgspec.json.decode(unseal(data), type=Kept)
-    except NOT_READABLE as error:
-        hint = "delete it: its reader asks again, and its stream is filled anew"
-        raise Corrupt(f"{path} can't be read: {error}", hint=hint) from error

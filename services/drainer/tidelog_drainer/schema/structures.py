@@ -8,12 +8,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidelog.errors import Corrupt, StreamMissing
+from tidelog.errors import StreamMissing
 from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.schema.structure import TableStructure
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 
 LOOK_S = 1.0
 AT_ONCE = 200
@@ -51,13 +50,7 @@ class Structures:
 
     def recall(self) -> None:
         """What an earlier life wrote, so that a loss meanwhile is seen. Raises Corrupt."""
-        if not self._ports.disk.exists(SCHEMAS_FILE):
-            return
-        try:
-            stored = unseal(self._ports.disk.read_file(SCHEMAS_FILE))
-            self.known = msgspec.json.decode(stored, type=Known)
-        except NOT_READABLE as error:
-            raise Corrupt(f"{SCHEMAS_FILE} can't be read: {error}", hint=UNREADABLE) from error
+        self.known = read_sealed(self._ports.disk, SCHEMAS_FILE, Known, UNREADABLE)
 
     async def is_lost(self) -> bool:
         """Is the bucket another one than the one written? Asked once a second. Raises
@@ -131,7 +124,7 @@ class Structures:
             max(last_job, known.last_job),
         )
         async with self._writing:  # a batch's structures and the snapshot are written at a time
-            await self._ports.disk.write_file(SCHEMAS_FILE, seal(msgspec.json.encode(self.known)))
+            await self._ports.disk.write_file(SCHEMAS_FILE, seal(self.known))
 
 
 def _parts(values: dict[str, bytes]) -> Iterable[dict[str, bytes]]:

@@ -12,10 +12,8 @@ import asyncio
 import msgspec
 import structlog
 
-from tidelog.errors import Corrupt
 from tidelog.ports import Disk
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 from tidelog_pump.log.reserve import Reserve
 
 log = structlog.get_logger()
@@ -45,12 +43,9 @@ class LateFile:
 
     def load(self) -> None:
         """Raises Corrupt."""
-        if not self._disk.exists(LATE_FILE):
+        body = read_sealed(self._disk, LATE_FILE, _Body)
+        if body is None:
             return
-        try:
-            body = msgspec.json.decode(unseal(self._disk.read_file(LATE_FILE)), type=_Body)
-        except NOT_READABLE as error:
-            raise Corrupt(f"{LATE_FILE} can't be read: {error}") from error
         self.missing, self.accepted = dict(body.missing), dict(body.accepted)
         self.suspected = dict(body.suspected)
 
@@ -89,7 +84,7 @@ class LateFile:
                 log.warning("too many late copies to keep beside the index", start_ts=first)
                 del kept[first]
         body = _Body(list(missing.items()), list(accepted.items()), list(suspected.items()))
-        await self._reserve.write_file(LATE_FILE, seal(msgspec.json.encode(body)))
+        await self._reserve.write_file(LATE_FILE, seal(body))
         self.missing, self.accepted, self.suspected = missing, accepted, suspected
 
 

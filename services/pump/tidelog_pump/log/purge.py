@@ -21,11 +21,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.errors import Corrupt, Purged
+from tidelog.errors import Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Disk
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 from tidelog_pump.log.reserve import Reserve
 
 PURGED_FILE = "purged.json"
@@ -50,14 +49,7 @@ class PurgePoint:
     def __init__(self, disk: Disk, reserve: Reserve) -> None:
         """Raises Corrupt."""
         self._reserve = reserve
-        self.record = PurgeRecord()
-        if disk.exists(PURGED_FILE):
-            try:
-                self.record = msgspec.json.decode(
-                    unseal(disk.read_file(PURGED_FILE)), type=PurgeRecord
-                )
-            except NOT_READABLE as error:
-                raise Corrupt(f"{PURGED_FILE} can't be read: {error}") from error
+        self.record = read_sealed(disk, PURGED_FILE, PurgeRecord) or PurgeRecord()
 
     @property
     def ts(self) -> int:
@@ -74,7 +66,7 @@ class PurgePoint:
 
     async def move(self, record: PurgeRecord) -> None:
         """Durable first, then in force (steps 1 and 2)."""
-        await self._reserve.write_file(PURGED_FILE, seal(msgspec.json.encode(record)))
+        await self._reserve.write_file(PURGED_FILE, seal(record))
         self.record = record
         hit("pump.gc.before_removal")
 

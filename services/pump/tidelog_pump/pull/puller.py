@@ -16,11 +16,10 @@ from google.protobuf.message import DecodeError
 
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.compression import pack
-from tidelog.errors import Corrupt, DiskFull, Overloaded, TidelogError, UnparsablePayload
+from tidelog.errors import DiskFull, Overloaded, TidelogError, UnparsablePayload
 from tidelog.failpoints import hit
 from tidelog.ports import Bus, Clock, Disk, IndexStore, Request
-from tidelog.sealed import seal, unseal
-from tidelog.unreadable import NOT_READABLE
+from tidelog.sealed import read_sealed, seal
 from tidelog_proto.transport_pb2 import PullFrame, PullRequest
 from tidelog_pump.late.reader import Reader
 from tidelog_pump.log.purge import PurgePoint
@@ -118,12 +117,7 @@ class Puller(Actor[PullerMessage]):
 
     def _load(self, path: str, kind: type[dict[str, T]]) -> dict[str, T]:
         """Never as if nobody had read here: retention goes by it. Raises Corrupt."""
-        if not self._disk.exists(path):
-            return {}
-        try:
-            return msgspec.json.decode(unseal(self._disk.read_file(path)), type=kind)
-        except NOT_READABLE as error:
-            raise Corrupt(f"{path} can't be read: {error}", hint=FORGET_HINT) from error
+        return read_sealed(self._disk, path, kind, FORGET_HINT) or {}
 
     async def on_batch(self, batch: list[PullerMessage]) -> None:
         for message in batch:
@@ -301,14 +295,14 @@ class Puller(Actor[PullerMessage]):
             for feed, reader in self._readers.items():
                 reader.idle_s = round(self._idle.of(feed), 1)
             try:
-                await self._disk.write_file(READERS_FILE, seal(msgspec.json.encode(self._readers)))
+                await self._disk.write_file(READERS_FILE, seal(self._readers))
             except DiskFull:
                 self._readers_changed = True
                 raise
         hit("pump.puller.between_saves")
         if self._feeds != self._saved:
             feeds = dict(self._feeds)
-            await self._disk.write_file(FEEDS_FILE, seal(msgspec.json.encode(feeds)))
+            await self._disk.write_file(FEEDS_FILE, seal(feeds))
             self._saved = feeds
 
     def status(self) -> dict[str, object]:

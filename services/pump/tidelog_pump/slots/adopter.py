@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from tidelog import ask_registry
@@ -189,9 +188,7 @@ class Adopter(Actor[Nothing]):
         if not self._ports.disk.exists(path):
             return ""
         try:
-            return msgspec.json.decode(
-                unseal(self._ports.disk.read_file(path)), type=NodeRecord
-            ).node
+            return unseal(self._ports.disk.read_file(path), NodeRecord).node
         except NOT_READABLE:
             return name  # its Pump says what is wrong with it
 
