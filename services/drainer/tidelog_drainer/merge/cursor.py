@@ -8,6 +8,7 @@ import structlog
 
 from tidelog import subjects
 from tidelog.actor import Actor, Ref, Reply
+from tidelog.backoff import backoff_s
 from tidelog.compression import unpack
 from tidelog.errors import Fatal, TidelogError, Unavailable, told_error
 from tidelog.failpoints import hit
@@ -134,12 +135,12 @@ class Cursor(Actor[Nudge]):
         if not isinstance(error, Unavailable):
             self._inbound.reset()
         self._error, self._kind = str(error), type(error).__name__
-        worst = BACKOFF_MAX_S * 2 if isinstance(error, Fatal) else BACKOFF_MAX_S
-        delay = min(worst, BACKOFF_MIN_S * 2 ** min(self._failures, 10))
+        most_s = BACKOFF_MAX_S * 2 if isinstance(error, Fatal) else BACKOFF_MAX_S
+        pause_s = backoff_s(self._failures, BACKOFF_MIN_S, most_s, self._ports.rng)
         if not self._failures:
             self._since_ms = self._ports.clock.wall_ms()
         self._failures += 1
-        await self._ports.clock.sleep(delay * (0.5 + self._ports.rng.random() / 2))
+        await self._ports.clock.sleep(pause_s)
 
     def status(self) -> dict[str, object]:
         shown: dict[str, object] = {"after_ts": self._inbound.after_ts, "high_ts": self._high_ts}

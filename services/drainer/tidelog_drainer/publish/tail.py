@@ -7,6 +7,7 @@ arrived, and nobody else can have written before us without being seen (design s
 from __future__ import annotations
 
 from tidelog import changes, subjects
+from tidelog.backoff import backoff_s
 from tidelog.errors import (
     Conflict,
     MessageTooLarge,
@@ -193,8 +194,8 @@ class StreamTail:
                 failures += 1
 
     async def _pause(self, failures: int) -> None:
-        delay = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 8))
-        await self._ports.clock.sleep(delay * (0.5 + self._ports.rng.random() / 2))
+        pause_s = backoff_s(failures, BACKOFF_MIN_S, BACKOFF_MAX_S, self._ports.rng)
+        await self._ports.clock.sleep(pause_s)
 
 
 def _stored_bytes(message: Outgoing) -> int:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 import structlog
 
 from tidelog import subjects
+from tidelog.backoff import backoff_s
 from tidelog.changes import structure_key
 from tidelog.decode.ddl_filter import routed
 from tidelog.errors import BadInput, ConfigError, Corrupt, DiskFull, StreamMissing, Unavailable
@@ -358,8 +359,8 @@ class SchemaStore:
 
     async def pause(self, failures: int) -> None:
         """Back off before asking again."""
-        delay = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 8))
-        await self._ports.clock.sleep(delay * (0.5 + self._ports.rng.random() / 2))
+        pause_s = backoff_s(failures, BACKOFF_MIN_S, BACKOFF_MAX_S, self._ports.rng)
+        await self._ports.clock.sleep(pause_s)
 
     async def _until_answered(self, why: str, ask: Callable[[], Awaitable[object]]) -> None:
         failures = 0
