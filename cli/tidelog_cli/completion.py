@@ -51,7 +51,7 @@ def node_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     logs.configure("text", "error", stream=io.StringIO())
     given = ctx.params
     directory, nats = given.get("directory"), given.get("nats") or ""
-    cluster = given.get("cluster") or "default"
+    cluster = given.get("cluster") or ""
     try:
         where = Path(directory) if directory else None
         state = state_file.find(where, nats, cluster, "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tidelog.errors import ConfigError, Unavailable
+from tidelog.errors import BadInput, ConfigError, Unavailable
 from tidelog.real.disk import put
 from tidelog.security.access import NatsAccess
 from tidelog.unreadable import NOT_READABLE
@@ -16,7 +16,7 @@ from tidelog_cli.access import given
 NAME = "tidelog.json"
 HERE = Path("tidelog-data")
 """Where a topology is that is not named at all."""
-FEED = "main"
+CLUSTER, FEED = "default", "main"
 """Of a topology that is only known by its NATS URL."""
 
 
@@ -64,12 +64,13 @@ def write(directory: Path, state: TopologyState) -> None:
 
 def find(directory: Path | None, nats: str, cluster: str, feed: str) -> TopologyState:
     """The topology a command is about: of `--dir`, at `--nats`, or where the variables
-    TIDELOG_NATS_URL and TIDELOG_CLUSTER say (as in a container). `feed`: another one than its own;
-    "" = that."""
+    TIDELOG_NATS_URL and TIDELOG_CLUSTER say (as in a container); `cluster` goes before the latter.
+    `feed`: another one than its own; "" = that. Raises BadInput, ConfigError, Unavailable."""
     if directory is None and not nats:
         nats = os.environ.get("TIDELOG_NATS_URL", "")
-        cluster = os.environ.get("TIDELOG_CLUSTER") or cluster
+        cluster = cluster or os.environ.get("TIDELOG_CLUSTER", "")
     if nats:
+        cluster = cluster or CLUSTER
         return TopologyState(nats=nats, cluster=cluster, feed=feed or FEED, access=given())
     here = directory or HERE
     state = read(here)
@@ -77,6 +78,11 @@ def find(directory: Path | None, nats: str, cluster: str, feed: str) -> Topology
         raise Unavailable(
             f"no topology was started in {here}",
             hint="start one with `tidelog up --dir DIR`, or name one with --dir or --nats",
+        )
+    if cluster not in ("", state.cluster):
+        raise BadInput(
+            f"the topology in {here} is of the cluster {state.cluster}, not {cluster}",
+            hint="leave out --cluster, or say by --nats where the other one is",
         )
     mine = given()
     access = state.access if mine == NatsAccess() else mine

@@ -36,7 +36,8 @@ Dir = Annotated[
 ]
 Nats = Annotated[str, typer.Option("--nats", help="NATS URL of the topology, instead of --dir.")]
 Cluster = Annotated[
-    str, typer.Option(help="Cluster name, with --nats; with TIDELOG_NATS_URL: TIDELOG_CLUSTER.")
+    str,
+    typer.Option(help="Cluster at --nats or TIDELOG_NATS_URL; else TIDELOG_CLUSTER's, or default."),
 ]
 Feed = Annotated[str, typer.Option(help="Another feed than the topology's.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]

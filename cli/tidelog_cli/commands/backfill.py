@@ -60,7 +60,7 @@ def backfill_command(
     detach: Detach = False,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Copy whole tables as they are at one timestamp. The feed's stream goes on from there."""

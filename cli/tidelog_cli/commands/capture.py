@@ -21,7 +21,7 @@ def replay_command(
     file: Annotated[Path, typer.Argument(help="tidb_to_pump.bin or .bin.xz", exists=True)],
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     grpc: Annotated[
         list[str] | None, typer.Option(help="A Pump's gRPC address, instead of --dir.")
     ] = None,
@@ -72,4 +72,4 @@ async def _grpc_addresses(directory: Path | None, nats: str, cluster: str) -> li
     if state.pumps:
         return [pump.grpc for pump in state.pumps]
     async with connected(state) as bus:
-        return pump_addresses(await nodes_soon(bus, cluster))
+        return pump_addresses(await nodes_soon(bus, state.cluster))

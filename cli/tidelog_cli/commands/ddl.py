@@ -29,7 +29,7 @@ def list_command(
     feed: Feed = "",
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """DDLs that a feed skipped or rewrote, and the one it stands at."""
@@ -91,7 +91,7 @@ def pass_command(
     commit_ts: CommitTs,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Publish the DDL that the feed stands at."""
@@ -111,7 +111,7 @@ def skip_command(
     commit_ts: CommitTs,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Go on without the DDL that the feed stands at."""
@@ -155,7 +155,7 @@ def done_command(
     commit_ts: CommitTs,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """The statement that the Applier stands at is done downstream: go on behind it."""
@@ -168,7 +168,7 @@ def again_command(
     commit_ts: CommitTs,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Run the statement that the Applier stands at, on what is there now."""
@@ -183,7 +183,7 @@ def policy_command(
     ],
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Say what happens to all DDLs of a kind, now and later."""

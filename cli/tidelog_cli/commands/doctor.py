@@ -21,7 +21,7 @@ from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, 
 def doctor_command(
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     feed: Feed = "",
     nats_monitor: Annotated[
         str, typer.Option(help="URL of the NATS server's monitoring; else port 8222 beside it.")

@@ -39,7 +39,7 @@ def create_command(
     ] = False,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Say once where a feed begins. Its Drainer waits for that."""
@@ -62,7 +62,7 @@ def create_command(
 
 @app.command("list")
 def list_command(
-    directory: Dir = None, nats: Nats = "", cluster: Cluster = "default", as_json: Json = False
+    directory: Dir = None, nats: Nats = "", cluster: Cluster = "", as_json: Json = False
 ) -> None:
     """The feeds that were created."""
 
@@ -79,7 +79,7 @@ def show_command(
     name: Name,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """What was recorded when it was created."""
@@ -107,7 +107,7 @@ def forget_command(
     yes: Yes = False,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Let the Pumps forget a feed that nobody reads: it holds nothing back any more."""
@@ -131,7 +131,7 @@ def unregister_command(
     yes: Yes = False,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Let go of an application that read a feed: the Pumps wait for it no longer."""

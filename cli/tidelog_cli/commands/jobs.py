@@ -37,7 +37,7 @@ def jobs_command(
     node: Node = bulk.NODE,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """All that it knows, or with an ID that one, live until it ends."""
@@ -61,7 +61,7 @@ def show_command(
     node: Node = bulk.NODE,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """One job; live, until it ends. With --json: as it is now."""
@@ -85,7 +85,7 @@ def cancel_command(
     node: Node = bulk.NODE,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """End a job. What it has written stays; submitted again, it goes on there."""

@@ -30,7 +30,7 @@ def listing(kind: str) -> Callable[..., None]:
     def command(
         directory: Dir = None,
         nats: Nats = "",
-        cluster: Cluster = "default",
+        cluster: Cluster = "",
         everyone: Annotated[
             bool, typer.Option("--all", help="In the table, those that are offline too.")
         ] = False,

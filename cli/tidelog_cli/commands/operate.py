@@ -44,7 +44,7 @@ def pause_command(
     kind: Kind = "",
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Until resume: a Pump takes no Prewrites and stays a source; a reader stands still."""
@@ -58,7 +58,7 @@ def resume_command(
     kind: Kind = "",
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """End a pause."""
@@ -76,7 +76,7 @@ def offline_command(
     kind: Kind = "",
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Let a node go: a Pump once everybody has read what it holds. Returns when it is offline."""

@@ -76,7 +76,7 @@ def replay_command(
     detach: Detach = False,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Write days of logs into a database, or Parquet, at once: last write per key between DDLs. At

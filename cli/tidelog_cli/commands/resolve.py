@@ -22,7 +22,7 @@ def resolve_command(
     yes: Yes = False,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Say what became of a transaction that `status` shows as open or late."""

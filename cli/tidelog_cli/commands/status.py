@@ -20,7 +20,7 @@ WATCH_S = 1.0
 def status_command(
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     feed: Feed = "",
     watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
     as_json: Json = False,

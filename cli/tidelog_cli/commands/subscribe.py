@@ -22,7 +22,7 @@ from tidelog_cli.terminal import Cluster, Dir, Feed, Nats, fail
 def subscribe_command(
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     feed: Feed = "",
     print_code: Annotated[
         Language | None, typer.Option(help="In this language, to standard output.")

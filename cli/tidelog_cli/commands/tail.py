@@ -15,7 +15,7 @@ from tidelog_cli.terminal import Cluster, Dir, Feed, Json, Nats, console, emit, 
 def tail_command(
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     feed: Feed = "",
     table: Annotated[str, typer.Option(help="Only this table (name or db.name).")] = "",
     after: Annotated[

@@ -82,7 +82,7 @@ def verify_command(
     ] = verifying.CHECKPOINT_TABLE,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     feed: Feed = "",
     as_json: Json = False,
 ) -> None:

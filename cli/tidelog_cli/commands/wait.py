@@ -16,7 +16,7 @@ def wait_command(
     timeout: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     feed: Feed = "",
     as_json: Json = False,
 ) -> None:

@@ -16,7 +16,7 @@ from tidelog_cli.terminal import Cluster, Dir, Json, Nats, console, emit, run, s
 def watch_command(
     directory: Dir = None,
     nats: Nats = "",
-    cluster: Cluster = "default",
+    cluster: Cluster = "",
     as_json: Json = False,
 ) -> None:
     """Each change of a node's state as it happens, a line each, until Ctrl-C."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import until
-from tidelog.errors import DiskFull
+from tidelog.errors import BadInput, DiskFull
 from tidelog.real.processes import RealProcesses
 from tidelog_cli import state_file, topology
 from tidelog_cli.state_file import PumpAt, TopologyState
@@ -22,7 +22,7 @@ def test_a_feed_that_is_named_goes_before_the_topology_s_own(
 ) -> None:
     """It was ignored without a word: `tail --feed audit --dir DIR` showed another feed."""
     state_file.write(tmp_path, TopologyState("nats://here", "c", "orders"))
-    assert state_file.find(tmp_path, "", "default", asked).feed == found
+    assert state_file.find(tmp_path, "", "", asked).feed == found
 
 
 def test_by_a_url_alone_it_is_main() -> None:
@@ -34,11 +34,21 @@ def test_variables_say_where_if_no_flag_does(
 ) -> None:
     monkeypatch.setenv("TIDELOG_NATS_URL", "nats://there")
     monkeypatch.setenv("TIDELOG_CLUSTER", "far")
-    found = state_file.find(None, "", "default", "")
+    found = state_file.find(None, "", "", "")
     assert (found.nats, found.cluster) == ("nats://there", "far")
+    assert state_file.find(None, "", "c", "").cluster == "c"
     assert state_file.find(None, "nats://here", "c", "").cluster == "c"
+    assert state_file.find(None, "nats://here", "", "").cluster == "default"
     state_file.write(tmp_path, TopologyState("nats://kept", "mine", "main"))
-    assert state_file.find(tmp_path, "", "default", "").nats == "nats://kept"
+    assert state_file.find(tmp_path, "", "", "").nats == "nats://kept"
+
+
+def test_another_cluster_than_the_topology_s_is_refused(tmp_path: Path) -> None:
+    """It was ignored, and what was ordered befell this one."""
+    state_file.write(tmp_path, TopologyState("nats://here", "mine", "main"))
+    assert state_file.find(tmp_path, "", "mine", "").cluster == "mine"
+    with pytest.raises(BadInput, match="is of the cluster mine, not other"):
+        state_file.find(tmp_path, "", "other", "")
 
 
 def refused(_: Path, data: bytes) -> int:
