@@ -17,8 +17,8 @@ TRY_S = 1.0
 """It is asked again after this long: one that dies takes with it what it was asked, while the next
 one is there within 2 s (the same directory), and nothing is committed until then. Safe, because a
 timestamp whose answer nobody waits for is nobody's, and a later answer's was allocated after the
-call began as well. Longer than `tidelog_registry.tso.PATIENCE_S`, so that what it waits for is
-heard."""
+call began as well. Longer than PATIENCE_S of the registry's `oracle/tso.py`, so that what it waits
+for is heard."""
 
 
 class RegistryOracle(BatchedOracle):

@@ -29,7 +29,7 @@ WHOLE = {
         "services/applier/tidelog_applier/apply/flight.py",
         "services/applier/tidelog_applier/position.py",
     ),
-    "node states": ("services/registry/tidelog_registry/node_state.py",),
+    "node states": ("services/registry/tidelog_registry/nodes/node_state.py",),
 }
 """The rooms of which every statement and every branch runs: what is promised rests on them."""
 

@@ -78,7 +78,7 @@ BUGS = (
         "I9: a bound is durable before any timestamp in it is given",
         (
             Edit(
-                f"{REGISTRY}/allocator.py",
+                f"{REGISTRY}/oracle/allocator.py",
                 "        if last > self.bound:\n            return None\n",
                 "",
             ),
@@ -89,7 +89,7 @@ BUGS = (
         "I9: the oracle starts above every Pump's W",
         (
             Edit(
-                f"{REGISTRY}/tso.py",
+                f"{REGISTRY}/oracle/tso.py",
                 "        self._allocator = Allocator(max(own, recorded, floor))\n",
                 "        self._allocator = Allocator(max(own, recorded))\n",
             ),
@@ -100,7 +100,7 @@ BUGS = (
         "I9: one allocator under a fenced lease",
         (
             Edit(
-                f"{REGISTRY}/tso.py",
+                f"{REGISTRY}/oracle/tso.py",
                 "        if self._tenure.holds():\n",
                 "        if self._tenure is not None:\n",
             ),
@@ -111,7 +111,7 @@ BUGS = (
         "I4: a Pump is online only after the acks of the Drainers that live",
         (
             Edit(
-                f"{REGISTRY}/joins.py",
+                f"{REGISTRY}/nodes/joins.py",
                 "            join.waiting = [drainer for drainer in join.waiting if "
                 "drainer in live]\n",
                 "            join.waiting = [drainer for drainer in join.waiting if "
@@ -124,7 +124,7 @@ BUGS = (
         "section 7: a Pump goes offline only when every consumer passed its last commit",
         (
             Edit(
-                f"{REGISTRY}/cluster.py",
+                f"{REGISTRY}/nodes/cluster.py",
                 "        if node.behind:\n            return closing\n",
                 "        node.behind = ()\n",
             ),
@@ -135,7 +135,7 @@ BUGS = (
         "section 7: the safe point is the smallest of all consumers",
         (
             Edit(
-                f"{REGISTRY}/consumers.py",
+                f"{REGISTRY}/consumers/consumers.py",
                 "        return min(self.read.values(), default=TS_MAX)\n",
                 "        return max(self.read.values(), default=TS_MAX)\n",
             ),
@@ -202,7 +202,7 @@ BUGS = (
         "section 5: an operator's order that is done holds nobody",
         (
             Edit(
-                f"{REGISTRY}/cluster.py",
+                f"{REGISTRY}/nodes/cluster.py",
                 "        if key[0] != PUMP and node.came_back(status) and not _has_left(status):\n",
                 "        if False:\n",
             ),

@@ -10,7 +10,7 @@ from tidelog import subjects
 from tidelog.sim import Node, World
 from tidelog.sim.faults import Injected
 from tidelog.sim.nats import settle
-from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
+from tidelog_registry.nodes.node_state import NODE_LEASE_S, READER_LEASE_S
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster

@@ -23,8 +23,8 @@ from tidelog.sealed import unseal
 from tidelog.sim import Node
 from tidelog.sim.life import Life
 from tidelog_drainer.merge.sources import SOURCES_FILE, Kept
-from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
-from tidelog_registry.tenure import LEASE_S
+from tidelog_registry.lease.tenure import LEASE_S
+from tidelog_registry.nodes.node_state import NODE_LEASE_S, READER_LEASE_S
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster

@@ -18,7 +18,7 @@ from tests.simulation.tidb import MOMENTS
 from tidelog.actor import Actor, Nothing
 from tidelog.messages import APPLIER, DRAINER, PUMP
 from tidelog.sim.faults import Injected
-from tidelog_registry import node_state
+from tidelog_registry.nodes import node_state
 
 ENOUGH = 160
 """Histories among which everything must have happened."""

@@ -14,8 +14,8 @@ from tidelog.errors import TidelogError
 from tidelog.messages import DdlAppend, DdlList, Empty, Heartbeat, Register, TsoRequest
 from tidelog.ports import Handler, Ports, Request
 from tidelog_registry import ddl_store, mail, metrics
-from tidelog_registry.tenure import Tenure
-from tidelog_registry.tso import Take
+from tidelog_registry.lease.tenure import Tenure
+from tidelog_registry.oracle.tso import Take
 
 S = TypeVar("S", bound=msgspec.Struct)
 M = TypeVar("M")

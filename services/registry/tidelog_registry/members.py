@@ -23,9 +23,9 @@ from tidelog.ports import Headers, Ports
 from tidelog.sealed import read_sealed, seal
 from tidelog.subjects import escape
 from tidelog.unreadable import NOT_READABLE
+from tidelog_registry.lease.tenure import AnotherRegistry, Tenure
 from tidelog_registry.metrics import MEMBERSHIP_LOST
-from tidelog_registry.node_state import NODE_LEASE_S
-from tidelog_registry.tenure import AnotherRegistry, Tenure
+from tidelog_registry.nodes.node_state import NODE_LEASE_S
 
 log = structlog.get_logger()
 

@@ -8,14 +8,14 @@ from tidelog.supervisor import Supervisor
 from tidelog_registry import console
 from tidelog_registry.config import RegistryConfig
 from tidelog_registry.ddl_store import DdlStore
-from tidelog_registry.directory import Directory
 from tidelog_registry.edge import Edge
-from tidelog_registry.lease import Lease
+from tidelog_registry.lease.lease import Lease
+from tidelog_registry.lease.tenure import Tenure
 from tidelog_registry.members import Members
-from tidelog_registry.pd_mirror import PdMirror
-from tidelog_registry.status_board import StatusBoard
-from tidelog_registry.tenure import Tenure
-from tidelog_registry.tso import Tso
+from tidelog_registry.nodes.directory import Directory
+from tidelog_registry.oracle.tso import Tso
+from tidelog_registry.pd.mirror import PdMirror
+from tidelog_registry.statuses.board import StatusBoard
 
 
 def build(config: RegistryConfig, ports: Ports) -> Supervisor:

@@ -21,7 +21,7 @@ from tidelog.oracle import RegistryOracle
 from tidelog.ports import Bus, Outgoing, StreamConfig
 from tidelog.sim import World
 from tidelog_backfill.snapshot.pin import SETTLE_S, Pin, consumer_of
-from tidelog_registry import consumers
+from tidelog_registry.consumers import consumers
 
 JOB = BackfillJob(
     source="mysql://db/", downstream="mysql://copy/", feed="f", nats_url="nats://n", cluster=CLUSTER

@@ -13,9 +13,9 @@ from functools import partial
 from tidelog.errors import TidelogError
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
-from tidelog_registry.cluster import Cluster
-from tidelog_registry.effects import Effect, Joined, Notify, Write
-from tidelog_registry.node_state import NODE_LEASE_S
+from tidelog_registry.nodes.cluster import Cluster
+from tidelog_registry.nodes.effects import Effect, Joined, Notify, Write
+from tidelog_registry.nodes.node_state import NODE_LEASE_S
 
 HEARTBEAT_S = 2.0
 REGISTER_S = 4.0

@@ -22,7 +22,7 @@ from tidelog.messages import (
     StateRequest,
 )
 from tidelog.orders import KeptOrder
-from tidelog_registry.effects import Effect, Joined, Write
+from tidelog_registry.nodes.effects import Effect, Joined, Write
 
 LEFT = "left"
 """It was told that it is offline: until its next start it only says so."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.timestamps import compose, physical_ms
-from tidelog_registry.allocator import AHEAD_MS, MAX_COUNT, Allocator
+from tidelog_registry.oracle.allocator import AHEAD_MS, MAX_COUNT, Allocator
 
 steps = st.lists(
     st.one_of(

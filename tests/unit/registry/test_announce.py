@@ -11,7 +11,7 @@ from tidelog import subjects
 from tidelog.messages import Beat, Registered, encode
 from tidelog.ports import Request
 from tidelog.sim.world import World, run
-from tidelog_registry.node_state import NODE_LEASE_S
+from tidelog_registry.nodes.node_state import NODE_LEASE_S
 
 
 @pytest.mark.parametrize("registered", [False, True])

@@ -37,9 +37,10 @@ from tidelog.sealed import seal
 from tidelog.sim import World, run
 from tidelog.sim import bus as sim_bus
 from tidelog.timestamps import TS_MAX
-from tidelog_registry import consumer_store, service
-from tidelog_registry.consumer_store import Stored
-from tidelog_registry.consumers import RECORD_BYTES, Consumers, Kept
+from tidelog_registry import service
+from tidelog_registry.consumers import store as consumer_store
+from tidelog_registry.consumers.consumers import RECORD_BYTES, Consumers, Kept
+from tidelog_registry.consumers.store import Stored
 
 LONG = "\x01" * 250
 """Six bytes each in JSON."""

@@ -17,10 +17,10 @@ from tidelog.supervisor import Supervisor
 from tidelog.timestamps import compose
 from tidelog_registry import service
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.lease import Lease
-from tidelog_registry.node_state import NODE_LEASE_S
-from tidelog_registry.tenure import TAKEOVER_S, AnotherRegistry, Tenure
-from tidelog_registry.tso_store import BoundStore
+from tidelog_registry.lease.lease import Lease
+from tidelog_registry.lease.tenure import TAKEOVER_S, AnotherRegistry, Tenure
+from tidelog_registry.nodes.node_state import NODE_LEASE_S
+from tidelog_registry.oracle.store import BoundStore
 
 
 def copy(of: Node, to: Node) -> None:

@@ -25,9 +25,10 @@ from tidelog.messages import (
 from tidelog.ports import Bus, Headers, Request
 from tidelog.sim import World
 from tidelog.sim.bus import SimBus
-from tidelog_registry import directory, metrics
-from tidelog_registry.cluster import GONE_S
-from tidelog_registry.directory import WAITERS
+from tidelog_registry import metrics
+from tidelog_registry.nodes import directory
+from tidelog_registry.nodes.cluster import GONE_S
+from tidelog_registry.nodes.directory import WAITERS
 
 
 def dropped() -> float:

@@ -19,7 +19,7 @@ from tidelog.messages import (
 )
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX
-from tidelog_registry.consumers import Consumers, Kept
+from tidelog_registry.consumers.consumers import Consumers, Kept
 
 
 def beat(node: str, epoch: int = 1, **feeds: int) -> Heartbeat:

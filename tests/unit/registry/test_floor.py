@@ -22,7 +22,7 @@ from tidelog.messages import (
 from tidelog.sim import World, run
 from tidelog.timestamps import TS_MAX, compose
 from tidelog_registry import service
-from tidelog_registry.floor import floor_of
+from tidelog_registry.oracle.floor import floor_of
 
 LIMIT = 1000
 

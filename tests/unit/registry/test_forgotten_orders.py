@@ -17,9 +17,9 @@ from tidelog.messages import (
     Order,
     StateRequest,
 )
-from tidelog_registry.cluster import Cluster
-from tidelog_registry.effects import Forget
-from tidelog_registry.node import ReaderOrder
+from tidelog_registry.nodes.cluster import Cluster
+from tidelog_registry.nodes.effects import Forget
+from tidelog_registry.nodes.node import ReaderOrder
 
 
 @pytest.mark.parametrize("kind", [APPLIER, DRAINER])

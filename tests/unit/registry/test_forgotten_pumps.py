@@ -18,9 +18,9 @@ from tidelog.messages import (
     Order,
     StateRequest,
 )
-from tidelog_registry.cluster import Cluster
-from tidelog_registry.effects import Write
-from tidelog_registry.node_state import NODE_LEASE_S
+from tidelog_registry.nodes.cluster import Cluster
+from tidelog_registry.nodes.effects import Write
+from tidelog_registry.nodes.node_state import NODE_LEASE_S
 
 LATER_S = 3 * NODE_LEASE_S
 

@@ -8,8 +8,8 @@ from tests.unit.registry.join_model import Broken, Drainer, Model, Pump, first_b
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, ONLINE, NodeStatus
 from tidelog_drainer.merge.merger import Merger
-from tidelog_registry.cluster import Cluster
-from tidelog_registry.effects import Effect, Joined, Notify, Write
+from tidelog_registry.nodes.cluster import Cluster
+from tidelog_registry.nodes.effects import Effect, Joined, Notify, Write
 
 
 def test_nothing_is_emitted_past_a_joining_pump_in_any_interleaving() -> None:

@@ -34,9 +34,9 @@ from tidelog.sim import Node, World, run
 from tidelog.subjects import members_bucket
 from tidelog_registry import service
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.consumer_store import FILE
-from tidelog_registry.node_state import NODE_LEASE_S
-from tidelog_registry.tenure import LEASE_S, TAKEOVER_S, AnotherRegistry
+from tidelog_registry.consumers.store import FILE
+from tidelog_registry.lease.tenure import LEASE_S, TAKEOVER_S, AnotherRegistry
+from tidelog_registry.nodes.node_state import NODE_LEASE_S
 
 SLACK_S = 1.5
 

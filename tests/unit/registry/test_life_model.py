@@ -9,8 +9,8 @@ import pytest
 from tests.unit.registry.join_model import Broken
 from tests.unit.registry.life_model import LifeModel
 from tidelog.messages import NodeStatus
-from tidelog_registry.cluster import Behind, Cluster, nobody
-from tidelog_registry.node import Node
+from tidelog_registry.nodes.cluster import Behind, Cluster, nobody
+from tidelog_registry.nodes.node import Node
 
 
 def walk(seed: int, steps: int = 1500) -> LifeModel:

@@ -20,7 +20,8 @@ from tidelog.sealed import unseal
 from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.lease import Lease
+from tidelog_registry.lease.lease import Lease
+from tidelog_registry.lease.tenure import AnotherRegistry, Tenure
 from tidelog_registry.members import (
     COPY,
     H_EPOCH,
@@ -32,7 +33,6 @@ from tidelog_registry.members import (
     View,
     Written,
 )
-from tidelog_registry.tenure import AnotherRegistry, Tenure
 
 Steps = Callable[[World, Ports, "Writer"], Coroutine[None, None, None]]
 CLUSTER = "default"

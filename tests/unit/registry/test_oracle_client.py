@@ -14,7 +14,7 @@ from tidelog.oracle import REQUEST_S, TRY_S, RegistryOracle
 from tidelog.ports import Headers, Message, Request
 from tidelog.sim import World, run
 from tidelog.sim.bus import SimBus
-from tidelog_registry.tso import PATIENCE_S
+from tidelog_registry.oracle.tso import PATIENCE_S
 
 
 class Slow(SimBus):

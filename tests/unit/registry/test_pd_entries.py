@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tidelog.messages import JOINING, OFFLINE, ONLINE, PAUSED, PAUSING, NodeStatus
-from tidelog_registry.pd_entries import Entry, Found, PdEntries, Plan, Write, entry_of
+from tidelog_registry.pd.entries import Entry, Found, PdEntries, Plan, Write, entry_of
 
 KEY = "pumps/p1"
 P1 = NodeStatus("p1", "h:8250", ONLINE, True, maxCommitTS=7, updateTS=9)

@@ -8,8 +8,8 @@ import pytest
 from tidelog.errors import Conflict, NodeIdTaken
 from tidelog.membership import Member
 from tidelog.messages import OFFLINE, ONLINE, PAUSED, NodeStatus
-from tidelog_registry.cluster import Cluster
-from tidelog_registry.effects import Write
+from tidelog_registry.nodes.cluster import Cluster
+from tidelog_registry.nodes.effects import Write
 
 OURS = NodeStatus("p", isAlive=True, epoch=4, mark="m", life="x")
 

@@ -24,9 +24,9 @@ from tidelog.messages import (
     StateReply,
     StateRequest,
 )
-from tidelog_registry.cluster import Cluster, nobody
-from tidelog_registry.effects import Changed, Effect, Forget, Write
-from tidelog_registry.node_state import ACTIONS, STATES, follows
+from tidelog_registry.nodes.cluster import Cluster, nobody
+from tidelog_registry.nodes.effects import Changed, Effect, Forget, Write
+from tidelog_registry.nodes.node_state import ACTIONS, STATES, follows
 
 NODE = "n"
 NOW = 100.0

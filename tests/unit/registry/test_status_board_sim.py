@@ -15,9 +15,9 @@ from tidelog.ports import Bus
 from tidelog.sim import World, run
 from tidelog.timestamps import physical_ms
 from tidelog_registry import service
-from tidelog_registry.node_state import NODE_LEASE_S
-from tidelog_registry.status_board import LOOK_S
-from tidelog_registry.status_entries import RENEW_S
+from tidelog_registry.nodes.node_state import NODE_LEASE_S
+from tidelog_registry.statuses.board import LOOK_S
+from tidelog_registry.statuses.entries import RENEW_S
 
 STREAM = "KV_" + subjects.status_bucket(CLUSTER)
 Shown = dict[tuple[str, str], tuple[str, bool]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tidelog.messages import DRAINER, ONLINE, PAUSED, NodeStatus
-from tidelog_registry.status_entries import BATCH, RENEW_S, StatusEntries
+from tidelog_registry.statuses.entries import BATCH, RENEW_S, StatusEntries
 
 P1 = NodeStatus("p1", state=ONLINE, isAlive=True, updateTS=1, label={"zone": "a"})
 D1 = NodeStatus("p1", state=ONLINE, isAlive=True, updateTS=1, kind=DRAINER)

@@ -17,8 +17,8 @@ from tidelog.oracle import RegistryOracle
 from tidelog.sim import World, run
 from tidelog.timestamps import compose, physical_ms
 from tidelog_registry import service
-from tidelog_registry.tenure import AnotherRegistry
-from tidelog_registry.tso_store import KEY
+from tidelog_registry.lease.tenure import AnotherRegistry
+from tidelog_registry.oracle.store import KEY
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -11,7 +11,9 @@ from tidelog.errors import Corrupt
 from tidelog.kv import Bucket
 from tidelog.messages import ONLINE
 from tidelog.sim import World, run
-from tidelog_registry import consumer_store, members, service, tso_store
+from tidelog_registry import members, service
+from tidelog_registry.consumers import store as consumer_store
+from tidelog_registry.oracle import store as tso_store
 
 FILES = {
     members.COPY: "members.json can't be read",

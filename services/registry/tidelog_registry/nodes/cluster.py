@@ -25,10 +25,10 @@ from tidelog.messages import (
     StateReply,
     StateRequest,
 )
-from tidelog_registry import operating
-from tidelog_registry.effects import Changed, Effect, Forget, Write
-from tidelog_registry.joins import Joins
-from tidelog_registry.node import (
+from tidelog_registry.nodes import operating
+from tidelog_registry.nodes.effects import Changed, Effect, Forget, Write
+from tidelog_registry.nodes.joins import Joins
+from tidelog_registry.nodes.node import (
     Key,
     Node,
     ReaderOrder,
@@ -37,8 +37,8 @@ from tidelog_registry.node import (
     recalled,
     recalled_reader,
 )
-from tidelog_registry.node_state import NODE_LEASE_S, follows, lease_s, ordered
-from tidelog_registry.trust import Trust
+from tidelog_registry.nodes.node_state import NODE_LEASE_S, follows, lease_s, ordered
+from tidelog_registry.nodes.trust import Trust
 
 MAX_NODES = 1024
 GONE_S = 600.0

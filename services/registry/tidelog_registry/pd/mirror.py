@@ -20,10 +20,10 @@ from tidelog.ports import Ports
 from tidelog.upstream.etcd import EtcdClient
 from tidelog.upstream.pd import PdClient
 from tidelog_registry.config import RegistryConfig
+from tidelog_registry.lease.tenure import Tenure
 from tidelog_registry.mail import DirectoryMail, ListNodes, Operate
 from tidelog_registry.metrics import PD_CHANGES
-from tidelog_registry.pd_entries import ROOT, Found, PdEntries, Plan
-from tidelog_registry.tenure import Tenure
+from tidelog_registry.pd.entries import ROOT, Found, PdEntries, Plan
 
 log = structlog.get_logger()
 

@@ -27,9 +27,9 @@ from tidelog.ports import Ports
 from tidelog.sealed import read_sealed, seal
 from tidelog.timestamps import TS_MAX
 from tidelog.unreadable import NOT_READABLE
-from tidelog_registry.consumers import Kept
-from tidelog_registry.node import ReaderOrder
-from tidelog_registry.tenure import Tenure
+from tidelog_registry.consumers.consumers import Kept
+from tidelog_registry.lease.tenure import Tenure
+from tidelog_registry.nodes.node import ReaderOrder
 
 log = structlog.get_logger()
 

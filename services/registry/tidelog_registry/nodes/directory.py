@@ -34,12 +34,10 @@ from tidelog.messages import (
 from tidelog.node_form import is_unreachable
 from tidelog.ports import Ports
 from tidelog.timestamps import compose
-from tidelog_registry import forgetting, metrics
-from tidelog_registry.cluster import Cluster
+from tidelog_registry import metrics
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.effects import Changed, Effect, Forget, Joined, Notify, Write
-from tidelog_registry.floor import floor_of
-from tidelog_registry.kept_consumers import KeptConsumers
+from tidelog_registry.consumers.kept import KeptConsumers
+from tidelog_registry.lease.tenure import Tenure
 from tidelog_registry.mail import (
     Acked,
     AskFloor,
@@ -54,9 +52,12 @@ from tidelog_registry.mail import (
     Renew,
 )
 from tidelog_registry.members import Look, Record, Written
-from tidelog_registry.node import ReaderOrder
-from tidelog_registry.node_state import lease_s
-from tidelog_registry.tenure import Tenure
+from tidelog_registry.nodes import forgetting
+from tidelog_registry.nodes.cluster import Cluster
+from tidelog_registry.nodes.effects import Changed, Effect, Forget, Joined, Notify, Write
+from tidelog_registry.nodes.node import ReaderOrder
+from tidelog_registry.nodes.node_state import lease_s
+from tidelog_registry.oracle.floor import floor_of
 
 log = structlog.get_logger()
 

@@ -23,7 +23,7 @@ from tidelog.failpoints import hit
 from tidelog.lease_store import Holder, LeaseStore
 from tidelog.ports import Ports
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.tenure import TAKEOVER_S, AnotherRegistry, Tenure
+from tidelog_registry.lease.tenure import TAKEOVER_S, AnotherRegistry, Tenure
 
 log = structlog.get_logger()
 

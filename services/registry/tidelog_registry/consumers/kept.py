@@ -17,10 +17,10 @@ from tidelog.errors import DiskFull, MessageTooLarge, Overloaded, TidelogError, 
 from tidelog.messages import Heartbeat, SafePoint, SafePointRequest
 from tidelog.ports import Ports
 from tidelog_registry import metrics
-from tidelog_registry.consumer_store import ConsumerStore
-from tidelog_registry.consumers import Consumers, Kept
-from tidelog_registry.node import ReaderOrder
-from tidelog_registry.tenure import Tenure
+from tidelog_registry.consumers.consumers import Consumers, Kept
+from tidelog_registry.consumers.store import ConsumerStore
+from tidelog_registry.lease.tenure import Tenure
+from tidelog_registry.nodes.node import ReaderOrder
 
 log = structlog.get_logger()
 

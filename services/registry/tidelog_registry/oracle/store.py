@@ -12,7 +12,7 @@ from tidelog.kv import Bucket
 from tidelog.ports import Ports
 from tidelog.sealed import read_sealed, seal
 from tidelog.unreadable import NOT_READABLE
-from tidelog_registry.tenure import AnotherRegistry, Tenure
+from tidelog_registry.lease.tenure import AnotherRegistry, Tenure
 
 FILE = "tso.json"
 KEY = "tso"

@@ -6,7 +6,7 @@ Times are monotonic seconds. After a loss, or a start, the nodes get time to ann
 from __future__ import annotations
 
 from tidelog.membership import HEARTBEAT_S
-from tidelog_registry.node_state import NODE_LEASE_S, READER_LEASE_S
+from tidelog_registry.nodes.node_state import NODE_LEASE_S, READER_LEASE_S
 
 FIRST_WORD_S = HEARTBEAT_S + 0.5
 """By then every living node has sent a heartbeat, so that even a registry without a trace of

@@ -20,10 +20,10 @@ from tidelog.failpoints import hit
 from tidelog.messages import TsoReply
 from tidelog.ports import Ports
 from tidelog_registry import metrics
-from tidelog_registry.allocator import MAX_COUNT, Allocator
+from tidelog_registry.lease.tenure import Tenure
 from tidelog_registry.mail import AskFloor, DirectoryMail, Floor
-from tidelog_registry.tenure import Tenure
-from tidelog_registry.tso_store import BoundStore
+from tidelog_registry.oracle.allocator import MAX_COUNT, Allocator
+from tidelog_registry.oracle.store import BoundStore
 
 log = structlog.get_logger()
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from tidelog.membership import Member
 from tidelog.messages import DRAINER, JOINING, OFFLINE, PUMP
-from tidelog_registry.effects import Changed, Effect, Joined, Notify, Write
-from tidelog_registry.node import Join, Key, Node, logged
-from tidelog_registry.node_state import follows, ordered
-from tidelog_registry.trust import Trust
+from tidelog_registry.nodes.effects import Changed, Effect, Joined, Notify, Write
+from tidelog_registry.nodes.node import Join, Key, Node, logged
+from tidelog_registry.nodes.node_state import follows, ordered
+from tidelog_registry.nodes.trust import Trust
 
 
 class Joins:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from tidelog.errors import BadInput, NotFound, Refused
 from tidelog.messages import CLOSING, JOINING, OFFLINE, ONLINE, PUMP, StateRequest
-from tidelog_registry.joins import never_wrote
-from tidelog_registry.node import Key, Node
-from tidelog_registry.node_state import ACTIONS, follows, lease_s
-from tidelog_registry.trust import Trust
+from tidelog_registry.nodes.joins import never_wrote
+from tidelog_registry.nodes.node import Key, Node
+from tidelog_registry.nodes.node_state import ACTIONS, follows, lease_s
+from tidelog_registry.nodes.trust import Trust
 
 
 def find(nodes: Mapping[Key, Node], name: str, kind: str = "") -> Node:

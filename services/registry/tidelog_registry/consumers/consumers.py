@@ -10,7 +10,7 @@ from tidelog.errors import BadInput, Refused
 from tidelog.feeds import checked_name
 from tidelog.messages import DRAINER, DRAINER_CONSUMER, PUMP, Consumer, Heartbeat, NodeStatus
 from tidelog.timestamps import TS_MAX
-from tidelog_registry.node import ReaderOrder
+from tidelog_registry.nodes.node import ReaderOrder
 
 MAX_CONSUMERS = 1024
 RECORD_BYTES = 512 << 10

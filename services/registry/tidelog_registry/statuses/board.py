@@ -11,10 +11,10 @@ from tidelog.failpoints import hit
 from tidelog.messages import Nodes
 from tidelog.node_statuses import STATUS_TTL_S, status_bucket
 from tidelog.ports import Ports
+from tidelog_registry.lease.tenure import Tenure
 from tidelog_registry.mail import DirectoryMail, ListNodes
 from tidelog_registry.metrics import STATUS_LOST
-from tidelog_registry.status_entries import StatusEntries
-from tidelog_registry.tenure import Tenure
+from tidelog_registry.statuses.entries import StatusEntries
 
 log = structlog.get_logger()
 

@@ -1,0 +1,1 @@
+"""Who still needs the Pumps' data, kept over restarts."""

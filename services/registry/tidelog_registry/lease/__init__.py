@@ -1,0 +1,1 @@
+"""One registry acts: its lease, and what the others ask of it."""

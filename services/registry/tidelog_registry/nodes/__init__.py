@@ -1,0 +1,1 @@
+"""The nodes: who is there, what state follows, what an operator may wish."""

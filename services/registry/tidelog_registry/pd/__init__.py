@@ -1,0 +1,1 @@
+"""The nodes as PD's etcd shows them."""
