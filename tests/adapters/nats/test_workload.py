@@ -131,12 +131,22 @@ def test_a_directory_into_which_something_may_still_write_stays_locked(
     async def writes_on(_: object) -> bool:
         return False
 
+    connect = NatsBus.connect
+    left_open: list[NatsBus] = []
+
+    async def connected(*args: Any, **options: Any) -> NatsBus:
+        left_open.append(await connect(*args, **options))
+        return left_open[-1]
+
     async def main() -> None:
         async with bed(server):
             given = arguments(server, tmp_path, "--transactions", "5", "--rate", "0")
+            monkeypatch.setattr(NatsBus, "connect", connected)
             with pytest.raises(SystemExit) as ended:
                 await command._to_the_end(given, "workload")
             assert ended.value.code == exit_code(Stuck(""))
+            (bus,) = left_open
+            await bus.close()  # as the end of the process does
             with pytest.raises(DirectoryLocked):
                 take(RealDisk(tmp_path / "state"))
 
