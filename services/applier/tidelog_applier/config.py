@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from tidelog.config import Secret, ServiceConfig
+from tidelog.feeds import check_name
 from tidelog.filter.loopback import check_place
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
 
@@ -82,8 +83,9 @@ class ApplierConfig(ServiceConfig, frozen=True, kw_only=True, rename="kebab"):
     relay: RelayConfig = RelayConfig()
 
     def __post_init__(self) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError, ValueError."""
         super().__post_init__()
+        check_name(self.feed)
         if self.loopback_control:
             check_place(self.checkpoint_table)
 

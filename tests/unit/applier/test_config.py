@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.bulk.jobs import ReplayJob
+from tidelog.config import load
 from tidelog.errors import ConfigError
 from tidelog_applier.config import ApplierConfig
 
@@ -22,3 +23,10 @@ def test_a_checkpoint_that_the_other_direction_would_publish_is_refused() -> Non
         assert ApplierConfig(checkpoint_table=place).checkpoint_table == place
     for place in ("tidb_binlog.checkpoint", "TiDB_Binlog.mine", "mine"):
         ApplierConfig(loopback_control=True, checkpoint_table=place)
+
+
+@pytest.mark.parametrize("feed", ["orders.eu", "a b", "", "orders>"])
+def test_a_feed_that_no_drainer_could_publish_is_refused_at_the_start(feed: str) -> None:
+    """It was waited for, without an end."""
+    with pytest.raises(ConfigError, match="of a-z, 0-9, - and _"):
+        load(ApplierConfig, "applier", ["--feed", feed], {})
