@@ -201,6 +201,8 @@ class PumpClient:
     def forget(self, start_ts: int) -> None:
         """Drop what is remembered of a transaction that will get neither Commit nor Rollback."""
         self._routes.close(start_ts)
+        if self._skipping is not None:
+            self._skipping.ended(start_ts)
 
     def abandon(self, start_ts: int) -> None:
         """Roll a transaction back without waiting: each Pump that may hold its Prewrite is told as
@@ -208,7 +210,7 @@ class PumpClient:
         payload = Binlog(tp=Rollback, start_ts=start_ts).SerializeToString()
         for item in self._finishes(payload, start_ts, rollback=True):
             self._delivery.try_accept(item)
-        self._routes.close(start_ts)
+        self.forget(start_ts)
 
     def pump_of(self, start_ts: int) -> str:
         """The Pump that acked an open transaction's Prewrite; "" = none."""
@@ -253,7 +255,10 @@ class PumpClient:
         """Whether to write nothing. A Commit without a Prewrite is of a transaction that was
         skipped; where a Pump may hold its Prewrite nevertheless, that one asks `txnstatus`."""
         if binlog.tp == Prewrite:
+            if skipping.on:
+                skipping.passed(binlog.start_ts)
             return skipping.on
+        skipping.ended(binlog.start_ts)
         route = self._routes.get(binlog.start_ts)
         acked = route is not None and route.pump
         if binlog.tp == Rollback or acked or not skipping.reason:

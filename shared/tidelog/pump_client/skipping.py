@@ -23,9 +23,13 @@ log = structlog.get_logger()
 FILE = "skipping.json"
 
 
+OPEN_KEPT = 1 << 16
+"""Of transactions without a Prewrite that have not ended, at most so many are remembered."""
+
+
 class Kept(msgspec.Struct, frozen=True):
-    """What a restart must not forget: what is untold, and the start_ts of a record that was being
-    written, 0 = none."""
+    """What a restart must not forget: what is untold, as long as more may be skipped at least from
+    where on, and the start_ts of a record that was being written, 0 = none."""
 
     untold: Skipped | None = None
     telling_at: int = 0
@@ -55,11 +59,15 @@ class Skipping:
         self.ending: Ending | None = None
         self.transactions = 0
         """Skipped in this life."""
+        self._open: dict[int, None] = {}
+        """start_ts of those without a Prewrite that have not ended, also after `recover()`."""
+        self._told_ts = 0
         self._changed = False
         self._error = ""
 
     async def begin(self, start_ts: int, error: TidelogError) -> None:
         """No Pump took this Prewrite. Returns when a restart would know."""
+        self.passed(start_ts)
         if self.on:
             return
         self.on, self.reason = True, f"{type(error).__name__}: {error.message}"
@@ -71,12 +79,26 @@ class Skipping:
         )
         if self.untold is None:
             self.untold = Skipped(self._client, self.reason, start_ts, start_ts, 0)
+        self._told_ts = self._told_ts or start_ts
         self._changed = True
         await self.save()
+
+    def passed(self, start_ts: int) -> None:
+        """Its Prewrite is not written."""
+        if len(self._open) >= OPEN_KEPT:
+            del self._open[next(iter(self._open))]
+        self._open[start_ts] = None
+
+    def ended(self, start_ts: int) -> None:
+        """It will not be committed any more, or is."""
+        if start_ts in self._open:
+            del self._open[start_ts]
+            self._changed = self._changed or not self._open
 
     def recover(self) -> None:
         if self.on:
             self.on = False
+            self._changed = True
             SKIPPING.set(0)
             log.warning("binlogs are written again", skipped=self.transactions)
 
@@ -109,7 +131,10 @@ class Skipping:
         if self._disk is None or not self._changed:
             return
         self._changed = False
-        kept = Kept(joined(self.telling, self.untold), self.telling_at)
+        untold = joined(self.telling, self.untold)
+        if untold is None and (self.on or self._open):  # all is told, and more may follow
+            untold = Skipped(self._client, self.reason, self._told_ts, self._told_ts, 0)
+        kept = Kept(untold, self.telling_at)
         try:
             await self._disk.write_file(FILE, msgspec.json.encode(kept))
             self._error = ""
@@ -131,7 +156,9 @@ class Skipping:
 
     async def end_telling(self, *, told: bool) -> None:
         """`told`: readers will meet it. Else it is told anew."""
-        if not told:
+        if told and self.telling is not None:
+            self._told_ts = self.telling.to_ts
+        else:
             self.untold = joined(self.telling, self.untold)
         self.telling, self.telling_at, self.ending = None, 0, None
         self._changed = True

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.pump_client.fakes import Dice, FakeCluster, LoopClock, MemoryBus
 from tidelog.errors import BadInput, Corrupt, DiskFull, IoFailed, NotOnline, TidelogError
 from tidelog.pump_client import NotPrewritten, PumpClient
-from tidelog.pump_client.skipping import FILE
+from tidelog.pump_client.skipping import FILE, OPEN_KEPT, Skipping
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.skipped import Skipped, from_key
 from tidelog_proto.binlog_pb2 import Binlog, BinlogType, Commit, Prewrite, Rollback
@@ -226,6 +226,80 @@ def test_a_crash_right_after_the_first_is_told_as_at_least_none() -> None:
 
     play(rig, first)
     play(rig, second)
+
+
+def test_what_is_skipped_behind_a_record_is_known_to_the_next_life() -> None:
+    """Until `recover()` nothing is written, however long Pumps are well again: the disk said that
+    all was told, and what followed within half a second of the end was in no record at all."""
+    rig = Rig("p1")
+
+    async def first(client: PumpClient) -> None:
+        rig.refuse()
+        await transaction(client, 10)
+        rig.take()
+        await until(lambda: len(rig.records) == 1)
+        await asyncio.sleep(15)
+        for start_ts in (60, 70):
+            await transaction(client, start_ts)
+
+    async def second(client: PumpClient) -> None:
+        await until(lambda: len(rig.records) == 2)
+        assert (rig.records[1].transactions, rig.records[1].at_least) == (2, True)
+        assert (rig.records[1].from_ts, rig.records[1].to_ts) == (65, 75)
+
+    async def third(client: PumpClient) -> None:
+        await asyncio.sleep(30)
+        assert len(rig.records) == 2
+
+    for body in (first, second, third):
+        play(rig, body)
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_one_that_is_open_is_known_to_who_comes_after_a_crash(recovered: bool) -> None:
+    """Its commit is counted half a second after it happened, or not any more. A Pump that is well
+    again, or `recover()`, is no reason to forget it."""
+    rig = Rig("p1")
+    left = b""
+
+    async def first(client: PumpClient) -> None:
+        nonlocal left
+        rig.refuse()
+        await client.write(Binlog(tp=Prewrite, start_ts=10, prewrite_key=b"k"))
+        await client.write(Binlog(tp=Prewrite, start_ts=20, prewrite_key=b"k"))
+        rig.take()
+        if recovered:
+            client.recover()
+        await client.write(Binlog(tp=Commit, start_ts=20, commit_ts=25))
+        await until(lambda: len(rig.records) == 1)
+        await asyncio.sleep(15)
+        assert len(rig.records) == 1
+        assert rig.disk.data is not None
+        left = rig.disk.data
+        client.recover()
+        await client.write(Binlog(tp=Rollback, start_ts=10))
+        await asyncio.sleep(1)
+
+    async def second(client: PumpClient) -> None:
+        await asyncio.sleep(15)
+        assert len(rig.records) == 1, "no more could follow"
+
+    async def after_a_crash(client: PumpClient) -> None:
+        await until(lambda: len(rig.records) == 2)
+        assert (rig.records[1].transactions, rig.records[1].at_least) == (0, True)
+        assert rig.records[1].from_ts == 25, "what the last record told"
+
+    play(rig, first)
+    play(rig, second)
+    rig.disk.data = left
+    play(rig, after_a_crash)
+
+
+def test_of_those_that_never_end_the_oldest_are_let_go_of() -> None:
+    skipping = Skipping("shop", None)
+    for start_ts in range(OPEN_KEPT + 10):
+        skipping.passed(start_ts)
+    assert len(skipping._open) == OPEN_KEPT
 
 
 def test_a_record_cut_between_its_phases_is_rolled_back_and_told_again() -> None:

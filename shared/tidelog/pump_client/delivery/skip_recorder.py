@@ -62,6 +62,9 @@ class SkipRecorder(Actor[Nothing]):
             self._busy = True
             self.spawn(self._tell(), "tell")
 
+    async def on_stop(self) -> None:
+        await self._skipping.save()
+
     async def _tell(self) -> None:
         try:
             if self._skipping.ending is not None:
