@@ -61,6 +61,8 @@ class Checkpoint(msgspec.Struct, frozen=True, rename={"commit_ts": "commitTS", "
     replayed: bool = False
     """A replay said it: what lies above `commit_ts` are the parts of its step, and parts that are
     done have rows of nobody else over theirs."""
+    copying: bool = False
+    """A first copy that is not whole: what it has not written yet, no stream and no log has."""
 
     def with_ddl(self, ddl: DdlMessage) -> Checkpoint:
         """The same, and the DDL is done as well."""
@@ -90,6 +92,8 @@ class DownstreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: int = 0
     if_free: bool = False
     """Take it from nobody: the first `open` raises Refused while another Applier holds it."""
+    copies: bool = False
+    """A first copy's own: to anybody else `open` raises Refused until that one is whole."""
     lanes: int = 1
     checkpoint_table: str = "tidb_binlog.checkpoint"
     loopback: bool = False

@@ -15,7 +15,7 @@ import msgspec
 
 from tidelog.downstream import Checkpoint
 from tidelog.downstreams.literals import name, quote, table_name
-from tidelog.errors import Stopped
+from tidelog.errors import Refused, Stopped
 from tidelog.unreadable import NOT_READABLE
 
 STATE_DB = "tidb_binlog"
@@ -94,6 +94,17 @@ class CheckpointTable(msgspec.Struct, frozen=True):
                     hint="give one of them another name; if the other one is written here no more,"
                     f" remove the row {key} of {self.place}",
                 )
+
+    def check_copied(self, rows: Sequence[tuple[int, str]], where: str) -> None:
+        """Raises Refused where a first copy is not whole, whether it is being written or was ended:
+        the stream does not bring what it has not written."""
+        found = load(rows, self.feed, self.cluster_id)
+        if found is not None and found.checkpoint.copying:
+            raise Refused(
+                f"the first copy into {where}, as of {found.checkpoint.reach}, is not whole",
+                hint="wait for its end, or give the same `tidelog backfill` again: it goes on"
+                " behind its last chunk",
+            )
 
     def with_key(self, found: Found | None) -> CheckpointTable:
         """Whoever doesn't know the cluster's id goes on writing the row that it found."""

@@ -89,7 +89,10 @@ class MysqlDownstream:
         table = CheckpointTable(feed, options.checkpoint_table, options.cluster_id)
         for statement in (*table.create(), *state_tables.CREATE):
             await _guarded(session, statement)
-        table.check_cluster(await _rows(session, table))
+        rows = await _rows(session, table)
+        table.check_cluster(rows)
+        if not options.copies:
+            table.check_copied(rows, self._target.shown)
         if epoch:
             await check_epoch(session, feed, CONTROL, epoch, self._life)
         self._life = self._life or await draw_life(session)

@@ -51,10 +51,11 @@ def target(server: MariaDb) -> MariaDb:
 
 
 def applied(target: MariaDb, commit_ts: int) -> None:
-    """What an Applier leaves that got so far."""
+    """What an Applier leaves that got so far; of an earlier release, which also went on over a copy
+    that was not whole."""
 
     async def main() -> None:
-        downstream = open_downstream(DownstreamOptions(url=url(target)))
+        downstream = open_downstream(DownstreamOptions(url=url(target), copies=True))
         await downstream.open("main")
         await downstream.save_checkpoint(Checkpoint(commit_ts, consistent=True, feed="main"))
         await downstream.close()
@@ -78,6 +79,40 @@ def test_a_living_applier_keeps_its_downstream(source: MariaDb, target: MariaDb)
         await applier.close()
 
     asyncio.run(main())
+
+
+def test_one_that_is_not_whole_is_nobody_s_to_go_on_with(source: MariaDb, target: MariaDb) -> None:
+    """An Applier took it over, ended its job, and began at the feed's beginning: what the copy had
+    not written was missing from then on. So did a replay."""
+
+    def refused(**more: Any) -> None:
+        downstream = open_downstream(DownstreamOptions(url=url(target), **more))
+        with pytest.raises(Refused, match=f"first copy into .* as of {S}, is not whole"):
+            asyncio.run(downstream.open("main"))
+
+    with closing(Copy(source, target)) as copy:
+        plan = copy.begin()
+        copy.done(plan)
+        copy.write(plan, plan.chunks[:1])
+        refused()  # its own connection lives
+        copy.write(plan, plan.chunks[1:2])
+    refused()
+    refused(if_free=True)
+    with closing(Copy(source, target)) as again:
+        assert again.kept() == plan
+        done = again.done(plan)
+        assert done == {0, 1}
+        again.write(plan, [chunk for chunk in plan.chunks if chunk.number not in done])
+        again.finish(plan)
+    applier = open_downstream(DownstreamOptions(url=url(target)))
+
+    async def goes_on() -> int:
+        opened = await applier.open("main")
+        await applier.close()
+        assert opened.checkpoint is not None
+        return opened.checkpoint.commit_ts
+
+    assert asyncio.run(goes_on()) == S
 
 
 @pytest.mark.parametrize("commit_ts", [S - 1, S, S + 7])

@@ -16,7 +16,7 @@ from tidelog import record
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Report
 from tidelog.downstream import Checkpoint
-from tidelog.errors import BadInput, NotFound, Purged, Refused, Stopped
+from tidelog.errors import BadInput, NotFound, Purged, Stopped
 from tidelog.relay import RelayGap
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.replay import run
@@ -122,13 +122,6 @@ def test_files_of_which_nobody_knows_what_they_hold_are_left_alone(tmp_path: Pat
         replayed(tmp_path)
     assert "empty this one" in raised.value.hint
     assert sorted(one.name for one in (tmp_path / "lake").iterdir()) == [STATE, LOCK]
-
-
-def test_a_copy_that_is_not_whole_is_no_beginning(tmp_path: Path) -> None:
-    relay(tmp_path, 20)
-    put(tmp_path, Checkpoint(0, feed=FEED, reach=5))
-    with pytest.raises(Refused, match="not whole"):
-        replayed(tmp_path)
 
 
 def test_a_replay_from_the_very_beginning_goes_on(

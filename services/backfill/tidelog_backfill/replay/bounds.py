@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.config import redacted_url
-from tidelog.errors import BadInput, Refused
+from tidelog.errors import BadInput
 from tidelog_backfill.replay.position import Position
 
 
@@ -13,18 +13,6 @@ def held(position: Position, job: ReplayJob) -> int | None:
     if position.saved is not None:
         return position.commit_ts
     return job.start_ts or None
-
-
-def check_whole(position: Position, job: ReplayJob) -> None:
-    """Raises Refused for a first copy that was ended: what it has not copied no log has. A replay
-    from the very beginning has such a checkpoint within its first step, and says that it is its."""
-    saved = position.saved
-    if saved is not None and not saved.commit_ts and saved.reach and not position.is_replays:
-        where = redacted_url(job.downstream or job.parquet)
-        raise Refused(
-            f"{where} has a first copy at {saved.reach} that is not whole",
-            hint="give the same `tidelog backfill` again: it goes on behind its last chunk",
-        )
 
 
 def check_until(position: Position, job: ReplayJob) -> None:

@@ -29,7 +29,7 @@ from tidelog_backfill.files import purged
 from tidelog_backfill.files.chunk import Facts
 from tidelog_backfill.files.inputs import Input, found
 from tidelog_backfill.jobs.spec import decode_config, downstream_options
-from tidelog_backfill.replay.bounds import check_until, check_whole, held
+from tidelog_backfill.replay.bounds import check_until, held
 from tidelog_backfill.replay.history import schema_history
 from tidelog_backfill.replay.parquet import ParquetTarget
 from tidelog_backfill.replay.pb_ddls import databases
@@ -116,7 +116,6 @@ class _Replay:
     async def _plan(self) -> Plan:
         job, position = self._job, self._target.position
         history = await self._history()
-        check_whole(position, job)
         check_until(position, job)
         after_ts = held(position, job)
         if job.on_corrupt == "stop":

@@ -220,8 +220,7 @@ class DatabaseTarget:
 
 
 def _begun(feed: str, ts: int) -> Checkpoint:
-    """Of a copy that is not whole."""
-    return Checkpoint(0, feed=feed, reach=ts)
+    return Checkpoint(0, feed=feed, reach=ts, copying=True)
 
 
 def _creation(table: CopiedTable, commit_ts: int) -> DdlMessage:

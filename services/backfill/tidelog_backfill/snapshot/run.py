@@ -236,7 +236,8 @@ def open_target(job: BackfillJob, lanes: int) -> CopyTarget:
     ConfigError."""
     if job.downstream:
         found = downstream_options(job, os.environ, lanes=lanes)
-        return DatabaseTarget(msgspec.structs.replace(found, if_free=True), job.feed)
+        own = msgspec.structs.replace(found, if_free=True, copies=True)
+        return DatabaseTarget(own, job.feed)
     if job.parquet:
         return ParquetTarget(job.parquet)
     if not job.nats_url:
