@@ -129,6 +129,7 @@ class Subscription(Generic[T]):
                 step = next(self._steps, None)
                 if step is None:
                     self._steps = await self._fetch()
+                    await self._end_if_closed()
                     continue
                 item, done = step
                 if item is None:
@@ -145,6 +146,12 @@ class Subscription(Generic[T]):
             self._fail(error)
             raise
         return None
+
+    async def _end_if_closed(self) -> None:
+        """By another task, while this one waited: perhaps the stream was opened once more since."""
+        if self._failed is not None:
+            await self._reader.close()
+            raise self._failed
 
     def _reach(self, commit_ts: int | None) -> None:
         self._handed_over = None

@@ -32,16 +32,16 @@ class Pins:
         for job in jobs:
             if job.released or not (job.tries or job.ended):
                 continue
-            place = Consumer(job.consumer, job.job.feed, job.reached)
+            place, is_over = Consumer(job.consumer, job.job.feed, job.reached), bool(job.ended)
             try:
-                await self._tell(SafePointRequest(place, remove=bool(job.ended)))
+                await self._tell(SafePointRequest(place, remove=is_over))
             except Unavailable as error:
                 why = str(error)
                 break  # nobody answers, and each of the others would wait as long
             except TidelogError as error:
                 why = str(error)  # it alone is refused
                 continue
-            if job.ended:
+            if is_over:  # it may have ended while this was asked
                 released.append(job.id)
         if why and why != self._why:
             log.warning("what jobs need can't be held by the Pumps", why=why)
