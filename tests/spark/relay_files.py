@@ -40,8 +40,10 @@ def keyed(
 class RelayFiles:
     """A log that grows by batches; `close` ends it."""
 
-    def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
-        self._log = RelayLog(RealDisk(directory), "", feed=FEED, max_file_bytes=file_bytes)
+    def __init__(self, directory: Path, file_bytes: int = FILE_BYTES, cluster_id: int = 0) -> None:
+        self._log = RelayLog(
+            RealDisk(directory), "", feed=FEED, cluster_id=cluster_id, max_file_bytes=file_bytes
+        )
         asyncio.run(self._log.open(BASE_TS))
         self.end = BASE_TS
 

@@ -9,12 +9,14 @@ import pytest
 from tests.unit.backfill.pump_logs import commit, inserts, prewrite, write
 from tidelog import record
 from tidelog.errors import BadInput, Corrupt, NotFound
+from tidelog.sealed import seal
 from tidelog.synced import Synced
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.files.chunk import Chunk
 from tidelog_backfill.files.inputs import found
 from tidelog_backfill.files.records import OnCorrupt
 from tidelog_backfill.files.survey import survey
+from tidelog_pump.identity import NodeRecord
 
 PAIR = [prewrite(1, inserts([1])), commit(1, 2)]
 SIZE = sum(len(record.frame(one)) for one in PAIR)
@@ -51,6 +53,18 @@ def test_several_pumps_are_read_together(tmp_path: Path) -> None:
     (tmp_path / "relay" / "relay-000000").touch()
     with pytest.raises(BadInput, match="relay: relay"):
         found(tmp_path / "a", tmp_path / "relay")
+
+
+def test_pumps_say_whose_they_are(tmp_path: Path) -> None:
+    for name, cluster_id in (("a", 7), ("b", 0), ("c", 8)):
+        write(tmp_path / name, [PAIR])
+        (tmp_path / name / ".node").write_bytes(seal(NodeRecord("p", cluster_id, 1)))
+    assert found(tmp_path / "b").cluster_id == 0
+    assert found(tmp_path / "b", tmp_path / "a" / "value").cluster_id == 7
+    with pytest.raises(BadInput, match=r"several clusters \(7, 8\)"):
+        found(tmp_path / "c", tmp_path / "a")
+    (tmp_path / "c" / ".node").write_bytes(b"{")
+    assert found(tmp_path / "c", tmp_path / "a").cluster_id == 7
 
 
 def test_a_directory_without_logs_says_what_was_looked_for(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tidelog import record
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Report
 from tidelog.downstream import Checkpoint
-from tidelog.errors import BadInput, NotFound, Purged, Stopped
+from tidelog.errors import BadInput, ForeignCluster, NotFound, Purged, Stopped
 from tidelog.relay import RelayGap
 from tidelog_backfill.files.chain import in_order
 from tidelog_backfill.replay import run
@@ -70,6 +70,15 @@ def test_a_replay_reads_a_relay_to_its_end(tmp_path: Path) -> None:
     told = replayed(tmp_path)
     assert (told.began_ts, told.commit_ts, told.written, told.ddls) == (BASE_TS, end, 5, 2)
     assert saved(tmp_path) == Checkpoint(end, consistent=True, feed=FEED, ddls_done=(1, 2))
+
+
+def test_another_clusters_relay_is_refused(tmp_path: Path) -> None:
+    """Its feed may have the same name, and what it holds was written over this one's rows."""
+    log = RelayFiles(tmp_path / "relay", cluster_id=8)
+    log.batch([("d", TABLE, keyed(TABLE, log.end + 1, None, {"id": 1, "v": "x"}))])
+    log.close()
+    with pytest.raises(ForeignCluster, match="is of cluster 8, not of 7"):
+        replayed(tmp_path, cluster_id=7)
 
 
 def test_where_the_downstream_is_said_to_be_it_is_written_at_once(tmp_path: Path) -> None:

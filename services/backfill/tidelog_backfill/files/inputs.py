@@ -13,6 +13,8 @@ import msgspec
 from tidelog import record
 from tidelog.errors import BadInput, Corrupt, NotFound, UnparsablePayload
 from tidelog.relay import records
+from tidelog.sealed import unseal
+from tidelog.unreadable import NOT_READABLE
 from tidelog_backfill.files import pb
 from tidelog_backfill.files.chunk import Chunk, Kind
 from tidelog_backfill.files.parts import RELAY, SEGMENT, Part, numbered, parts
@@ -28,10 +30,19 @@ HINT = (
 )
 
 
+NODE = ".node"
+
+
+class _Node(msgspec.Struct):
+    """Of a Pump's own what is asked for here."""
+
+    cluster_id: int = 0
+
+
 class Input(msgspec.Struct, frozen=True):
-    """`logs`: the files of each directory, oldest first. `feed` and `cluster_id`: whose a relay
-    is; "" and 0 where nothing says it. `gone`: what Pumps have purged of theirs, and pb files that
-    are not there any more."""
+    """`logs`: the files of each directory, oldest first. `feed`: whose a relay is; `cluster_id`:
+    of a relay, or of Pumps; "" and 0 where nothing says it. `gone`: what Pumps have purged of
+    theirs, and pb files that are not there any more."""
 
     kind: Kind
     logs: list[list[Part]]
@@ -69,10 +80,16 @@ def found(*directories: str | Path) -> Input:
             f"these logs can't be read together ({told})",
             hint="several directories must be those of one cluster's Pumps",
         )
+    clusters = {one.cluster_id for one in inputs if one.cluster_id}
+    if len(clusters) > 1:
+        raise BadInput(
+            f"these logs are of several clusters ({', '.join(map(str, sorted(clusters)))})",
+            hint="their timestamps have nothing to do with each other: replay one at a time",
+        )
     first = inputs[0]
     logs = [log for one in inputs for log in one.logs]
     lost = [each for one in inputs for each in one.gone]
-    return Input(first.kind, logs, first.feed, first.cluster_id, lost)
+    return Input(first.kind, logs, first.feed, max(clusters, default=0), lost)
 
 
 def _one(directory: Path) -> Input:
@@ -86,13 +103,22 @@ def _one(directory: Path) -> Input:
     if is_pb:
         return Input("pb", [pb.parts(directory)], gone=pb.gone(directory))
     if segments:
-        return Input("segment", [parts(value, SEGMENT)], gone=gone(value))
+        cluster_id = _cluster_of(value.parent)
+        return Input("segment", [parts(value, SEGMENT)], cluster_id=cluster_id, gone=gone(value))
     if not relay:
         raise NotFound(f"neither segments, relay nor pb_binlog files are in {directory}", hint=HINT)
     log = parts(directory, RELAY)
     header = _header(log[0])
     purged = [Gone(str(directory), header.prev_commit_ts)] if relay[0][0] else []
     return Input("relay", [log], header.feed, header.cluster_id, purged)
+
+
+def _cluster_of(directory: Path) -> int:
+    """A Pump's; 0 where it says nothing, as the original's, or can't be read: its start tells."""
+    try:
+        return unseal((directory / NODE).read_bytes(), _Node).cluster_id
+    except (OSError, *NOT_READABLE):
+        return 0
 
 
 def _header(part: Part) -> RelayHeader:

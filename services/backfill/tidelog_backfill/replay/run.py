@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.bulk.jobs import ReplayJob
 from tidelog.bulk.told import Progress, Report
-from tidelog.errors import BadInput
+from tidelog.errors import BadInput, ForeignCluster
 from tidelog.real.clock import RealClock
 from tidelog.schema.tracker import SchemaTracker
 from tidelog.timestamps import TS_MAX
@@ -251,8 +251,13 @@ class _Replay:
 
 
 def _input(job: ReplayJob) -> Input:
-    """Raises NotFound, Corrupt, BadInput, also for another feed's relay."""
+    """Raises NotFound, Corrupt, BadInput, also for another feed's relay or another cluster's."""
     logs = found(*job.inputs)
+    if job.cluster_id and logs.cluster_id not in (0, job.cluster_id):
+        raise ForeignCluster(
+            f"{', '.join(job.inputs)} is of cluster {logs.cluster_id}, not of {job.cluster_id}",
+            hint="replay it into a downstream of its own cluster: --dir, or cluster-id of the job",
+        )
     if logs.feed and logs.feed != job.feed:
         raise BadInput(
             f"{', '.join(job.inputs)} is the relay log of feed {logs.feed}, not of {job.feed}",
