@@ -15,6 +15,7 @@ from tidelog.messages import (
     PUMP,
     Consumer,
     Nodes,
+    NodeStatus,
     SafePoint,
     SafePointRequest,
 )
@@ -111,15 +112,23 @@ async def shown(bus: Bus, cluster: str, name: str) -> Feed:
 
 
 def refuse_if_read(known: Nodes, feed: str) -> None:
-    """Raises Refused for one that has readers, registered or alive."""
-    readers = [f"consumer {c.name}" for c in known.consumers if c.feed == feed]
+    """Raises Refused for one that has readers, registered or alive. (Its Drainers are registered
+    under one name, and that stays when all of them are gone for good.)"""
+    registered = [c.name for c in known.consumers if c.feed == feed and c.name != DRAINER_CONSUMER]
+    readers = [f"consumer {name}" for name in registered]
     drainers = [n for n in of_kind(known, DRAINER) if n.feed == feed]
-    readers += [f"Drainer {n.nodeId}" for n in drainers if n.isAlive or n.state != messages.OFFLINE]
+    readers += [f"Drainer {n.nodeId}" for n in drainers if not _is_gone(n)]
     if readers:
         raise Refused(
             f"feed {feed!r} has readers: {', '.join(readers)}",
             hint="they go first: `tidelog offline NODE`, `tidelog feed unregister`",
         )
+
+
+def _is_gone(drainer: NodeStatus) -> bool:
+    """For good: one that was stopped may come back, and needs what its feed has not read."""
+    away = not drainer.isAlive and drainer.state == messages.OFFLINE
+    return away and drainer.order.action == "offline"
 
 
 async def forget(

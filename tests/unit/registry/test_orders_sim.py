@@ -9,23 +9,29 @@ import pytest
 
 from tests.unit.registry.nodes import CLUSTER, Script, build, drainer, nodes, pump
 from tests.unit.registry.rig import CONFIG, entries, join, operate, play, until_state
-from tidelog import messages, subjects
+from tidelog import ask_registry, messages, subjects
+from tidelog.errors import Refused
 from tidelog.kv import Bucket
 from tidelog.messages import (
     APPLIER,
     CLOSING,
+    DRAINER_CONSUMER,
     OFFLINE,
     ONLINE,
     PAUSED,
     PAUSING,
     Consumer,
     NodeStatus,
+    SafePoint,
+    SafePointRequest,
     StateReply,
     StateRequest,
 )
 from tidelog.orders import read_order
 from tidelog.ports import Bus
 from tidelog.sim import World, run
+from tidelog.timestamps import TS_MAX
+from tidelog_cli.feed import refuse_if_read
 from tidelog_registry import service
 
 
@@ -333,3 +339,52 @@ def test_a_pump_waits_for_a_registry_that_is_away_says_so_and_joins_then() -> No
         await until_state(world, world.ports().bus, "p1", ONLINE)
 
     run(main)
+
+
+def test_a_feed_s_last_drainer_that_was_let_go_is_waited_for_no_more() -> None:
+    """Its good-bye told a position, and made it a consumer once more: the safe point stood still
+    for ever, and no command took it away."""
+
+    async def main(world: World, bus: Bus) -> None:
+        d = drainer("d1")
+        d.resolved_ts = 50
+        await join(world, pump("p1"), d)
+        await world.sleep(3)
+        assert [one.name for one in (await nodes(bus)).consumers] == [DRAINER_CONSUMER]
+        await operate(bus, "d1", "offline")
+        d.reached = OFFLINE
+        await until_state(world, bus, "d1", OFFLINE)
+        await world.sleep(3)
+        assert (await nodes(bus)).consumers == []
+        await world.node("d1").stop()
+        await world.sleep(10)
+        found = await nodes(bus)
+        assert (found.consumers, found.safe_point) == ([], TS_MAX)
+
+    play(main)
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_feed_whose_drainers_are_gone_for_good_can_be_forgotten(how: str) -> None:
+    async def main(world: World, bus: Bus) -> None:
+        d = drainer("d1")
+        d.resolved_ts = 50
+        await join(world, pump("p1"), d)
+        await world.sleep(10)
+        if how == "killed":
+            world.node("d1").kill()
+            await world.sleep(10)
+        else:
+            await world.node("d1").stop()
+        with pytest.raises(Refused, match="Drainer d1"):
+            refuse_if_read(await nodes(bus), "f")
+        await operate(bus, "d1", "offline")
+        found = await nodes(bus)
+        assert [one.name for one in found.consumers] == [DRAINER_CONSUMER], "until it is forgotten"
+        refuse_if_read(found, "f")
+        request = SafePointRequest(Consumer("", "f", 0), remove=True)
+        now = await ask_registry.ask(bus, CLUSTER, "safepoint", request, SafePoint, timeout_s=5)
+        assert now.safe_point == TS_MAX
+        assert (await nodes(bus)).consumers == []
+
+    play(main)

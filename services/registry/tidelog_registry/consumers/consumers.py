@@ -100,10 +100,12 @@ class Consumers:
 
     def remove(self, feed: str, name: str) -> bool:
         """Stop waiting for it; False if it was not there. Without a name: for what is kept of the
-        feed's pulls. Raises BadInput for the Drainers' name and a node's: those go by an operator's
-        order (`forget_reader`). One that comes back by announcing would come too late: the Pumps
-        could have deleted meanwhile what it has not read."""
+        feed's pulls, and for Drainers, which are all gone. Raises BadInput for the Drainers' name
+        and a node's: those go by an operator's order (`forget_reader`). One that comes back by
+        announcing would come too late: the Pumps could have deleted meanwhile what it has not
+        read."""
         if not name:
+            self._positions.pop((feed, DRAINER_CONSUMER), None)
             self.forget_feed(feed)
             return True
         self._no_node(feed, name)

@@ -306,7 +306,9 @@ class Cluster:
         effects: list[Effect] = []
         # One that was not heard yet may have left by the order that stands here, and come back.
         anew = state != before or node.order.action != wish.action or not node.heard
-        if anew and before != OFFLINE:
+        # A stopped Drainer might come back; so ordered it will not, and its feed can be forgotten.
+        stopped = before == OFFLINE and key[0] == DRAINER and event == "removed"
+        if anew and (before != OFFLINE or stopped):
             number = max(node.order.number, node.status.order.number) + 1
             node.order = Order(wish.action, max(number, wall_ms))
             self._enter(key, node, state, effects, ordered_anew=True)
@@ -335,6 +337,13 @@ class Cluster:
         """What the node shall know an operator asked of it last."""
         node = self.nodes.get((kind, name))
         return node.order if node is not None else Order()
+
+    def let_go(self, kind: str, name: str) -> bool:
+        """Did an operator take this reader out? Whatever it still says, nobody waits for it."""
+        node = self.nodes.get((kind, name))
+        if node is None or kind == PUMP:
+            return False
+        return node.state == OFFLINE and node.order.action == "offline"
 
     def reader_orders(self) -> list[ReaderOrder]:
         """What of them has to be kept: all but an offline that is done, and known to its reader."""

@@ -181,13 +181,14 @@ class Directory(Actor[DirectoryMail]):
 
     def _renew(self, message: Renew) -> None:
         status = self._dated(message.body.status)
+        let_go = self._cluster.let_go(status.kind, status.nodeId)
         try:
             _check_kind(status)
             state, effects = self._cluster.heartbeat(status, self._now(), self._behind)
         except TidelogError as error:
             message.reply.fail(error)
             return
-        if state != OFFLINE or status.kind == PUMP or not status.isAlive:
+        if state != OFFLINE or status.kind == PUMP or not (status.isAlive or let_go):
             self._kept.announced(message.body)
         self._run(effects)
         self._run(self._cluster.recall(message.body.sources, self._now()))
