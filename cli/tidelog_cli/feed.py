@@ -47,7 +47,8 @@ class Unregistered(msgspec.Struct, frozen=True):
 
 
 async def create(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> Feed:
-    """Record it, with the moment that -1 is now. Raises Refused if there is one, or was."""
+    """Record it, with the moment that -1 is now. Raises Refused if there is one, or was; BadInput
+    for a beginning that can't be."""
     checked_name(name)
     known = await nodes_soon(bus, cluster)
     feeds = Feeds(bus, cluster)
@@ -59,9 +60,24 @@ async def create(bus: Bus, cluster: str, name: str, initial_commit_ts: int) -> F
     newest = max((node.highTS for node in of_kind(known, PUMP)), default=0)
     refuse_future(initial_commit_ts, max(newest, this_moment()))
     begins = await beginning(bus, cluster, initial_commit_ts)
+    _refuse_departed(known, name, begins)
     feed = new(name, begins)
     await feeds.create(feed)
     return feed
+
+
+def _refuse_departed(known: Nodes, name: str, begins: int) -> None:
+    """Raises BadInput for a beginning below what a Pump held that has left: its Drainer would
+    stop there."""
+    pumps = [node for node in of_kind(known, PUMP) if node.state == messages.OFFLINE]
+    left = {node.nodeId: node.maxCommitTS for node in pumps if node.maxCommitTS > begins}
+    if left:
+        newest = max(left.values())
+        raise BadInput(
+            f"{', '.join(sorted(left))} went offline with transactions up to {newest}, which are"
+            f" nowhere any more, and feed {name!r} would begin at {begins}",
+            hint=f"--initial-commit-ts {newest} or above; -1 is now",
+        )
 
 
 async def is_there(bus: Bus, cluster: str, name: str) -> bool:

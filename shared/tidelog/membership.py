@@ -71,7 +71,8 @@ class Member(msgspec.Struct, frozen=True):
     tombstone. `epoch` is the Pump's at the time of writing; `high_ts` is the largest timestamp it
     had announced by then, in a tombstone its last commit_ts; `mark` is its directory's. `read_ts`:
     of a tombstone, up to where everybody had surely read it; None = up to `high_ts`. `order`: the
-    operators' last.
+    operators' last. `left_ts`: up to there one of this name held transactions, in another
+    directory, and left with them; 0 = none did.
     """
 
     node: str
@@ -81,11 +82,17 @@ class Member(msgspec.Struct, frozen=True):
     mark: str = ""
     read_ts: int | None = None
     order: Order = Order()
+    left_ts: int = 0
 
     @property
     def passed_ts(self) -> int:
         """What a tombstoned Pump holds above it is stranded."""
         return self.high_ts if self.read_ts is None else self.read_ts
+
+    @property
+    def gone_ts(self) -> int:
+        """Up to there is what nobody can read any more, and all who were registered have."""
+        return max(self.left_ts, self.passed_ts if self.state == OFFLINE else 0)
 
 
 class Announce(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import msgspec
 from crc32c import crc32c
@@ -186,9 +187,9 @@ class FakeRegistry:
         answer = Nodes(nodes, self.consumers, feeds, settled=self.settled)
         request.respond(messages.encode(answer))
 
-    async def record(self, node: str, state: str = "online", high_ts: int = 0) -> None:
+    async def record(self, node: str, state: str = "online", **told: Any) -> None:
         """Write a member, as the registry does before a Pump may take Prewrites."""
-        value = msgspec.json.encode(Member(node, state, high_ts=high_ts))
+        value = msgspec.json.encode(Member(node, state, **told))
         await self.bucket.put(subjects.escape(node), value)
 
     async def pump(self, node: str) -> FakePump:

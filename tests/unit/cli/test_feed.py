@@ -94,6 +94,31 @@ def test_a_feed_does_not_begin_in_the_future(monkeypatch: pytest.MonkeyPatch) ->
     run(main, 1)
 
 
+def test_a_feed_does_not_begin_below_what_a_pump_that_left_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its Drainer would stop there; before it did, that was missing without a word."""
+    pumps = [
+        NodeStatus("p1", kind=PUMP, state=ONLINE, maxCommitTS=90),
+        NodeStatus("p2", kind=PUMP, state=OFFLINE, maxCommitTS=50),
+    ]
+
+    async def main(world: World) -> None:
+        async def known(bus: Bus, cluster: str) -> Nodes:
+            return Nodes(pumps)
+
+        monkeypatch.setattr(feed, "nodes_soon", known)
+        bus = world.ports().bus
+        for below in (0, 49):
+            with pytest.raises(BadInput, match="p2 went offline") as refused:
+                await feed.create(bus, CLUSTER, "main", below)
+            assert "up to 50" in refused.value.message
+            assert "--initial-commit-ts 50" in refused.value.hint
+        assert (await feed.create(bus, CLUSTER, "main", 50)).initial_commit_ts == 50
+
+    run(main, 1)
+
+
 def test_up_does_not_begin_in_the_future_either(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="lies in the future"):
         up.options(tmp_path, "sqlite:///x.db", initial_commit_ts=TS_MAX)

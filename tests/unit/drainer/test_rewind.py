@@ -306,6 +306,9 @@ def test_what_the_pumps_no_longer_hold_is_purged() -> None:
         await registry.record("p2", "offline", high_ts=TIMES[-1])
         with pytest.raises(Purged, match="p2 went offline"):
             await Rewinding(world.ports().bus, CLUSTER, FEED, "late").ask(0)
+        await registry.record("p2", left_ts=TIMES[-1])  # another one has its name
+        with pytest.raises(Purged, match=f"p2 went offline with transactions up to {TIMES[-1]}"):
+            await Rewinding(world.ports().bus, CLUSTER, FEED, "late").ask(0)
 
     run(main, 1)
 

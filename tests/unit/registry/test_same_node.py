@@ -7,7 +7,7 @@ import pytest
 
 from tidelog.errors import Conflict, NodeIdTaken
 from tidelog.membership import Member
-from tidelog.messages import OFFLINE, ONLINE, PAUSED, NodeStatus
+from tidelog.messages import JOINING, OFFLINE, ONLINE, PAUSED, PUMP, NodeStatus
 from tidelog_registry.nodes.cluster import Cluster
 from tidelog_registry.nodes.effects import Write
 
@@ -70,3 +70,23 @@ def test_a_directory_without_a_mark_is_of_an_older_release() -> None:
     known().register(other(mark="", epoch=5), 1.0)
     cluster = Cluster({"p": Member("p", PAUSED, 4)}, 0.0, fresh=False, lost=False)
     cluster.register(OURS, 1.0)
+
+
+def test_what_a_pump_left_with_is_remembered_when_another_takes_its_name() -> None:
+    """Its tombstone is gone then, and only that said that nobody can read this any more."""
+    for read_ts, gone_ts in ((None, 100), (70, 70)):
+        left = Member("p", OFFLINE, 4, 100, mark="m", read_ts=read_ts)
+        cluster = Cluster({"p": left}, 0.0, fresh=False, lost=False)
+        _, effects = cluster.register(other(mark="n", epoch=1), 1.0)
+        (joining,) = [effect.member for effect in effects if isinstance(effect, Write)]
+        assert (joining.state, joining.left_ts, joining.gone_ts) == (JOINING, gone_ts, gone_ts)
+        again = Cluster({"p": joining}, 0.0, fresh=False, lost=False)
+        assert again.nodes[PUMP, "p"].member().left_ts == gone_ts, "over a registry's restart"
+
+
+def test_one_that_comes_back_with_its_directory_has_what_it_left_with() -> None:
+    left = Member("p", OFFLINE, 4, 100, mark="m")
+    cluster = Cluster({"p": left}, 0.0, fresh=False, lost=False)
+    _, effects = cluster.register(other(epoch=5), 1.0)
+    (joining,) = [effect.member for effect in effects if isinstance(effect, Write)]
+    assert (joining.state, joining.gone_ts) == (JOINING, 0)

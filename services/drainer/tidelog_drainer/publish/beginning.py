@@ -11,7 +11,6 @@ import contextlib
 import structlog
 from msgspec.structs import replace
 
-from tidelog import ask_registry
 from tidelog.errors import (
     Corrupt,
     DiskFull,
@@ -22,15 +21,14 @@ from tidelog.errors import (
 )
 from tidelog.failpoints import hit
 from tidelog.feeds import Feed, Feeds
-from tidelog.messages import DRAINER_CONSUMER, Nodes
+from tidelog.messages import DRAINER_CONSUMER
 from tidelog.ports import Ports
 from tidelog.sealed import read_sealed, seal
 from tidelog_drainer.config import DrainerConfig
+from tidelog_drainer.publish.settled import settled_nodes
 
 FEED_FILE = "feed.json"
 UNREADABLE = "delete it: the bucket of feeds has the record, too"
-ASK_S = 2.0
-RETRY_S = 0.3
 FOLLOW_S = 2.0
 
 log = structlog.get_logger()
@@ -117,7 +115,7 @@ async def beginning(config: DrainerConfig, ports: Ports) -> tuple[int, int]:
     """
     if config.start_ts or config.is_replay:
         return config.start_ts, config.start_ts
-    nodes = await _settled_nodes(config, ports)
+    nodes = await settled_nodes(config, ports)
     feed = await FeedRecord(config, ports).read()
     initial, begun = (feed.initial_commit_ts, feed.begun) if feed is not None else (0, False)
     ours = [c for c in nodes.consumers if c.feed == config.feed]
@@ -151,18 +149,3 @@ def _lost(feed: str, pulled: int | None) -> str:
 def _choices(*, known: bool) -> str:
     choices = "start its readers, then this Drainer; or set --start-ts TS"
     return f"{choices} or --accept-loss" if known else choices
-
-
-async def _settled_nodes(config: DrainerConfig, ports: Ports) -> Nodes:
-    """What the registry knows, once it has heard everybody."""
-    waiting = False
-    while True:
-        try:
-            nodes = await ask_registry.nodes(ports.bus, config.cluster, timeout_s=ASK_S)
-            if nodes.settled:
-                return nodes
-        except Unavailable as error:
-            if not waiting:
-                log.warning("the registry is needed to place the feed", error=str(error))
-            waiting = True
-        await ports.clock.sleep(RETRY_S * (0.5 + ports.rng.random()))

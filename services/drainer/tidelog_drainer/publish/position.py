@@ -21,6 +21,7 @@ from tidelog.timestamps import TS_MAX
 from tidelog.unreadable import NOT_READABLE
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.publish.beginning import FOLLOW_S, beginning
+from tidelog_drainer.publish.departed import refuse_departed
 from tidelog_drainer.publish.lives import Epoch, Risen, chained, parted, rise
 
 STREAM_MIN_BYTES = 64 << 20
@@ -172,7 +173,7 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
     """The position, and an epoch above every one in the stream. Creates a missing stream.
 
     Waits for the registry only when the stream doesn't tell. Raises FeedNotCreated,
-    PositionUnknown, NotOurs, Unavailable.
+    PositionUnknown, Purged, NotOurs, Unavailable.
     """
     tail: Tail | None = None
     with contextlib.suppress(StreamMissing):
@@ -191,6 +192,7 @@ async def find_start(config: DrainerConfig, ports: Ports, epoch: Epoch) -> Start
     fresh = tail.commit_ts is None
     if tail.commit_ts is not None:
         begin, prev = tail.commit_ts, tail.prev_commit_ts
+    await refuse_departed(config, ports, begin)
     life = await chained(config, ports, epoch, tail.epoch.node if tail.epoch.number else "")
     return Start(begin, prev, tail.state, tail.schema_version, tail.early, tail.behind, fresh, life)
 

@@ -198,9 +198,11 @@ class Rewinder(Actor[RewinderMail]):
             ) from error
         for entry in entries.values():
             member = messages.decode(entry.value, Member)
-            if member.state == OFFLINE and after_ts < member.high_ts:
+            tombstone = member.high_ts if member.state == OFFLINE else 0
+            gone_ts = max(tombstone, member.left_ts)
+            if after_ts < gone_ts:
                 raise Purged(
-                    f"{member.node} went offline with transactions up to {member.high_ts}, and what"
+                    f"{member.node} went offline with transactions up to {gone_ts}, and what"
                     f" it held above {after_ts} can't be read any more"
                 )
 

@@ -96,6 +96,8 @@ class Cluster:
         node = self.nodes.get(key)
         if node is not None:
             check_same(node, status)
+            if key[0] == PUMP:
+                node.replaced_by(status)
         elif len(self.nodes) >= MAX_NODES:
             raise Refused(f"{MAX_NODES} nodes are registered")
         if (node is None or not node.heard) and has_lived(status):

@@ -27,7 +27,7 @@ class Node(msgspec.Struct):
     `brought`: the largest timestamp it told of when its join began; 0 = it came without data.
     `order`: the newest that the registry or the node knows of. `read_ts`: of a Pump that was taken
     offline, up to where everybody had read it. `behind`: who has yet to read it before that.
-    `lost`: what its removal may have cost."""
+    `left_ts`: `Member.left_ts`. `lost`: what its removal may have cost."""
 
     status: NodeStatus
     state: str
@@ -41,6 +41,13 @@ class Node(msgspec.Struct):
     read_ts: int | None = None
     behind: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    left_ts: int = 0
+
+    def replaced_by(self, status: NodeStatus) -> None:
+        """A Pump of this name comes in; with another directory, what a tombstone let go stays
+        gone."""
+        if self.state == OFFLINE and self.status.mark != status.mark:
+            self.left_ts = self.member().gone_ts
 
     def shown(self) -> NodeStatus:
         said = dict(self.status.detail)
@@ -72,7 +79,16 @@ class Node(msgspec.Struct):
         status, state = self.status, state or self.state
         high = {JOINING: self.brought, OFFLINE: status.maxCommitTS}.get(state, status.highTS)
         read_ts = self.read_ts if state == OFFLINE else None
-        return Member(status.nodeId, state, status.epoch, high, status.mark, read_ts, self.order)
+        return Member(
+            status.nodeId,
+            state,
+            status.epoch,
+            high,
+            status.mark,
+            read_ts,
+            self.order,
+            self.left_ts,
+        )
 
     def left_before(self, status: NodeStatus) -> bool:
         """Is the order that stands here for leaving done, by the word of a reader? One that died
@@ -129,6 +145,7 @@ def recalled(member: Member, lease_until: float) -> Node:
         brought=member.high_ts,
         order=member.order,
         read_ts=member.read_ts,
+        left_ts=member.left_ts,
     )
 
 
