@@ -11,6 +11,7 @@ from tests.unit.registry.nodes import CLUSTER, Script, build, drainer, nodes, pu
 from tests.unit.registry.rig import CONFIG, entries, join, operate, play, until_state
 from tidelog import ask_registry, messages, subjects
 from tidelog.errors import Refused
+from tidelog.feeds import Feed, Feeds
 from tidelog.kv import Bucket
 from tidelog.messages import (
     APPLIER,
@@ -386,5 +387,48 @@ def test_a_feed_whose_drainers_are_gone_for_good_can_be_forgotten(how: str) -> N
         now = await ask_registry.ask(bus, CLUSTER, "safepoint", request, SafePoint, timeout_s=5)
         assert now.safe_point == TS_MAX
         assert (await nodes(bus)).consumers == []
+
+    play(main)
+
+
+@pytest.mark.parametrize("begins", [10, 100])
+def test_a_feed_that_was_created_and_not_begun_is_waited_for(begins: int) -> None:
+    """Nobody speaks for it yet: Pumps left with what it was to publish."""
+
+    async def main(world: World, bus: Bus) -> None:
+        p = pump("p1")
+        p.max_commit_ts = p.high_ts = 100
+        await join(world, p)
+        await Feeds(bus, CLUSTER).create(Feed("f", begins, created_ms=1))
+        await operate(bus, "p1", "offline")
+        await until_state(world, bus, "p1", CLOSING)
+        p.reached = OFFLINE
+        if begins < 100:
+            await world.sleep(5)
+            waits = (await node_status(bus, "p1")).detail["closing"]
+            assert "waits for feed f, which begins at 10 and was not begun yet" in waits
+            d = drainer("d1")
+            d.resolved_ts = 100
+            world.node("d1").start(build, d)
+        await until_state(world, bus, "p1", OFFLINE)
+
+    play(main)
+
+
+def test_while_feeds_can_not_be_read_no_pump_leaves() -> None:
+    async def main(world: World, bus: Bus) -> None:
+        p = pump("p1")
+        p.max_commit_ts = p.high_ts = 100
+        await join(world, p)
+        feeds = Bucket(bus, subjects.feeds_bucket(CLUSTER))
+        await feeds.create()
+        await feeds.put("feed.f", b"{")
+        await operate(bus, "p1", "offline")
+        await until_state(world, bus, "p1", CLOSING)
+        p.reached = OFFLINE
+        await world.sleep(5)
+        assert "a feed's record can't be read" in (await node_status(bus, "p1")).detail["closing"]
+        await feeds.delete("feed.f")
+        await until_state(world, bus, "p1", OFFLINE)
 
     play(main)

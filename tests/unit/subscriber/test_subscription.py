@@ -489,21 +489,3 @@ def test_a_mark_that_no_drainer_wrote_is_named_where_a_position_is_looked_for() 
             await newest_mark(bus, FEED)
 
     in_world(work)
-
-
-def test_who_iterates_is_told_when_another_task_closes_it() -> None:
-    """It opened the stream again, and waited for what comes next without an end."""
-
-    async def work(world: World, bus: Bus, feed: FeedWriter) -> None:
-        subscription = transactions(bus)
-        iterating = asyncio.ensure_future(anext(subscription))
-        await asyncio.sleep(2)
-        await subscription.close()
-        with pytest.raises(Unavailable, match="the subscription is closed"):
-            async with asyncio.timeout(5):
-                await iterating
-        await feed.batch([Txn(10, {A: [1]})])
-        with pytest.raises(Unavailable, match="the subscription is closed"):
-            await anext(subscription)
-
-    in_world(work)

@@ -340,6 +340,10 @@ class Cluster:
         node = self.nodes.get((kind, name))
         return node.order if node is not None else Order()
 
+    def is_left(self) -> bool:
+        """Does a Pump want to leave?"""
+        return any(kind == PUMP and node.state == CLOSING for (kind, _), node in self.nodes.items())
+
     def let_go(self, kind: str, name: str) -> bool:
         """Did an operator take this reader out? Whatever it still says, nobody waits for it."""
         node = self.nodes.get((kind, name))

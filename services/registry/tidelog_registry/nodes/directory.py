@@ -57,6 +57,7 @@ from tidelog_registry.nodes.cluster import Cluster
 from tidelog_registry.nodes.effects import Changed, Effect, Forget, Joined, Notify, Write
 from tidelog_registry.nodes.node import ReaderOrder
 from tidelog_registry.nodes.node_state import lease_s
+from tidelog_registry.nodes.unbegun import Unbegun
 from tidelog_registry.oracle.floor import floor_of
 
 log = structlog.get_logger()
@@ -67,6 +68,7 @@ WAITERS = 8
 """Answers owed for one join; a Pump that asks more often gets the older ones refused. And for the
 orders to one Pump, until they are in its entry; more are refused before they change anything."""
 EVENTS = 4096
+LOOK_S = 1.0
 
 
 def _check_kind(status: NodeStatus) -> None:
@@ -89,6 +91,7 @@ class Directory(Actor[DirectoryMail]):
             ports, config.cluster, tenure, self._safe_point, self._reader_orders
         )
         self._cluster: Cluster
+        self._unbegun = Unbegun(ports.bus, config.cluster)
         self._losses = 0
         self._far: dict[str, int] = {}
         self._joining: dict[str, deque[Reply[Registered]]] = {}
@@ -211,6 +214,9 @@ class Directory(Actor[DirectoryMail]):
             unknown = not self._kept.consumers.knows(status.feed, DRAINER_CONSUMER)
             if status.kind == DRAINER and status.state != OFFLINE and status.isAlive and unknown:
                 found.append(f"Drainer {status.nodeId}, which has no position yet")
+        for feed, told in self._unbegun.behind(ts).items() if ts else ():
+            if not self._kept.consumers.knows(feed, DRAINER_CONSUMER):
+                found.append(told)
         return found
 
     def _operate(self, message: Operate) -> None:
@@ -334,7 +340,8 @@ class Directory(Actor[DirectoryMail]):
 
     async def _watch_members(self) -> None:
         while True:
-            await self._ports.clock.sleep(1.0)
+            await self._ports.clock.sleep(LOOK_S)
+            await self._unbegun.look(wanted=self._cluster.is_left())
             await self.self_ref.tell(Looked(await self._members.ask(Look)))
 
     def _safe_point(self) -> int:
