@@ -108,3 +108,19 @@ def test_what_an_operator_gave_up_for_lost_is_not_asked_for_again() -> None:
         await world.until(lambda: said(node).get("published_ts", 0) >= LAST - 2, 60, "the feed")
 
     run(main, 1)
+
+
+def test_an_entry_that_can_not_be_read_is_waited_for() -> None:
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: OneTable()
+        registry = FakeRegistry(world.ports().bus)
+        await registry.start()
+        (await registry.pump("p1")).commit([*DDLS, *ALL], 60)
+        await registry.bucket.put("p9", b"{")
+        node = world.node("drainer")
+        node.start(build, CONFIG)
+        await world.until(lambda: "can't be read" in str(said(node)), 60, "what is waited for")
+        await registry.bucket.delete("p9")
+        await world.until(lambda: said(node).get("published_ts", 0) >= LAST, 60, "the feed")
+
+    run(main, 1)

@@ -7,7 +7,7 @@ nobody then was not waited for: a feed that is created later, or whose Drainers 
 from __future__ import annotations
 
 from tidelog import messages, subjects
-from tidelog.errors import Purged, StreamMissing
+from tidelog.errors import Purged, StreamMissing, Unavailable, UnparsablePayload
 from tidelog.kv import Bucket
 from tidelog.membership import Member
 from tidelog.messages import DRAINER_CONSUMER, Nodes
@@ -42,9 +42,11 @@ async def _left_above(config: DrainerConfig, ports: Ports, after_ts: int) -> dic
     bucket = Bucket(ports.bus, subjects.members_bucket(config.cluster))
     try:
         entries, _ = await bucket.entries()
+        members = [messages.decode(entry.value, Member) for entry in entries.values()]
     except StreamMissing:  # the registry makes it anew, and the merge waits for that
         return {}
-    members = [messages.decode(entry.value, Member) for entry in entries.values()]
+    except UnparsablePayload as error:  # so does the merge
+        raise Unavailable(f"an entry of the members can't be read: {error.message}") from error
     return {one.node: one.gone_ts for one in members if one.gone_ts > after_ts}
 
 
