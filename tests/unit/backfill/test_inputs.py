@@ -55,6 +55,16 @@ def test_several_pumps_are_read_together(tmp_path: Path) -> None:
         found(tmp_path / "a", tmp_path / "relay")
 
 
+def test_a_log_without_a_record_is_named_beside_others(tmp_path: Path) -> None:
+    """It limits nothing: what it got later may lie below the end of the others."""
+    write(tmp_path / "a", [PAIR])
+    (tmp_path / "b" / "value").mkdir(parents=True)
+    (tmp_path / "b" / "value" / "000000.vlog").touch()
+    assert found(tmp_path / "a", tmp_path / "b").empty == [str(tmp_path / "b" / "value")]
+    assert found(tmp_path / "a").empty == []
+    assert found(tmp_path / "b").empty == []
+
+
 def test_pumps_say_whose_they_are(tmp_path: Path) -> None:
     for name, cluster_id in (("a", 7), ("b", 0), ("c", 8)):
         write(tmp_path / name, [PAIR])

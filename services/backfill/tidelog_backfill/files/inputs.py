@@ -55,6 +55,15 @@ class Input(msgspec.Struct, frozen=True):
         """Bytes."""
         return sum(part.end for log in self.logs for part in log)
 
+    @property
+    def empty(self) -> list[str]:
+        """Logs without a record beside others that have some: nothing of them says up to where they
+        are whole."""
+        found = [
+            str(Path(log[0].path).parent) for log in self.logs if not any(part.end for part in log)
+        ]
+        return found if len(found) < len(self.logs) else []
+
     def chunks(self, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
         """All records, each in one of them, in the order of each log; a pb_binlog file is one."""
         return [

@@ -122,6 +122,11 @@ class _Replay:
             purged.check(self._input.gone, after_ts)
         facts = await self._surveyed()
         self._notes += purged.warnings(self._input.gone, facts, after_ts)
+        self._notes += [
+            f"{log} holds nothing: what its Pump took after it was copied is missing, also where it"
+            " was committed before the end of the others"
+            for log in self._input.empty
+        ]
         self._tell("planning")
         wanted = Wanted(
             after_ts=after_ts,
