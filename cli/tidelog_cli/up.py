@@ -17,7 +17,7 @@ import msgspec
 from rich.console import Console
 
 from tidelog.errors import ConfigError, Unavailable
-from tidelog.feeds import refuse_future
+from tidelog.feeds import check_name, refuse_future
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog.real.processes import RealProcesses
@@ -41,6 +41,10 @@ def options(directory: Path, downstream: str, **more: Any) -> Options:
             hint="sqlite:////absolute/path, mysql://USER@HOST:PORT/, file:///absolute/directory or"
             " blackhole:",
         )
+    try:
+        check_name(chosen.feed)
+    except ValueError as error:
+        raise ConfigError(f"--feed: {error}") from error
     _check_upstream(chosen)
     refuse_future(chosen.initial_commit_ts, this_moment())
     return chosen

@@ -160,7 +160,7 @@ WRONG_FORMS = (
     ),
     (
         ("--downstream", "sqlite:///{tmp}/x.db", "--feed", "A b"),
-        "drainer refuses to start: feed 'A",
+        "--feed: feed 'A b': 1 to 63 of a-z",
     ),
 )
 
