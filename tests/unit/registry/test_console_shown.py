@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import msgspec
 import pytest
 
@@ -28,7 +30,7 @@ from tidelog_registry.console import heard
 from tidelog_registry.console.feed_view import DDLS
 from tidelog_registry.console.lags import PATIENCE_MS, SPAN_MS, STEP_MS
 from tidelog_registry.console.model import FEEDS, JOBS, NODES, Model
-from tidelog_registry.console.rates import LISTED, TABLES, TableRates
+from tidelog_registry.console.rates import LISTED, TABLES, WINDOW_S, Recent, TableRates
 from tidelog_registry.console.shown import FeedShown, Lags, NodeShown, Snapshot
 
 NOW = 1_800_000_000_000
@@ -269,6 +271,36 @@ def test_a_busy_table_takes_the_place_of_one_that_is_idle() -> None:
     assert listed[0].name == "d.new"
     assert others is not None
     assert sum(t.rows for t in listed) + others.rows == TABLES + 7
+
+
+def test_a_rate_is_of_the_whole_seconds_of_the_window_and_of_no_others() -> None:
+    recent = Recent()
+    for second in range(100, 130):
+        recent.add(3, second)
+        recent.add(1, second)
+    assert recent.per_s(129) == 4.0  # the present second, which has only begun, left out
+    assert recent.per_s(130) == 4.0
+    assert recent.per_s(134) == 4.0 * (WINDOW_S - 4) / WINDOW_S
+    assert recent.per_s(129 + 2 * WINDOW_S) == 0
+    recent.add(5, 128)  # a clock that went back: it counts, with the newest second
+    assert recent.per_s(130) == 4.0 + 5 / WINDOW_S
+    recent.add(20, 1000)
+    assert recent.per_s(1001) == 20 / WINDOW_S
+    assert recent.total == 30 * 4 + 25
+
+
+def test_what_is_known_of_a_table_that_was_written_to_for_long_is_small() -> None:
+    """There may be TABLES of them for each feed, and new ones come as long as DDLs do."""
+    rates = TableRates()
+    tracemalloc.start()
+    try:
+        for number in range(TABLES):
+            for second in range(3 * WINDOW_S):
+                rates.add(f"d.t{number}", 5, second)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 512 * TABLES
 
 
 def test_rates_of_nodes_come_from_their_counts_and_begin_anew_with_them() -> None:

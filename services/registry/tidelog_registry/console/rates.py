@@ -10,11 +10,11 @@ from tidelog_registry.console.shown import OtherTables, TableShown
 
 WINDOW_S = 10
 """Of a table's rate."""
+SLOTS = WINDOW_S + 1
+"""The present second, too."""
 TABLES = 256
 """Of a feed, that are counted one by one."""
 LISTED = 12
-
-
 HEARTBEATS = 6
 """Over so many a node's rates are taken: about WINDOW_S."""
 
@@ -48,24 +48,27 @@ class NodeRates:
 
 
 class Recent:
-    """A sum over the last WINDOW_S whole seconds, and over all."""
+    """A sum over the last WINDOW_S whole seconds, and over all. Small, as each table has one."""
+
+    __slots__ = ("_newest", "_seconds", "total")
 
     def __init__(self) -> None:
         self.total = 0
-        self._seconds: deque[list[int]] = deque(maxlen=WINDOW_S)
+        self._newest = 0
+        self._seconds = [0] * SLOTS
 
     def add(self, amount: int, second: int) -> None:
         self.total += amount
-        if self._seconds and self._seconds[-1][0] >= second:
-            self._seconds[-1][1] += amount
-        else:
-            self._seconds.append([second, amount])
+        for passed in range(max(self._newest, second - SLOTS) + 1, second + 1):
+            self._seconds[passed % SLOTS] = 0
+        self._newest = max(self._newest, second)
+        self._seconds[self._newest % SLOTS] += amount
 
     def per_s(self, second: int) -> float:
         """`second`: the present one, which is not over and does not count."""
-        begins = second - WINDOW_S
-        found = sum(amount for at, amount in self._seconds if begins <= at < second)
-        return found / WINDOW_S
+        begins = max(second - WINDOW_S, self._newest - SLOTS + 1)
+        whole = range(begins, min(second, self._newest + 1))
+        return sum(self._seconds[at % SLOTS] for at in whole) / WINDOW_S
 
 
 class TableRates:
