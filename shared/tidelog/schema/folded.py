@@ -124,7 +124,7 @@ class Folded:
             table = state.table
             if not table.away:
                 found.append(state)
-            elif table.page in self._loaded:
+            elif table.key in self._loaded.get(table.page, ()):
                 # A page is used again: it is the youngest now.
                 page = self._loaded[table.page] = self._loaded.pop(table.page)
                 here = msgspec.structs.replace(table, data=page[table.key])
@@ -136,7 +136,8 @@ class Folded:
         return found
 
     def load(self, page: int, tables: dict[int, bytes], keep: int) -> None:
-        """A page of the snapshot is here; the oldest ones go, but for the last `keep`."""
+        """A page of the snapshot is here, or those of its tables that will be asked for; the oldest
+        pages go, but for the last `keep`."""
         self.unload(page)
         self._loaded[page] = tables
         self._loaded_bytes += _size(tables)

@@ -168,6 +168,45 @@ def test_it_does_not_grow_with_the_number_of_ddls() -> None:
     run(main)
 
 
+def test_what_has_ended_is_not_kept_in_memory_and_comes_back_where_it_is_asked_for() -> None:
+    """Up to ENDED_MAX dropped tables are known: their columns lie in the bucket."""
+
+    async def main(world: World) -> None:
+        history = RandomHistory(8)
+        bucket = Bucket(world.ports().bus, "SCHEMAS_X")
+        await bucket.create()
+        tracker, snapshot = SchemaTracker(), Snapshot(bucket)
+        for _ in range(6):
+            tracker.add_jobs(history.extend(100))
+            tracker.fold(1 << 60, keep=0)
+            assert await snapshot.save(tracker, 1)
+        held = {i for here in tracker.folded._loaded.values() for i in here}
+        assert len(tracker.folded.ended) > 20
+        assert held.isdisjoint(tracker.folded.ended)
+        assert held == set(tracker.folded.live)
+        states = [state for _, state in tracker.folded.ended.values()]
+        with pytest.raises(TablesAway) as away:
+            tracker.folded.whole(states)
+        await snapshot.load(tracker.folded, away.value.pages)
+        assert all(state.table.data for state in tracker.folded.whole(states))
+
+    run(main)
+
+
+def test_a_page_that_lacks_a_table_is_damage_and_not_asked_for_again_and_again() -> None:
+    async def main(world: World) -> None:
+        history = RandomHistory(5)
+        history.extend(50)
+        bucket, _ = await saved(world, history)
+        snapshot, tracker = await again(bucket)
+        page = max(state.table.page for state in tracker.folded.live.values())
+        snapshot._pages.members[page].add(1 << 40)
+        with pytest.raises(SnapshotDamaged, match="lacks tables"):
+            await snapshot.load(tracker.folded, [page])
+
+    run(main)
+
+
 def test_whoever_saves_second_changes_nothing() -> None:
     async def main(world: World) -> None:
         history = RandomHistory(4)

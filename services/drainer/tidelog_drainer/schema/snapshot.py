@@ -140,8 +140,11 @@ class Snapshot:
                 raise SnapshotDamaged(f"page {page} is not in the root")
             part = await self._part(f"schema/page/{page}", ref)
             tables = _unpack(part, dict[int, bytes])
-            if self._root is not None and self._root.pages.get(page) == ref:
-                folded.load(page, tables, keep=len(pages))
+            if self._root is None or self._root.pages.get(page) != ref:
+                continue
+            if self._pages.members.get(page, set()) - tables.keys():
+                raise SnapshotDamaged(f"page {page} lacks tables that the index says it has")
+            folded.load(page, tables, keep=len(pages))
 
     async def save(self, tracker: SchemaTracker, first_job: int) -> bool:
         """Write what has changed. False: somebody else wrote the root meanwhile, and nothing was
@@ -207,8 +210,11 @@ class Snapshot:
     def _go_on(self, tracker: SchemaTracker, attempt: Attempt, revision: int) -> None:
         """What was written is the snapshot now."""
         self._root, self._revision, self._pages = attempt.root, revision, attempt.pages
+        live = tracker.folded.live
         for page, here in attempt.tables.items():
-            tracker.folded.load(page, here, keep=1)
+            # Of those that have ended, which grow with the history, hardly one is asked for again.
+            asked_for = {i: data for i, data in here.items() if i in live}
+            tracker.folded.load(page, asked_for, keep=1)
         tracker.folded.saved(attempt.moved)
         tracker.again()
 
