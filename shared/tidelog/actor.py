@@ -279,10 +279,16 @@ async def _alive(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await work
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if _is_cancelled():
             raise
         raise TidelogError(f"{name}: what it waits for was cancelled") from error
+
+
+def _is_cancelled() -> bool:
+    """A frame that an error goes through must not know the task that ends with the error: that is
+    a cycle for each task that is cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -121,6 +121,7 @@ class Runner:
     ) -> None:
         self.name = name
         self._config: ServiceConfig = config
+        self._shown_config = redacted(config)
         self._build: Build[ServiceConfig] = build  # type: ignore[assignment]
         self._open_downstream = open_downstream
         self._offline: Offline[ServiceConfig] | None = offline  # type: ignore[assignment]
@@ -175,6 +176,7 @@ class Runner:
         own.lock(LOCK_FILE)
         addr = await admin.start(self._config.http_addr)
         self._config = msgspec.structs.replace(self._config, http_addr=addr)
+        self._shown_config = redacted(self._config)
         await own.write_file(HTTP_FILE, f"{addr}\n".encode())
         log.info("starting", version=version("tidelog"), http=addr, data_dir=str(own.root))
         disk = RealDisk(self._config.storage_dir)
@@ -293,6 +295,6 @@ class Runner:
                 "reconnects": 0 if bus is None else bus.reconnects,
             },
             "worst_stall_s": 0.0 if self._stall is None else round(self._stall.worst_s, 4),
-            "config": redacted(self._config),
+            "config": self._shown_config,
             "actors": actors,
         }

@@ -186,13 +186,13 @@ class Connection:
 
     def _on_answer(self, subject: bytes, _reply: bytes, data: bytes, raw: bytes) -> None:
         waiting = self._waiting.get(subject[len(self._prefix) :].decode("utf-8", "replace"))
-        if waiting is None or waiting.future.done():
+        if waiting is None:
             return
         status, _, headers = parse_headers(raw)
         if status == NO_RESPONDERS:
             waiting.fail(NoResponders("nobody serves this subject"))
         else:
-            waiting.future.set_result(Message(subject.decode(), bytes(data), headers))
+            waiting.answer(Message(subject.decode(), bytes(data), headers))
 
     async def _watch_loop(self) -> None:
         """nats-py's tasks can die; its state then says "connected" or "reconnecting" for ever."""
@@ -213,7 +213,7 @@ class Connection:
     async def _send(self, command: Command) -> None:
         waiting = command.waiting
         if waiting is not None:
-            if waiting.future.done():
+            if waiting.settled:
                 return
             waiting.sent = True
         try:
@@ -273,8 +273,7 @@ class Connection:
     def forget(self, waiting: Waiting) -> None:
         """Nobody waits any more; if the message is still queued, it is not sent."""
         self._waiting.pop(waiting.token, None)
-        if not waiting.future.cancel() and not waiting.future.cancelled():
-            waiting.future.exception()  # retrieved, so that asyncio does not complain
+        waiting.forget()
 
     async def ask(
         self, subject: str, data: bytes, headers: Mapping[str, str] | None, timeout_s: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import structlog
@@ -44,6 +44,18 @@ def parse_headers(raw: bytes) -> tuple[int, str, dict[str, str]]:
             headers[name.decode("utf-8", "replace")] = value.strip().decode("utf-8", "replace")
     description = first[13:].strip().decode("utf-8", "replace")
     return int(status) if status.isdigit() else 0, description, headers
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """An error of it comes without where it was: among those frames is one of `asyncio.wait_for`,
+    which knows the task that ended with the error. That is a cycle, with streams and all, for each
+    attempt to connect."""
+    try:
+        with cancellable():
+            await work
+    except Exception as error:
+        error.__traceback__ = None
+        raise
 
 
 def header_bytes(headers: Mapping[str, str]) -> int:
@@ -204,16 +216,14 @@ class SinkClient(Client):
                 self.options["tls"] = self._tls()
             except ConfigError as error:
                 log.error("the certificates stay as they were", error=error.message)
-        with cancellable():
-            await super()._connect_to_server(s)
+        await _to_its_end(super()._connect_to_server(s))
 
     async def _process_connect_init(self) -> None:
         """What comes of a connection that is gone between its first words is not always an OSError
         (uvloop's word for it, half a line, a handshake's protocol that is there no more), and so,
         for nats-py, nothing after which it would try again."""
         try:
-            with cancellable():
-                await super()._process_connect_init()
+            await _to_its_end(super()._process_connect_init())
         except OSError:
             raise  # a certificate that is refused is a ValueError, too
         except (RuntimeError, ValueError, AttributeError) as error:

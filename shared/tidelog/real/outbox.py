@@ -18,17 +18,39 @@ HARD_BYTES = 64 << 20
 class Waiting:
     """Somebody waits for the answer to one message."""
 
-    __slots__ = ("future", "sent", "subject", "token")
+    __slots__ = ("_future", "sent", "subject", "token")
 
     def __init__(self, token: str) -> None:
         self.token = token
         self.subject = ""
-        self.future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[Message] | None = asyncio.get_running_loop().create_future()
         self.sent = False
 
+    @property
+    def future(self) -> asyncio.Future[Message]:
+        """The answer, for whoever waits: until `forget`."""
+        assert self._future is not None
+        return self._future
+
+    @property
+    def settled(self) -> bool:
+        return self._future is None or self._future.done()
+
+    def answer(self, message: Message) -> None:
+        if not self.settled:
+            self.future.set_result(message)
+
     def fail(self, error: Exception) -> None:
-        if not self.future.done():
+        if not self.settled:
             self.future.set_exception(error)
+
+    def forget(self) -> None:
+        """Nobody waits any more. An error knows the frames that it went through, and those know
+        this: with the error it would be a cycle for each request that fails, which stays until the
+        collector comes."""
+        future, self._future = self._future, None
+        if future is not None and not future.cancel() and not future.cancelled():
+            future.exception()  # retrieved, so that asyncio does not complain
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):

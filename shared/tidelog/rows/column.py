@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import partial
 from struct import Struct
 from typing import Final, cast
 
@@ -70,7 +71,7 @@ class Column:
     """Conversions of one column. `wire` is the flag its datums carry when not NULL (EncodeValue).
 
     `convert` maps the integer of a packed time, ENUM, SET, BIT; None where the datum's value is
-    already ours.
+    already ours. It knows no column: one that refers to itself outlives its table.
     """
 
     __slots__ = ("binary", "convert", "flags", "fsp", "info", "name", "tp", "type", "wire")
@@ -150,32 +151,14 @@ class Column:
         if self.tp in (T_DATE, T_NEWDATE):
             return date_text
         if self.tp in (T_DATETIME, T_TIMESTAMP):
-            return self._datetime
+            return partial(_datetime, self.fsp)
         if self.tp == T_DURATION:
-            return self._duration
+            return partial(_duration, self.fsp)
         if self.tp == T_ENUM:
-            return self._enum
+            return partial(_enum, self.name, self.type.Elems or ())
         if self.tp == T_SET:
-            return self._set
+            return partial(_set, self.name, self.type.Elems or ())
         return None
-
-    def _datetime(self, packed: int) -> Value:
-        return datetime_text(packed, self.fsp)
-
-    def _duration(self, nanos: int) -> Value:
-        return duration_text(nanos, self.fsp)
-
-    def _enum(self, number: int) -> Value:
-        elems = self.type.Elems or ()
-        if number > len(elems):
-            raise Malformed(f"column {self.name} has no element {number}")
-        return elems[number - 1] if number else ""
-
-    def _set(self, bits: int) -> Value:
-        elems = self.type.Elems or ()
-        if bits >> len(elems):
-            raise Malformed(f"column {self.name} has no elements {bits:#x}")
-        return ",".join(elem for i, elem in enumerate(elems) if bits >> i & 1)
 
     def _integer(self, number: int) -> Value:
         if self.convert is not None:
@@ -210,7 +193,7 @@ class Column:
         if self.tp in (T_FLOAT, T_DOUBLE):
             return 0.0
         if self.tp == T_ENUM:
-            return self._enum(1)
+            return _enum(self.name, self.type.Elems or (), 1)
         if (self.tp in TIME_TYPES or self.tp == T_DURATION) and self.convert is not None:
             return self.convert(0)
         if self.tp == T_DECIMAL:
@@ -286,6 +269,26 @@ def _wire_flag(info: ColumnInfo) -> int:
         T_JSON: datum.JSON,
     }
     return flags.get(tp, -1)
+
+
+def _datetime(fsp: int, packed: int) -> Value:
+    return datetime_text(packed, fsp)
+
+
+def _duration(fsp: int, nanos: int) -> Value:
+    return duration_text(nanos, fsp)
+
+
+def _enum(column: str, elems: Sequence[str], number: int) -> Value:
+    if number > len(elems):
+        raise Malformed(f"column {column} has no element {number}")
+    return elems[number - 1] if number else ""
+
+
+def _set(column: str, elems: Sequence[str], bits: int) -> Value:
+    if bits >> len(elems):
+        raise Malformed(f"column {column} has no elements {bits:#x}")
+    return ",".join(elem for i, elem in enumerate(elems) if bits >> i & 1)
 
 
 def _text(raw: bytes) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cycles import left_in_cycles
 from tests.unit.rows.tables import (
     column,
     hidden_handle_table,
@@ -220,3 +221,11 @@ def test_values_that_do_not_fit_are_refused(tp: int, value: object) -> None:
     info = column(1, "c", tp, charset="utf8mb4", elems=("a",), flen=4, decimal=2)
     with pytest.raises(BadValue, match="column c"):
         TableCodec(int_key_table(info)).encode_insert({"id": 1, "c": value}, None)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("tp", [10, 7, 12, 11, 247, 248])
+def test_a_codec_goes_with_its_table(tp: int) -> None:
+    """Each DDL makes new ones."""
+    with left_in_cycles() as left:
+        TableCodec(int_key_table(column(1, "c", tp, elems=("p", "q"))))
+    assert left["Column"] == 0, left

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conditions import until
+from tests.cycles import left_in_cycles
 from tidelog import leftovers, logs
 from tidelog.config import ServiceConfig
 from tidelog.errors import EXIT_OK, ConfigError, DirectoryLocked, exit_code
@@ -129,3 +130,16 @@ class Bursts(Runner):
 def test_a_service_gives_back_what_a_burst_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "SWEEP_S", 0.01)
     asyncio.run(Bursts("pump", ServiceConfig(), never, no_downstream, None).run())
+
+
+def test_who_asks_for_the_status_leaves_nothing_behind() -> None:
+    """`tidelog up` and probes ask all the time."""
+
+    async def asked() -> None:
+        runner = Runner("pump", ServiceConfig(), never, no_downstream, None)
+        with left_in_cycles() as left:
+            for _ in range(3):
+                assert runner.status()["why"] == "waiting for NATS"
+        assert not left, left
+
+    asyncio.run(asked())
