@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -87,16 +88,7 @@ class Ref(Generic[M]):
     async def ask(self, make: Callable[[Reply[T]], M]) -> T:
         """Tell a message made with a reply, and wait for the answer or the actor's error."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def settle(value: T | None, error: Exception | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(value)  # type: ignore[arg-type]
-
-        reply: Reply[T] = self.reply(settle)
+        reply: Reply[T] = self.reply(partial(_settle, future))
         try:
             message = make(reply)
             if not self.try_tell(message):
@@ -107,10 +99,20 @@ class Ref(Generic[M]):
                 reply.fail(ActorStopped("the asker went away"))
             if future.done() and not future.cancelled():
                 future.exception()
+            del future  # its error knows this frame: a cycle for each ask that fails
 
     def reply(self, settle: Settle[T]) -> Reply[T]:
         """A reply for a message to this actor; `settle(value, error)` is called exactly once."""
         return Reply(settle, self._living().owed)
+
+
+def _settle(future: asyncio.Future[T], value: T | None, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)  # type: ignore[arg-type]
 
 
 class Nothing(msgspec.Struct, frozen=True):

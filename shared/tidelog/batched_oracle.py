@@ -59,6 +59,7 @@ class BatchedOracle(ABC):
                 self._hand_over()
             elif caller in self._waiting:
                 self._waiting.remove(caller)
+            del caller  # its error knows this frame: a cycle for each call that fails
 
     def _hand_over(self) -> None:
         """To the next who still waits: one that was cancelled may not have left the line yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from dataclasses import dataclass
 
@@ -275,6 +276,31 @@ def test_a_task_that_an_actor_ends_leaves_nothing_behind() -> None:
             del began
             await asyncio.sleep(1)
         assert left["Task"] == left["CancelledError"] == 0, left
+        cell.stop()
+        await living
+
+    run(main, 1)
+
+
+class Refuser(Actor[Read]):
+    """Has another error for each."""
+
+    async def on_batch(self, batch: list[Read]) -> None:
+        for message in batch:
+            message.reply.fail(TidelogError("no"))
+
+
+def test_an_ask_that_fails_leaves_nothing_behind() -> None:
+    async def main(_: World) -> None:
+        ref: Ref[Read] = Ref("refuser")
+        cell = Cell(ref, Refuser())
+        living = asyncio.ensure_future(cell.run())
+        await cell.started.wait()
+        with left_in_cycles() as left:
+            for _ in range(3):
+                with contextlib.suppress(TidelogError):
+                    await ref.ask(Read)
+        assert not left, left
         cell.stop()
         await living
 
