@@ -12,6 +12,7 @@ from contextlib import contextmanager
 def left_in_cycles() -> Iterator[Counter[str]]:
     """Of the body: how many of each type, by its name. It is counted at the end."""
     left: Counter[str] = Counter()
+    was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
@@ -22,4 +23,5 @@ def left_in_cycles() -> Iterator[Counter[str]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-        gc.enable()
+        if was_enabled:
+            gc.enable()

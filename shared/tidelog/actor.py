@@ -311,7 +311,12 @@ async def off_loop(function: Callable[..., T], *args: object) -> T:
         calls = cell.top.calls
         calls.add(future)
         future.add_done_callback(calls.discard)
-    return await asyncio.shield(future)
+    try:
+        return await asyncio.shield(future)
+    finally:
+        del (
+            future
+        )  # its error knows this frame, and with it the arguments: a cycle for each failure
 
 
 async def calls_ended() -> None:

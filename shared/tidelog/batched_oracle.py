@@ -87,9 +87,7 @@ class BatchedOracle(ABC):
         try:
             given = await self._ask(total) - total
         except TidelogError as error:
-            for follower in followers:
-                if not follower.turn.done():
-                    follower.turn.set_exception(error)
+            _fail(followers, error)
             raise
         except BaseException:
             # Cancelled, or what nobody foresaw: they wait on, and one of them asks again.
@@ -101,3 +99,11 @@ class BatchedOracle(ABC):
             if not follower.turn.done():
                 follower.turn.set_result(given)
         return own
+
+
+def _fail(followers: list[_Caller], error: TidelogError) -> None:
+    """None is left in the list: its frame is one that the error knows (a cycle, else)."""
+    while followers:
+        caller = followers.pop()
+        if not caller.turn.done():
+            caller.turn.set_exception(error)

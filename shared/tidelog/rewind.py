@@ -110,7 +110,7 @@ class Rewinding:
                 answer = await self._bus.request(subject, body, timeout_s=ASK_S)
                 return messages.decode_reply(answer.data, Replay)
             except (NoResponders, NotOnline) as error:
-                last = error
+                last = error.with_traceback(None)  # which has this frame
         raise Unavailable(
             f"no Drainer of feed {self._feed!r} can fill what its stream no longer holds",
             hint="start its Drainer, or resume it: see `tidelog nodes`",

@@ -187,7 +187,10 @@ class MysqlSession:
             wrapped = typed(error, self.where, _shown(sql))
             if isinstance(wrapped, Unavailable) and not isinstance(wrapped, WorkRolledBack):
                 self.discard()
-            raise wrapped from error
+            try:
+                raise wrapped from error
+            finally:
+                del wrapped  # it knows this frame: a cycle for each statement that is refused
         except BaseException:
             self.discard()
             raise

@@ -47,13 +47,13 @@ def parse_headers(raw: bytes) -> tuple[int, str, dict[str, str]]:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """An error of it comes without where it was: among those frames is one of `asyncio.wait_for`,
-    which knows the task that ended with the error. That is a cycle, with streams and all, for each
-    attempt to connect."""
+    """An error that it tries again after comes without where it was: among those frames is one of
+    `asyncio.wait_for`, which knows the task that ended with it. That is a cycle, with streams and
+    all, for each attempt to connect."""
     try:
         with cancellable():
             await work
-    except Exception as error:
+    except (OSError, errors.Error) as error:
         error.__traceback__ = None
         raise
 
@@ -265,6 +265,12 @@ class SinkClient(Client):
             # It would end the read loop, and with it the connection for all the others.
             metrics.sink_errors.inc()
             log.exception("a message is dropped: what takes it raised", subject=repr(subject))
+
+    async def _process_op_err(self, e: Exception) -> None:
+        """The stream that was lost keeps its error, and the error where it was, which is there: a
+        cycle for each connection."""
+        e.__traceback__ = None
+        await super()._process_op_err(e)
 
     async def _process_err(self, err_msg: str) -> None:
         """nats-py closes for good at any `-ERR`; all but a refused subject are mere losses."""

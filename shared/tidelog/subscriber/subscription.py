@@ -70,8 +70,7 @@ class Subscription(Generic[T]):
     async def reached(self, commit_ts: int, timeout_s: float | None = None) -> None:
         """Returns when everything up to `commit_ts` is done: what a writer committed can be read
         here. Another task has to iterate. Raises DeadlineExceeded, and what ended the iteration."""
-        if self._failed is not None:
-            raise self._failed
+        self._check()
         if self.watermark >= commit_ts:
             return
         waiting = asyncio.get_running_loop().create_future()
@@ -121,8 +120,7 @@ class Subscription(Generic[T]):
 
     async def next(self, upto: int = TS_MAX) -> T | None:
         """The next one; None once everything up to `upto` is done. It may be cancelled."""
-        if self._failed is not None:
-            raise self._failed
+        self._check()
         self._reach(self._handed_over)
         try:
             while self.watermark < upto:
@@ -151,7 +149,13 @@ class Subscription(Generic[T]):
         """By another task, while this one waited: perhaps the stream was opened once more since."""
         if self._failed is not None:
             await self._reader.close()
-            raise self._failed
+            self._check()
+
+    def _check(self) -> None:
+        """Raises what ended the iteration: without where it was until now, which is longer each
+        time."""
+        if self._failed is not None:
+            raise self._failed.with_traceback(None)
 
     def _reach(self, commit_ts: int | None) -> None:
         self._handed_over = None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
 import uvloop
@@ -31,6 +34,8 @@ def test_a_request_that_fails(server: NatsServer) -> None:
 
     async def run() -> None:
         bus = await NatsBus.connect(server.url)
+        with pytest.raises(NoResponders):
+            await bus.request("nobody", b"", timeout_s=5)
         with left_in_cycles() as left:
             for _ in range(MANY):
                 with contextlib.suppress(NoResponders):
@@ -70,5 +75,44 @@ def test_an_attempt_to_connect_that_fails(server: NatsServer) -> None:
             await until(lambda: bus_metrics.errors._value.get() > before + 5)
         await bus.close()
         assert left["ConnectionRefusedError"] == left["StreamReader"] == 0, left
+
+    uvloop.run(run())
+
+
+async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As a server that is killed with something unread; every second one when all is well."""
+    writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    resets.append(len(resets))
+    if len(resets) % 2:
+        writer.write(b'INFO {"server_id":"S","version":"2.12.0","max_payload":1048576}\r\n')
+        for _ in range(2):  # of the handshake, and once it is connected
+            while await reader.readline() not in (b"PING\r\n", b""):
+                pass
+            writer.write(b"PONG\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+    writer.transport.abort()
+
+
+resets: list[int] = []
+
+
+def test_a_connection_that_is_reset(server: NatsServer) -> None:
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        server.kill()
+        await until(lambda: not bus.connected)
+        port = int(server.url.rpartition(":")[2])
+        resets.clear()
+        listening = await asyncio.start_server(reset, "127.0.0.1", port)
+        await until(lambda: len(resets) > 1)
+        before, made = len(resets), bus.reconnects
+        with left_in_cycles() as left:
+            await until(lambda: len(resets) > before + 4)
+        listening.close()
+        made = bus.reconnects - made
+        await bus.close()
+        assert made, "none was ever connected"
+        assert left["ConnectionResetError"] == left["TcpTransport"] == 0, left
 
     uvloop.run(run())

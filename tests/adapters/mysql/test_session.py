@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,11 +13,12 @@ import aiomysql.connection as driver
 import pytest
 import uvloop
 
+from tests.cycles import left_in_cycles
 from tests.servers import mariadb_server
 from tests.unit.downstreams.shapes import column, table
 from tidelog.downstream import Image, TableRule
 from tidelog.downstreams import mysql_session
-from tidelog.downstreams.mysql_session import MysqlSession
+from tidelog.downstreams.mysql_session import MysqlSession, StatementRefused
 from tidelog.downstreams.statements import TableStatements
 from tidelog.downstreams.target import Target
 from tidelog.downstreams.writing import writing
@@ -180,3 +182,19 @@ def test_a_connection_that_is_reset_before_the_login_is_lost_and_wants_no_tls(
 
     monkeypatch.setattr(driver, "_open_connection", reset)
     run(scenario())
+
+
+def test_a_statement_that_is_refused_is_gone_with_its_error(tmp_path: Path) -> None:
+    """It may have megabytes, and a lane whose rows are refused sends many."""
+
+    async def scenario(url: str) -> None:
+        session = await MysqlSession.connect(Target.parse(url))
+        with left_in_cycles() as left:
+            for _ in range(3):
+                with contextlib.suppress(StatementRefused):
+                    await session.run("SELECT nothing FROM nowhere.at_all")
+        await session.close()
+        assert left["StatementRefused"] == left["frame"] == 0, left
+
+    with mariadb_server(tmp_path) as server:
+        uvloop.run(scenario(f"mysql://root@{server.host}:{server.port}/"))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import weakref
 from dataclasses import dataclass
 
 import pytest
 
-from tests.cycles import left_in_cycles
 from tidelog.actor import Actor, Cell, Ref, Reply, off_loop
 from tidelog.errors import ActorStopped, Corrupt, TidelogError
 from tidelog.sim import World, run
@@ -255,52 +253,6 @@ def test_an_idle_actor_does_not_keep_its_last_message() -> None:
         del message
         await asyncio.sleep(1)
         assert seen() is None
-        cell.stop()
-        await living
-
-    run(main, 1)
-
-
-def test_a_task_that_an_actor_ends_leaves_nothing_behind() -> None:
-    """Each DDL has one, to tell that it gets on."""
-
-    async def main(_: World) -> None:
-        cell = Cell(Ref("taker"), Taker())
-        living = asyncio.ensure_future(cell.run())
-        await cell.started.wait()
-        with left_in_cycles() as left:
-            cell.actor.spawn(asyncio.sleep(60), "watch").cancel()
-            began = cell.actor.spawn(asyncio.sleep(60), "watch")
-            await asyncio.sleep(1)
-            began.cancel()
-            del began
-            await asyncio.sleep(1)
-        assert left["Task"] == left["CancelledError"] == 0, left
-        cell.stop()
-        await living
-
-    run(main, 1)
-
-
-class Refuser(Actor[Read]):
-    """Has another error for each."""
-
-    async def on_batch(self, batch: list[Read]) -> None:
-        for message in batch:
-            message.reply.fail(TidelogError("no"))
-
-
-def test_an_ask_that_fails_leaves_nothing_behind() -> None:
-    async def main(_: World) -> None:
-        ref: Ref[Read] = Ref("refuser")
-        cell = Cell(ref, Refuser())
-        living = asyncio.ensure_future(cell.run())
-        await cell.started.wait()
-        with left_in_cycles() as left:
-            for _ in range(3):
-                with contextlib.suppress(TidelogError):
-                    await ref.ask(Read)
-        assert not left, left
         cell.stop()
         await living
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import Histogram
 
+from tests.cycles import left_in_cycles
 from tests.unit.pump.rig import CLUSTER, NODE, Client, commit, prewrite, start, ts_now
 from tidelog import subjects
 from tidelog.actor import Reply
@@ -82,6 +83,19 @@ def test_a_pull_out_of_range_is_refused(after_ts: int, fields: dict[str, Any]) -
         assert (await client.pull(TS_MAX, wait_ms=0)).resolved_ts == base + 5
         assert (await client.pull(TS_MAX, commit_ts=TS_MAX, offset=1)).code == "Purged"
         assert not crashes(world)
+
+    run(main, 1)
+
+
+def test_a_pull_that_is_refused_is_gone_with_its_error() -> None:
+    """Who asks for what was purged asks again and again."""
+
+    async def main(world: World) -> None:
+        _, client = await start(world)
+        with left_in_cycles() as left:
+            for _ in range(3):
+                assert (await client.pull(TS_MAX, commit_ts=TS_MAX, offset=1)).code == "Purged"
+        assert left["Purged"] == left["PullRequest"] == 0, left
 
     run(main, 1)
 

@@ -223,7 +223,7 @@ def test_values_that_do_not_fit_are_refused(tp: int, value: object) -> None:
         TableCodec(int_key_table(info)).encode_insert({"id": 1, "c": value}, None)  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize("tp", [10, 7, 12, 11, 247, 248])
+@pytest.mark.parametrize("tp", [7, 12, 11, 247, 248])
 def test_a_codec_goes_with_its_table(tp: int) -> None:
     """Each DDL makes new ones."""
     with left_in_cycles() as left:

@@ -25,7 +25,12 @@ def test_who_iterates_is_told_when_another_task_closes_it() -> None:
             async with asyncio.timeout(5):
                 await iterating
         await feed.batch([Txn(10, {A: [1]})])
-        with pytest.raises(Unavailable, match="the subscription is closed"):
-            await anext(subscription)
+        lengths = set()
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="the subscription is closed") as told:
+                await anext(subscription)
+            lengths.add(len(told.traceback))
+            del told
+        assert len(lengths) == 1, "who asks again and again has it say more each time"
 
     in_world(work)

@@ -116,14 +116,15 @@ class Directory(Actor[Changed]):
         """An empty binlog: is it there, and would it take a Prewrite?"""
         assert pump.way is not None
         try:
-            refusals = await pump.way.write([b""], PROBE_S)
-            if refusals and refusals[0] is not None:
-                raise refusals[0]
-            self._pumps.probed(pump)
+            refused = any(await pump.way.write([b""], PROBE_S))
         except TidelogError:
-            self._pumps.probe_failed(pump, self._clock.monotonic())
+            refused = True
         finally:
             self._probing.discard(pump.node)
+        if refused:
+            self._pumps.probe_failed(pump, self._clock.monotonic())
+        else:
+            self._pumps.probed(pump)
 
     def status(self) -> dict[str, object]:
         return {

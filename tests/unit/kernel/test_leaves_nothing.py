@@ -1,0 +1,108 @@
+"""What fails again and again, or ends, is gone when it is over: no collector has to come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+from tests.cycles import left_in_cycles
+from tidelog.actor import Actor, Cell, Ref, Reply, off_loop
+from tidelog.batched_oracle import BatchedOracle
+from tidelog.errors import IoFailed, TidelogError, Unavailable
+from tidelog.sim import World, run
+
+TIMES = 3
+
+
+@dataclass(frozen=True)
+class Wanted:
+    reply: Reply[int]
+
+
+class Refuser(Actor[Wanted]):
+    """Has another error for each."""
+
+    async def on_batch(self, batch: list[Wanted]) -> None:
+        for message in batch:
+            message.reply.fail(TidelogError("no"))
+
+
+async def living() -> tuple[Ref[Wanted], Cell[Wanted], asyncio.Task[None]]:
+    ref: Ref[Wanted] = Ref("refuser")
+    cell = Cell(ref, Refuser())
+    task = asyncio.ensure_future(cell.run())
+    await cell.started.wait()
+    return ref, cell, task
+
+
+def test_an_ask_that_fails() -> None:
+    async def main(_: World) -> None:
+        ref, cell, task = await living()
+        with left_in_cycles() as left:
+            for _ in range(TIMES):
+                with contextlib.suppress(TidelogError):
+                    await ref.ask(Wanted)
+        assert not left, left
+        cell.stop()
+        await task
+
+    run(main, 1)
+
+
+def test_a_task_that_an_actor_ends() -> None:
+    """Each DDL has one, to tell that it gets on."""
+
+    async def main(_: World) -> None:
+        _, cell, task = await living()
+        with left_in_cycles() as left:
+            for pause_s in (0, 1) * TIMES:
+                watching = cell.actor.spawn(asyncio.sleep(60), "watch")
+                await asyncio.sleep(pause_s)
+                watching.cancel()
+                del watching
+                await asyncio.sleep(1)
+        assert not left, left
+        cell.stop()
+        await task
+
+    run(main, 1)
+
+
+def test_a_call_in_a_thread_that_fails() -> None:
+    """It may have megabytes of arguments."""
+
+    def full(_: bytes) -> None:
+        raise IoFailed("no")
+
+    async def calls() -> None:
+        with left_in_cycles() as left:
+            for _ in range(TIMES):
+                with contextlib.suppress(IoFailed):
+                    await off_loop(full, b"")
+        assert left["IoFailed"] == 0, left
+
+    asyncio.run(calls())
+
+
+class NoOracle(BatchedOracle):
+    async def _ask(self, total: int) -> int:
+        await asyncio.sleep(0)
+        raise Unavailable("nobody answers")
+
+
+def test_timestamps_that_nobody_gives() -> None:
+    """Several callers: one asks for all, and all have its error."""
+
+    async def calls() -> None:
+        oracle = NoOracle()
+        with left_in_cycles() as left:
+            for _ in range(TIMES):
+                found = await asyncio.gather(
+                    *(oracle.fresh() for _ in range(4)), return_exceptions=True
+                )
+                assert {type(one) for one in found} == {Unavailable}
+                del found
+        assert left["Unavailable"] == left["_Caller"] == 0, left
+
+    asyncio.run(calls())
