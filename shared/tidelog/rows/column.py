@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import partial
 from struct import Struct
 from typing import Final, cast
 
@@ -67,11 +66,39 @@ def base64_text(raw: bytes) -> str:
     return b64encode(raw).decode("ascii")
 
 
+class _Conversion:
+    """Of a column's integers. It does not know the column, which has one of these methods: what
+    refers to itself outlives its table. (A method is a sixth faster than a partial, compiled.)"""
+
+    __slots__ = ("column", "elems", "fsp")
+
+    def __init__(self, column: str, fsp: int, elems: tuple[str, ...]) -> None:
+        self.column = column
+        self.fsp = fsp
+        self.elems = elems
+
+    def datetime(self, packed: int) -> Value:
+        return datetime_text(packed, self.fsp)
+
+    def duration(self, nanos: int) -> Value:
+        return duration_text(nanos, self.fsp)
+
+    def enum(self, number: int) -> Value:
+        if number > len(self.elems):
+            raise Malformed(f"column {self.column} has no element {number}")
+        return self.elems[number - 1] if number else ""
+
+    def set(self, bits: int) -> Value:
+        if bits >> len(self.elems):
+            raise Malformed(f"column {self.column} has no elements {bits:#x}")
+        return ",".join(elem for i, elem in enumerate(self.elems) if bits >> i & 1)
+
+
 class Column:
     """Conversions of one column. `wire` is the flag its datums carry when not NULL (EncodeValue).
 
     `convert` maps the integer of a packed time, ENUM, SET, BIT; None where the datum's value is
-    already ours. It knows no column: one that refers to itself outlives its table.
+    already ours.
     """
 
     __slots__ = ("binary", "convert", "flags", "fsp", "info", "name", "tp", "type", "wire")
@@ -150,14 +177,15 @@ class Column:
     def _integer_conversion(self) -> Convert | None:
         if self.tp in (T_DATE, T_NEWDATE):
             return date_text
+        conversion = _Conversion(self.name, self.fsp, self.type.Elems or ())
         if self.tp in (T_DATETIME, T_TIMESTAMP):
-            return partial(_datetime, self.fsp)
+            return conversion.datetime
         if self.tp == T_DURATION:
-            return partial(_duration, self.fsp)
+            return conversion.duration
         if self.tp == T_ENUM:
-            return partial(_enum, self.name, self.type.Elems or ())
+            return conversion.enum
         if self.tp == T_SET:
-            return partial(_set, self.name, self.type.Elems or ())
+            return conversion.set
         return None
 
     def _integer(self, number: int) -> Value:
@@ -192,10 +220,8 @@ class Column:
             return 0
         if self.tp in (T_FLOAT, T_DOUBLE):
             return 0.0
-        if self.tp == T_ENUM:
-            return _enum(self.name, self.type.Elems or (), 1)
-        if (self.tp in TIME_TYPES or self.tp == T_DURATION) and self.convert is not None:
-            return self.convert(0)
+        if self.convert is not None:
+            return self.convert(1 if self.tp == T_ENUM else 0)
         if self.tp == T_DECIMAL:
             _, scale = self._decimal_shape()
             return f"0.{'0' * scale}" if scale else "0"
@@ -269,26 +295,6 @@ def _wire_flag(info: ColumnInfo) -> int:
         T_JSON: datum.JSON,
     }
     return flags.get(tp, -1)
-
-
-def _datetime(fsp: int, packed: int) -> Value:
-    return datetime_text(packed, fsp)
-
-
-def _duration(fsp: int, nanos: int) -> Value:
-    return duration_text(nanos, fsp)
-
-
-def _enum(column: str, elems: Sequence[str], number: int) -> Value:
-    if number > len(elems):
-        raise Malformed(f"column {column} has no element {number}")
-    return elems[number - 1] if number else ""
-
-
-def _set(column: str, elems: Sequence[str], bits: int) -> Value:
-    if bits >> len(elems):
-        raise Malformed(f"column {column} has no elements {bits:#x}")
-    return ",".join(elem for i, elem in enumerate(elems) if bits >> i & 1)
 
 
 def _text(raw: bytes) -> str | None:
