@@ -13,9 +13,10 @@ log = structlog.get_logger()
 
 
 def typed(error: Exception, edge: str) -> TidelogError:
-    """`error` itself if it is one of ours; otherwise counted, logged and wrapped."""
+    """`error` itself if it is one of ours, without where it was: there is who keeps it now, and it
+    would stay until a collector comes. Otherwise counted, logged and wrapped."""
     if isinstance(error, TidelogError):
-        return error
+        return error.with_traceback(None)
     UNFORESEEN.labels(edge).inc()
     log.error("a request met an unforeseen error", edge=edge, exc_info=error)
     return InvariantBroken(f"unforeseen at the Pump's {edge} edge: {error!r}")

@@ -18,7 +18,9 @@ def cancellable() -> Iterator[None]:
     try:
         yield
     finally:
-        if task.cancelling() > before:
+        was_cancelled = task.cancelling() > before
+        del task  # which ends with the error that knows this frame: a cycle for each cancellation
+        if was_cancelled:
             raise asyncio.CancelledError
 
 

@@ -10,6 +10,7 @@ from tests.cycles import left_in_cycles
 from tidelog.actor import Actor, Cell, Ref, Reply, off_loop
 from tidelog.batched_oracle import BatchedOracle
 from tidelog.errors import IoFailed, TidelogError, Unavailable
+from tidelog.real.cancellable import cancellable
 from tidelog.sim import World, run
 
 TIMES = 3
@@ -104,5 +105,23 @@ def test_timestamps_that_nobody_gives() -> None:
                 assert {type(one) for one in found} == {Unavailable}
                 del found
         assert left["Unavailable"] == left["_Caller"] == 0, left
+
+    asyncio.run(calls())
+
+
+def test_a_cancellation_that_a_library_would_lose() -> None:
+    async def waits() -> None:
+        with cancellable():
+            await asyncio.sleep(60)
+
+    async def calls() -> None:
+        with left_in_cycles() as left:
+            for _ in range(TIMES):
+                waiting = asyncio.ensure_future(waits())
+                await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                del waiting
+        assert left["Task"] == left["CancelledError"] == 0, left
 
     asyncio.run(calls())

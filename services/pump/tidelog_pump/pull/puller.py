@@ -167,15 +167,13 @@ class Puller(Actor[PullerMessage]):
             request.respond(pack(frame, wanted.compression))
             self._errors.pop(wanted.feed, None)
         except Exception as raised:  # noqa: BLE001 (a bug that one request meets ends that one)
-            self._refuse(request, wanted, typed(raised, "pull"))
+            error = typed(raised, "pull")
+            count_fatal(error)
+            self._remember(wanted.feed, error)
+            log.warning("a pull failed", feed=wanted.feed, after=wanted.after_ts, error=str(error))
+            refuse(request, error)
         finally:
             self._polls -= 1
-
-    def _refuse(self, request: Request, wanted: PullRequest, error: TidelogError) -> None:
-        count_fatal(error)
-        self._remember(wanted.feed, error)
-        log.warning("a pull failed", feed=wanted.feed, after=wanted.after_ts, error=str(error))
-        refuse(request, error)
 
     def _remember(self, feed: str, error: TidelogError) -> None:
         """Each feed's last error, until it is served; of many feeds those that failed last."""

@@ -13,7 +13,7 @@ import structlog
 
 from tidelog import payload
 from tidelog.actor import Actor, Ref, Reply
-from tidelog.errors import ActorStopped, Purged, TidelogError
+from tidelog.errors import ActorStopped, Purged
 from tidelog.failpoints import hit
 from tidelog.ports import Clock, IndexStore, TxnStatus
 from tidelog.timestamps import TS_MAX, age_s
@@ -145,7 +145,8 @@ class Resolver(Actor[ResolverMessage]):
         try:
             await self._ask(prewrite.start_ts, question, force=force)
         except Exception as raised:  # noqa: BLE001 (what an answer may cost is its question)
-            question.answer = _told(typed(raised, "resolver"))
+            error = typed(raised, "resolver")
+            question.answer = f"{type(error).__name__}: {error.message}"
         finally:
             self._running -= 1
             question.running = False
@@ -204,10 +205,6 @@ class Resolver(Actor[ResolverMessage]):
             "verdicts": dict(self._verdicts),
             "oldest": [msgspec.to_builtins(waiting) for waiting in self._waiting(SHOWN)],
         }
-
-
-def _told(error: TidelogError) -> str:
-    return f"{type(error).__name__}: {error.message}"
 
 
 def key_of(segments: Segments, place: Place) -> bytes:
