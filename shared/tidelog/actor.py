@@ -314,9 +314,7 @@ async def off_loop(function: Callable[..., T], *args: object) -> T:
     try:
         return await asyncio.shield(future)
     finally:
-        del (
-            future
-        )  # its error knows this frame, and with it the arguments: a cycle for each failure
+        del future  # its error knows this frame, which has the arguments: a cycle for each failure
 
 
 async def calls_ended() -> None:
