@@ -38,7 +38,7 @@ async def living() -> tuple[Ref[Wanted], Cell[Wanted], asyncio.Task[None]]:
 
 
 def test_an_ask_that_fails() -> None:
-    async def main(_: World) -> None:
+    async def main(_world: World) -> None:
         ref, cell, task = await living()
         with left_in_cycles() as left:
             for _ in range(TIMES):
@@ -54,7 +54,7 @@ def test_an_ask_that_fails() -> None:
 def test_a_task_that_an_actor_ends() -> None:
     """Each DDL has one, to tell that it gets on."""
 
-    async def main(_: World) -> None:
+    async def main(_world: World) -> None:
         _, cell, task = await living()
         with left_in_cycles() as left:
             for pause_s in (0, 1) * TIMES:
