@@ -281,14 +281,14 @@ async def _alive(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await work
     except asyncio.CancelledError as error:
-        if _is_cancelled():
+        if is_cancelled():
             raise
         raise TidelogError(f"{name}: what it waits for was cancelled") from error
 
 
-def _is_cancelled() -> bool:
-    """A frame that an error goes through must not know the task that ends with the error: that is
-    a cycle for each task that is cancelled."""
+def is_cancelled() -> bool:
+    """Whether somebody cancelled this task, or else what it waits for, which is an error then. The
+    frame that a cancellation goes through must not know the task, which ends with it: a cycle."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

@@ -22,9 +22,3 @@ def cancellable() -> Iterator[None]:
         del task  # which ends with the error that knows this frame: a cycle for each cancellation
         if was_cancelled:
             raise asyncio.CancelledError
-
-
-def is_cancelled() -> bool:
-    """Whether somebody cancelled this task, or else what it waits for, which is an error then."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 import grpc
 import grpc.aio
 
+from tidelog.actor import is_cancelled
 from tidelog.errors import ConfigError
-from tidelog.real.cancellable import cancellable, is_cancelled
+from tidelog.real.cancellable import cancellable
 from tidelog.real.grpc_channel import RECONNECT, UNBOUNDED, open_channel
 from tidelog.real.pem import read_pem
 from tidelog.security.tls import TlsFiles

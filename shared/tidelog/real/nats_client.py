@@ -1,8 +1,9 @@
 """nats-py's client, with messages handed over at once and its known ways to die closed.
 
 Everything that reaches below nats-py's public interface is in this file: `_process_msg`,
-`_process_err`, `_process_pong`, `_process_connect_init`, `_connect_command`, `_flush_pending` and
-the reconnection task. The integration tests of the bus fail if a release changes one of them.
+`_process_err`, `_process_op_err`, `_process_pong`, `_process_connect_init`, `_connect_command`,
+`_flush_pending` and the reconnection task. The integration tests of the bus fail if a release
+changes one of them.
 """
 
 from __future__ import annotations

@@ -79,22 +79,24 @@ def test_an_attempt_to_connect_that_fails(server: NatsServer) -> None:
     uvloop.run(run())
 
 
-async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """As a server that is killed with something unread; every second one when all is well."""
-    writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
-    resets.append(len(resets))
-    if len(resets) % 2:
-        writer.write(b'INFO {"server_id":"S","version":"2.12.0","max_payload":1048576}\r\n')
-        for _ in range(2):  # of the handshake, and once it is connected
-            while await reader.readline() not in (b"PING\r\n", b""):
-                pass
-            writer.write(b"PONG\r\n")
-        await writer.drain()
-        await asyncio.sleep(0.05)
-    writer.transport.abort()
+class Resetting:
+    """A server that is killed with something unread: each second connection when all is well."""
 
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+        self.resets = 0
 
-resets: list[int] = []
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        self.resets += 1
+        if self.resets % 2:
+            writer.write(b'INFO {"server_id":"S","version":"2.12.0","max_payload":1048576}\r\n')
+            for _ in range(2):  # of the handshake, and once it is connected
+                while await reader.readline() not in (b"PING\r\n", b""):
+                    pass
+                writer.write(b"PONG\r\n")
+            await until(lambda: self._bus.connected)
+        writer.transport.abort()
 
 
 def test_a_connection_that_is_reset(server: NatsServer) -> None:
@@ -102,13 +104,13 @@ def test_a_connection_that_is_reset(server: NatsServer) -> None:
         bus = await NatsBus.connect(server.url)
         server.kill()
         await until(lambda: not bus.connected)
+        there = Resetting(bus)
         port = int(server.url.rpartition(":")[2])
-        resets.clear()
-        listening = await asyncio.start_server(reset, "127.0.0.1", port)
-        await until(lambda: len(resets) > 1)
-        before, made = len(resets), bus.reconnects
+        listening = await asyncio.start_server(there.serve, "127.0.0.1", port)
+        await until(lambda: there.resets > 1)
+        before, made = there.resets, bus.reconnects
         with left_in_cycles() as left:
-            await until(lambda: len(resets) > before + 4)
+            await until(lambda: there.resets > before + 4)
         listening.close()
         made = bus.reconnects - made
         await bus.close()
