@@ -270,6 +270,7 @@ class Cell(Generic[M]):
         if self.ref._cell is self:
             self.ref._cell = None
         self.mailbox.close()
+        self.mailbox.clear()
         error = ActorStopped(f"{self.ref.name} stopped before it answered")
         for reply in list(self.owed):
             reply.fail(error)
@@ -305,16 +306,17 @@ async def off_loop(function: Callable[..., T], *args: object) -> T:
     A cancelled caller leaves the thread running; the supervisor then never starts a fresh
     instance beside it (design section 3).
     """
+    return await asyncio.shield(_in_thread(function, *args))
+
+
+def _in_thread(function: Callable[..., T], *args: object) -> asyncio.Future[T]:
     cell = current_cell.get()
     future = asyncio.get_running_loop().run_in_executor(None, function, *args)
     if cell is not None:
         calls = cell.top.calls
         calls.add(future)
         future.add_done_callback(calls.discard)
-    try:
-        return await asyncio.shield(future)
-    finally:
-        del future  # its error knows this frame, which has the arguments: a cycle for each failure
+    return future
 
 
 async def calls_ended() -> None:

@@ -103,7 +103,7 @@ class BatchedOracle(ABC):
 
 def _fail(followers: list[_Caller], error: TidelogError) -> None:
     """None is left in the list: its frame is one that the error knows (a cycle, else)."""
-    while followers:
-        caller = followers.pop()
+    for caller in followers:
         if not caller.turn.done():
             caller.turn.set_exception(error)
+    followers.clear()

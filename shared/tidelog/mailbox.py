@@ -107,6 +107,12 @@ class Mailbox(Generic[M]):
         if self._taker is not None and not self._taker.done():
             self._taker.set_result(None)
 
+    def clear(self) -> None:
+        """Nobody is left to take what is queued. It goes at once, not when a collector comes: it
+        may be as much as a mailbox holds."""
+        self._queue.clear()
+        self._bytes = 0
+
     def close(self) -> None:
         """Refuse new messages; what is queued may still be taken."""
         self._closed = True

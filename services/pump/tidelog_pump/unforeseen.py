@@ -13,8 +13,8 @@ log = structlog.get_logger()
 
 
 def typed(error: Exception, edge: str) -> TidelogError:
-    """`error` itself if it is one of ours, without where it was: there is who keeps it now, and it
-    would stay until a collector comes. Otherwise counted, logged and wrapped."""
+    """`error` itself if it is one of ours, without where it was: who asks keeps it in a frame that
+    is among those, a cycle for each that is refused. Otherwise counted, logged and wrapped."""
     if isinstance(error, TidelogError):
         return error.with_traceback(None)
     UNFORESEEN.labels(edge).inc()

@@ -172,21 +172,20 @@ class DdlSteps:
 
     async def _attempt(self, ddl: DdlMessage, step: Step) -> None:
         """The first attempt that the server takes. What it refuses is counted and told."""
-        refused: StatementRefused | None = None
+        refusal, is_about_data = "", False
         for attempt in step.attempts:
-            if attempt.lenient and not (refused is not None and refused.is_about_data):
+            if attempt.lenient and not is_about_data:
                 continue
             try:
                 await self._send(attempt)
             except StatementRefused as error:
-                refused = error
+                refusal, is_about_data = error.message, error.is_about_data
                 self._refused(ddl, error)
                 continue
             if attempt.note:
                 self._notes.append(attempt.note)
             return
-        assert refused is not None
-        raise self._stands(ddl, refused.message)
+        raise self._stands(ddl, refusal)
 
     async def _send(self, attempt: Attempt) -> None:
         if attempt.lenient:

@@ -184,16 +184,16 @@ class MysqlSession:
         try:
             yield
         except pymysql.err.MySQLError as error:
-            wrapped = typed(error, self.where, _shown(sql))
-            if isinstance(wrapped, Unavailable) and not isinstance(wrapped, WorkRolledBack):
-                self.discard()
-            try:
-                raise wrapped from error
-            finally:
-                del wrapped  # it knows this frame: a cycle for each statement that is refused
+            raise self._met(error, sql) from error
         except BaseException:
             self.discard()
             raise
+
+    def _met(self, error: Exception, sql: bytes) -> TidelogError:
+        met = typed(error, self.where, _shown(sql))
+        if isinstance(met, Unavailable) and not isinstance(met, WorkRolledBack):
+            self.discard()
+        return met
 
     def discard(self) -> None:
         """Cut the connection without a word: the server rolls back what was open."""

@@ -305,6 +305,8 @@ class Connection:
         except asyncio.CancelledError:
             subscribing.add_done_callback(self._unwanted)
             raise
+        finally:
+            del subscribing  # its error knows this frame: a cycle for each that is denied
         return number
 
     def _unwanted(self, subscribing: asyncio.Task[int]) -> None:

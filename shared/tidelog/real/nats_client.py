@@ -228,7 +228,7 @@ class SinkClient(Client):
         except OSError:
             raise  # a certificate that is refused is a ValueError, too
         except (RuntimeError, ValueError, AttributeError) as error:
-            raise ConnectionResetError(str(error)) from error
+            raise ConnectionResetError(str(error)) from error.with_traceback(None)
 
     def _connect_command(self) -> bytes:
         """nats-py goes on in the clear with a server that offers no TLS, with our proof of who we

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.adapters.security.pki import Authority
 from tests.conditions import until
+from tests.cycles import left_in_cycles
 from tests.servers import NatsServer, nats_server
 from tidelog.errors import ConfigError, Forbidden, Stopped, TidelogError, Unauthenticated
 from tidelog.ports import Outgoing, Request, StreamConfig
@@ -75,6 +77,25 @@ def test_what_is_denied_is_told_to_who_waits_for_it(server: NatsServer, director
         assert bus.connected
         assert bus.reconnects == 0
         await bus.close()
+
+    asyncio.run(run())
+
+
+def test_a_subscription_that_is_denied_is_gone_with_its_error(
+    server: NatsServer, directory: Path
+) -> None:
+    """Who has no permission tries again each second."""
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url, access=reader(directory))
+        with pytest.raises(Forbidden):
+            await bus.serve(MAY_NOT, nothing)
+        with left_in_cycles() as left:
+            for _ in range(3):
+                with contextlib.suppress(Forbidden):
+                    await bus.serve(MAY_NOT, nothing)
+        await bus.close()
+        assert left["Forbidden"] == left["Task"] == 0, left
 
     asyncio.run(run())
 

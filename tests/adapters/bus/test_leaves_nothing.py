@@ -118,3 +118,32 @@ def test_a_connection_that_is_reset(server: NatsServer) -> None:
         assert left["ConnectionResetError"] == left["TcpTransport"] == 0, left
 
     uvloop.run(run())
+
+
+def test_one_that_says_something_else_than_nats_does(server: NatsServer) -> None:
+    """A line without an end, from who took the port: tried again, as a reset is."""
+    spoken = 0
+
+    async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal spoken
+        spoken += 1
+        writer.write(b"X" * 200_000)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.transport.abort()
+
+    async def run() -> None:
+        bus = await NatsBus.connect(server.url)
+        server.kill()
+        await until(lambda: not bus.connected)
+        port = int(server.url.rpartition(":")[2])
+        listening = await asyncio.start_server(strange, "127.0.0.1", port)
+        await until(lambda: spoken > 1)
+        before = spoken
+        with left_in_cycles() as left:
+            await until(lambda: spoken > before + 4)
+        listening.close()
+        await bus.close()
+        assert left["LimitOverrunError"] == left["TcpTransport"] == 0, left
+
+    uvloop.run(run())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pymysql
 import pytest
 
+from tests.cycles import left_in_cycles
 from tests.unit.downstreams.shapes import column, table
-from tidelog.errors import Stopped
+from tidelog.errors import Stopped, Unavailable
 from tidelog_backfill.snapshot.mysql_source import MysqlSource
 from tidelog_backfill.snapshot.plan import Chunk, CopiedTable
 
@@ -86,3 +88,14 @@ def test_a_copy_that_outlived_tidbs_garbage_says_what_to_set(
     with pytest.raises(Stopped, match=rf"timestamp no more \({code}\)") as stopped:
         read(answer)
     assert "SET GLOBAL tidb_gc_life_time to more than a copy takes" in stopped.value.hint
+
+
+def test_a_server_that_is_gone_again_and_again_leaves_nothing(read: Read) -> None:
+    def gone(_: str) -> Iterator[Any]:
+        raise pymysql.err.OperationalError(2013, "lost")
+
+    with left_in_cycles() as left:
+        for _ in range(3):
+            with suppress(Unavailable):
+                read(gone)
+    assert left["Unavailable"] == left["OperationalError"] == 0, left

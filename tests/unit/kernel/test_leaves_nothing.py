@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.cycles import left_in_cycles
 from tidelog.actor import Actor, Cell, Ref, Reply, off_loop
 from tidelog.batched_oracle import BatchedOracle
-from tidelog.errors import IoFailed, TidelogError, Unavailable
+from tidelog.errors import ActorStopped, IoFailed, TidelogError, Unavailable
 from tidelog.real.cancellable import cancellable
 from tidelog.sim import World, run
 
@@ -47,6 +47,32 @@ def test_an_ask_that_fails() -> None:
         assert not left, left
         cell.stop()
         await task
+
+    run(main, 1)
+
+
+class Slow(Actor[Wanted]):
+    batch_count = 1
+
+    async def on_batch(self, batch: list[Wanted]) -> None:
+        await asyncio.sleep(60)
+
+
+def test_what_waited_for_an_actor_that_ended() -> None:
+    """A mailbox may hold megabytes, and a cell is a cycle with its actor."""
+
+    async def main(_world: World) -> None:
+        ref: Ref[Wanted] = Ref("slow")
+        cell = Cell(ref, Slow())
+        task = asyncio.ensure_future(cell.run())
+        await cell.started.wait()
+        asking = [asyncio.ensure_future(ref.ask(Wanted)) for _ in range(TIMES)]
+        await asyncio.sleep(1)
+        assert len(cell.mailbox) == TIMES - 1
+        task.cancel()
+        answers = await asyncio.gather(task, *asking, return_exceptions=True)
+        assert [type(one) for one in answers[1:]] == [ActorStopped] * TIMES
+        assert (len(cell.mailbox), cell.mailbox.bytes) == (0, 0)
 
     run(main, 1)
 
@@ -93,17 +119,20 @@ class NoOracle(BatchedOracle):
 
 
 def test_timestamps_that_nobody_gives() -> None:
-    """Several callers: one asks for all, and all have its error."""
+    """Several callers: one asks for all, and all have its error, who waited longest first."""
+
+    async def caller(oracle: NoOracle, number: int, told: list[int]) -> None:
+        with contextlib.suppress(Unavailable):
+            await oracle.fresh()
+        told.append(number)
 
     async def calls() -> None:
         oracle = NoOracle()
         with left_in_cycles() as left:
             for _ in range(TIMES):
-                found = await asyncio.gather(
-                    *(oracle.fresh() for _ in range(4)), return_exceptions=True
-                )
-                assert {type(one) for one in found} == {Unavailable}
-                del found
+                told: list[int] = []
+                await asyncio.gather(*(caller(oracle, number, told) for number in range(6)))
+                assert told[1:] == sorted(told[1:]), told
         assert left["Unavailable"] == left["_Caller"] == 0, left
 
     asyncio.run(calls())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from typing import Any, cast
 
 import pytest
 
+from tests.cycles import left_in_cycles
 from tests.unit.pump_client.fakes import Dice, FakeCluster, LoopClock, MemoryBus
 from tests.unit.pump_client.test_client import commit, play, prewrite, until
 from tidelog.actor import Cell, Ref
@@ -14,6 +16,7 @@ from tidelog.errors import (
     ActorStopped,
     DiskFull,
     NoResponders,
+    Overloaded,
     TidelogError,
     Unavailable,
     UnparsablePayload,
@@ -24,12 +27,14 @@ from tidelog.pump_client import OutcomeUnknown, PumpClient
 from tidelog.pump_client.decisions.coordinator import Coordinator
 from tidelog.pump_client.decisions.decisions import Decisions
 from tidelog.pump_client.decisions.journal import Memory
+from tidelog.pump_client.delivery import grpc_way
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
 from tidelog.pump_client.delivery.finisher import Delivery
 from tidelog.pump_client.delivery.way import NatsWay, refusal
 from tidelog.pump_client.routing.pump_list import PumpList
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.subjects import pump, registry, txnstatus
+from tidelog_proto.binlog_pb2 import Binlog
 from tidelog_proto.transport_pb2 import WriteBatchResult, WriteResult
 
 
@@ -214,5 +219,51 @@ def test_a_coordinator_serves_once_it_can_and_answers_rubbish_by_a_typed_error()
             decode_reply(answer.data, TxnStatusReply)
         life.cancel()
         await asyncio.wait([life])
+
+    run_loop(SimLoop(1), main())
+
+
+def test_what_one_pump_refuses_and_another_takes_is_gone_with_its_payload() -> None:
+    """A Pump that is overloaded stays among those that are asked."""
+
+    async def body(client: PumpClient, cluster: FakeCluster) -> None:
+        refused: list[int] = []
+
+        def busy(binlog: Binlog) -> TidelogError:
+            refused.append(binlog.start_ts)
+            return Overloaded("busy")
+
+        cluster.pumps["p1"].judge = busy
+        with left_in_cycles() as left:
+            for start_ts in range(2, 12):
+                await client.write(prewrite(start_ts))
+                await client.write(commit(start_ts), wait=True)
+        assert len(refused) > 1
+        assert left["Overloaded"] == left["Route"] == 0, left
+
+    play(body, "p1", "p2", strategy="range")
+
+
+class Silent:
+    """A call by gRPC that nobody answers."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return asyncio.sleep(60).__await__()
+
+    def cancelled(self) -> bool:
+        return False
+
+
+def test_a_call_whose_caller_is_cancelled_is_gone_with_it() -> None:
+    async def main() -> None:
+        with left_in_cycles() as left:
+            for _ in range(3):
+                call = cast("grpc_way.Call", Silent())
+                asking = asyncio.ensure_future(grpc_way._outcome(call, 1))
+                await asyncio.sleep(1)
+                asking.cancel()
+                await asyncio.wait([asking])
+                del asking, call
+        assert left["CancelledError"] == left["Task"] == 0, left
 
     run_loop(SimLoop(1), main())

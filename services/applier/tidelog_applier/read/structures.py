@@ -55,18 +55,19 @@ class Structures:
 
     async def _fetch(self, db: str, table: str, version: int) -> TableStructure:
         key = schema_key(db, table, version)
-        problem: Exception | None = None
-        for _ in range(TRIES):
+        for left in reversed(range(TRIES)):
             try:
                 entry = await self._bucket.get(key)
-            except (StreamMissing, Unavailable) as error:
-                problem = error
+            except StreamMissing:
+                entry = None
+            except Unavailable:
+                if not left:
+                    raise
                 entry = None
             if entry is not None:
                 return self._decoded(entry)
-            await self._ports.clock.sleep(PAUSE_S)
-        if isinstance(problem, Unavailable):
-            raise problem
+            if left:
+                await self._ports.clock.sleep(PAUSE_S)
         raise Unavailable(
             f"the structure of {db}.{table} at version {version} is not in {self._bucket.name}",
             hint="the Drainer publishes it before the rows, and again after its bucket was lost",

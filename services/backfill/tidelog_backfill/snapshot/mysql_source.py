@@ -16,7 +16,7 @@ from tidelog.downstreams.mysql_session import StatementRefused, typed
 from tidelog.downstreams.row_text import number_literal, text_literal
 from tidelog.downstreams.target import Target
 from tidelog.downstreams.writing import kind_of
-from tidelog.errors import Refused, Stopped
+from tidelog.errors import Refused, Stopped, TidelogError
 from tidelog.schema.structure import ColumnStructure, TableStructure
 from tidelog.schema.tracker import SYSTEM_SCHEMAS
 from tidelog_backfill.files.names import Names
@@ -246,21 +246,24 @@ class MysqlSource:
     @contextmanager
     def _errors(self, sql: str) -> Iterator[None]:
         """As ours, with what was asked."""
-        asked = sql[:SQL_CHARS]
         try:
             yield
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, pymysql.err.MySQLError, OSError) as error:
+            raise self._met(error, sql) from error
+
+    def _met(self, error: Exception, sql: str) -> TidelogError:
+        asked = sql[:SQL_CHARS]
+        if isinstance(error, UnicodeDecodeError):
             what = f"{self.shown} has a text that is no UTF-8: {error.object[:TEXT_BYTES]!r}"
-            raise Stopped(f"{what}: {asked}", hint=_NO_TEXT_HINT) from error
-        except (pymysql.err.MySQLError, OSError) as error:
-            found = typed(error, self.shown, sql)
-            if error.args and error.args[0] in _GC:
-                what = f"{self.shown} has rows of the snapshot's timestamp no more"
-                raise Stopped(f"{what} ({error.args[0]}): {asked}", hint=_GC_HINT) from error
-            if isinstance(found, StatementRefused):
-                why = f"({found.code}): {error.args[-1]}: {asked}"
-                raise Stopped(f"{self.shown} refused a statement {why}") from error
-            raise found from error
+            return Stopped(f"{what}: {asked}", hint=_NO_TEXT_HINT)
+        if error.args and error.args[0] in _GC:
+            what = f"{self.shown} has rows of the snapshot's timestamp no more"
+            return Stopped(f"{what} ({error.args[0]}): {asked}", hint=_GC_HINT)
+        met = typed(error, self.shown, sql)
+        if isinstance(met, StatementRefused):
+            why = f"({met.code}): {error.args[-1]}: {asked}"
+            return Stopped(f"{self.shown} refused a statement {why}")
+        return met
 
 
 def _is_wanted(db: str, table: str, names: Names) -> bool:

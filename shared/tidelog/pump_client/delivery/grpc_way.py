@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from google.protobuf.message import DecodeError
 
+from tidelog.actor import is_cancelled
 from tidelog.errors import (
     BadInput,
     ConfigError,
@@ -140,8 +141,7 @@ async def _outcome(call: Call, size: int) -> TidelogError | None:
     except DecodeError:
         return Unavailable("an answer that can't be read")
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling() or not call.cancelled():
+        if is_cancelled() or not call.cancelled():
             raise
         return Unavailable("its channel was closed: the Pump has moved")
     return Unavailable(answer.errmsg) if answer.errmsg else None

@@ -29,7 +29,7 @@ class Route:
     def failed(self, node: str, error: TidelogError) -> None:
         if self.said is None:
             self.said = {}
-        self.said[node] = error
+        self.said[node] = error.with_traceback(None)
 
 
 class Routes:
