@@ -3,8 +3,7 @@ what of it fails as no proof."""
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +16,7 @@ from tests.acceptance.filtered import (
     ENVIRONMENT,
     FLAT_MIB,
     dropped,
+    kept,
     mostly_filtered,
     topology,
 )
@@ -86,5 +86,4 @@ def test_memory_does_not_grow_with_filtered_rows(
         first, then = mostly_filtered(running, TXNS)
         assert then.now - first.now < FLAT_MIB
         assert dropped(running)["event_filter"] == TXNS * DELETES
-    with closing(sqlite3.connect(tmp_path / "down.db")) as db:
-        assert db.execute('SELECT COUNT(*) FROM "app.t1"').fetchone() == (TXNS,)
+    assert kept(tmp_path) == TXNS

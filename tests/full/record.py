@@ -17,8 +17,9 @@ HEAD = """# The full run
 
 What `make full` ran whole for version {version}: {passed} of {all} suites. Each has to pass once
 before a release; a run that was broken off goes on with those that are left, so that the commits
-may differ. One whose command is another one now, or the number of planted bugs, is left again; what
-else has grown since its commit it did not run. Written by `python -m tests.full.run --write`.
+differ. `git rev-list --count COMMIT..HEAD -- shared services cli` says how much of the product has
+changed since one of them. One whose command is another one now, that looks at more than it did, or
+of more planted bugs, is left again. Written by `python -m tests.full.run --write`.
 
 | suite | command | on | commit | minutes | its last line |
 |---|---|---|---|---|---|
@@ -27,7 +28,7 @@ else has grown since its commit it did not run. Written by `python -m tests.full
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A suite that passed: by which command, on which day, of which sources, for how long, and what
-    it said last. `cases`: as its Suite had then."""
+    it said last. `cases`, `judge`: as its Suite had then."""
 
     command: str
     on: str
@@ -35,6 +36,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     seconds: int
     said: str
     cases: int = 0
+    judge: int = 0
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -42,21 +44,24 @@ class Record(msgspec.Struct, kw_only=True):
     suites: dict[str, Ran] = {}
 
     def left(self, suites: Iterable[Suite]) -> list[Suite]:
-        """Never run whole, or by another command, with other counts, or when there were other
-        cases."""
+        """Never run whole, or by another command, with other counts, when there were other cases,
+        or by a judge who looked at less."""
         return [suite for suite in suites if self.of(suite) is None]
 
     def of(self, suite: Suite) -> Ran | None:
         ran = self.suites.get(suite.name)
-        same = ran is not None and (ran.command, ran.cases) == (suite.command, suite.cases)
+        asked = (suite.command, suite.cases, suite.judge)
+        same = ran is not None and (ran.command, ran.cases, ran.judge) == asked
         return ran if same else None
 
     def why_left(self, suite: Suite) -> str:
         ran = self.suites.get(suite.name)
         if ran is None or ran.command != suite.command:
             return "not run whole yet"
-        then = f"of {ran.cases} it said on {ran.on} ({ran.commit}): {ran.said}"
-        return f"{suite.cases} cases now; {then}"
+        then = f"it said on {ran.on} ({ran.commit}): {ran.said}"
+        if ran.judge != suite.judge:
+            return f"it looks at more now; before that {then}"
+        return f"{suite.cases} cases now; of {ran.cases} {then}"
 
 
 def version() -> str:

@@ -74,6 +74,7 @@ def ended(suite: Suite, logs: Path, until: float) -> Ended | None:
             seconds=seconds,
             said=lines[-1],
             cases=suite.cases,
+            judge=suite.judge,
         ),
     )
 

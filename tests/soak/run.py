@@ -117,9 +117,10 @@ def ended(so_far: SoFar, found: list[str], unsure: list[str]) -> int:
     for line in wrong[:20]:
         print("WRONG", line)
     if wrong or so_far.whole:
-        parts = f", parts of {', '.join(so_far.commits)}" if len(so_far.commits) > 1 else ""
+        parts = f" in parts of {', '.join(so_far.commits)}" if len(so_far.commits) > 1 else ""
         doubts = f", growth of {', '.join(unsure)} within the noise" if unsure else ""
-        more = f"{len(so_far.kills)} kills, seed {so_far.seed}{parts}{doubts}"
+        whole = f"{so_far.seconds / 60:.0f} minutes{parts}"
+        more = f"{whole}, {len(so_far.kills)} kills, seed {so_far.seed}{doubts}"
         print(last_line("soak", so_far.read, more, wrong=len(wrong)))
         return 1 if wrong else 0
     for line in found:

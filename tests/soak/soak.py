@@ -54,7 +54,7 @@ class Soak:
 
     async def run(self, running: Running, database: Path) -> int:
         """Bytes of nats-server's newest files at the end. Raises Wrong."""
-        so_far = self.so_far
+        so_far, sources = self.so_far, commit()
         seed = so_far.seed + len(so_far.commits)
         watch = Watch(running.directory, so_far, running.process.pid)
         bus = await NatsBus.connect(running.nats, timeout_s=10)
@@ -93,7 +93,9 @@ class Soak:
             lock.release()
         so_far.read, so_far.position = self._read, self._stream.position
         so_far.seconds += self.seconds
-        so_far.commits.append(commit())
+        so_far.commits.append(sources)
+        if (now := commit()) != sources:
+            so_far.wrong.append(f"it began on {sources}; who was killed started anew on {now}")
         if so_far.read != so_far.committed:
             so_far.wrong.append(f"{so_far.committed} committed, and {so_far.read} were read")
         so_far.wrong += (await compare(contents, sqlite_reader(database, contents))).differences

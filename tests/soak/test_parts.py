@@ -57,7 +57,7 @@ def test_only_the_last_part_says_that_nothing_was_lost(capsys: pytest.CaptureFix
     so_far.seconds = 180.0
     assert ended(so_far, [], ["nats", "up"]) == 0
     assert "soak: 5 cases, 0 lost" in (said := capsys.readouterr().out)
-    assert "parts of c1, c2, growth of nats, up within the noise)" in said
+    assert "(3 minutes in parts of c1, c2, 0 kills, seed 7, growth of nats, up within" in said
     assert ended(so_far, ["nats grows"], []) == 1
     assert "1 WRONG" in capsys.readouterr().out
     so_far.wrong.append("4 committed, and 3 were read")

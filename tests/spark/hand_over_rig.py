@@ -23,6 +23,7 @@ from bench.backlog import Applied, Backlog, Kind, Published, write
 from bench.limits_sql import connect
 from bench.stage import CLUSTER, Stage
 from bench.upstream import Upstream
+from tests.last_line import last_line
 from tests.servers import MariaDb, mariadb_server
 from tidelog.bulk.told import Progress
 
@@ -90,8 +91,8 @@ class Command:
         self._trouble = ""
 
 
-async def play(directory: Path, db: MariaDb, changes: int, trouble: str) -> None:
-    """Raises AssertionError where rows are missing or wrong at the end."""
+async def play(directory: Path, db: MariaDb, changes: int, trouble: str) -> int:
+    """How many rows are there. Raises TimeoutError where some are missing or wrong at the end."""
     url = f"mysql://{db.user}@{db.host}:{db.port}/"
     async with Stage(directory / "stage", url) as stage:
         await stage.start("registry", *stage.pumps)
@@ -113,8 +114,9 @@ async def play(directory: Path, db: MariaDb, changes: int, trouble: str) -> None
             source.is_over = True
         assert (code == 0) == (not trouble)
         await _whole(db, source.all)
-        print(f"{source.all.rows} rows are there {time.monotonic() - began:.1f} s after the order")
+        print(f"all rows are there {time.monotonic() - began:.1f} s after the order")
         stage.check()
+        return source.all.rows
 
 
 async def _whole(db: MariaDb, backlog: Backlog) -> None:
@@ -136,7 +138,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tidelog-hand-over-") as name:
         directory = Path(name)
         with mariadb_server(directory) as db:
-            asyncio.run(play(directory, db, chosen.changes, chosen.trouble))
+            rows = asyncio.run(play(directory, db, chosen.changes, chosen.trouble))
+    ended = "whole" if not chosen.trouble else f"ended by {chosen.trouble}"
+    print(last_line("hand-over", rows, f"rows; the command was {ended}"))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,16 @@ def test_one_whose_cases_have_become_more_is_left(tmp_path: Path) -> None:
     assert "| 92 cases now; of 85 it said on " in page(load(path), (more,))
 
 
+def test_one_that_looks_at_more_now_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "ran.json"
+    assert run([PASSES], 1, tmp_path / "logs", path, EVER) == 0
+    stricter = PASSES._replace(judge=1)
+    assert load(path).left([stricter]) == [stricter]
+    assert "| it looks at more now; before that it said on " in page(load(path), (stricter,))
+    assert run([stricter], 1, tmp_path / "logs", path, EVER) == 0
+    assert load(path).left([stricter]) == []
+
+
 def test_none_is_begun_after_the_time_is_over(tmp_path: Path) -> None:
     path = tmp_path / "ran.json"
     assert run([PASSES, FAILS], 1, tmp_path / "logs", path, 0.0) == 0
