@@ -47,15 +47,15 @@ demo: $(VENV)/.runtime ## the main job on embedded defaults, with a verdict
 BESIDE := --no-print-directory --jobs 2 --output-sync=line
 ONE := --no-print-directory
 test: $(PY) ## everything CI runs
-	@$(MAKE) $(BESIDE) $(VENV)/.dev debian
-	@$(MAKE) $(BESIDE) beside-fuzz beside-crash
-	@$(MAKE) $(ONE) unit
-	@$(MAKE) $(ONE) adapters
-	@$(MAKE) $(ONE) simulation
-	@$(MAKE) $(BESIDE) kills beside-kills
-	@$(MAKE) $(ONE) integration
-	@$(MAKE) $(ONE) spark
-	@$(MAKE) $(BESIDE) compose beside-compose
+	@tests/part.sh set-up 1.5 $(MAKE) $(BESIDE) $(VENV)/.dev debian
+	@tests/part.sh "check to fuzz" 4 $(MAKE) $(BESIDE) beside-fuzz beside-crash
+	@tests/part.sh unit 5 $(MAKE) $(ONE) unit
+	@tests/part.sh adapters 3.5 $(MAKE) $(ONE) adapters
+	@tests/part.sh simulation 6 $(MAKE) $(ONE) simulation
+	@tests/part.sh "kills and beside them" 8 $(MAKE) $(BESIDE) kills beside-kills
+	@tests/part.sh integration 9 $(MAKE) $(ONE) integration
+	@tests/part.sh Spark 3 $(MAKE) $(ONE) spark
+	@tests/part.sh "compose and beside it" 5 $(MAKE) $(BESIDE) compose beside-compose
 
 debian: $(PY)
 	@for what in compiler mariadb etcd nodejs java prometheus browser; do \

@@ -38,8 +38,13 @@ async def measure(directory: Path, share: float, profile: str) -> list[Figure]:
 
 
 async def large(directory: Path, sizes: Sequence[int], profile: str) -> list[Figure]:
-    """Transactions of so many bytes one after another, beside the Drainer before the first."""
-    figures: list[Figure] = []
+    """Transactions of so many bytes, each beside a Drainer of its own before it: what one leaves
+    behind with the process would hide what the next one takes."""
+    directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
+    return [await _large(directory / f"{size}", size, profile) for size in sizes]
+
+
+async def _large(directory: Path, size: int, profile: str) -> Figure:
     async with Stage(directory, profile=profile) as stage:
         await stage.start("registry", "pump-1", "drainer")
         upstream = Upstream(stage.bus, stage.pumps)
@@ -50,13 +55,10 @@ async def large(directory: Path, sizes: Sequence[int], profile: str) -> list[Fig
         )
         pid = stage.pid("drainer")
         before = resident(pid, "VmRSS")
-        for size in sizes:
-            forget_peak(pid)
-            commit_ts = await huge(stage, table, size // HUGE_ROW, size)
-            await _published(stage, commit_ts)
-            name = f"Drainer: a transaction of {size >> 20} MiB, {size // HUGE_ROW} rows, published"
-            figures.append(grown(name, resident(pid, "VmHWM"), before))
-    return figures
+        forget_peak(pid)
+        await _published(stage, await huge(stage, table, size // HUGE_ROW, size))
+        name = f"Drainer: a transaction of {size >> 20} MiB, {size // HUGE_ROW} rows, published"
+        return grown(name, resident(pid, "VmHWM"), before)
 
 
 async def huge(stage: Stage, table: BenchTable, rows: int, size: int) -> int:

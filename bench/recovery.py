@@ -91,14 +91,14 @@ def _victims(stage: Stage, db: MariaDb) -> list[Victim]:
         of = (partial(act, name) for act in (stage.kill, stage.stop, stage.start))
         return Victim(label, *of)
 
-    async def kill_db() -> None:
-        await asyncio.to_thread(db.kill)
+    async def stop_db() -> None:
+        await asyncio.to_thread(db.stop)  # else its start repeats the log of all sections before
 
     async def start_db() -> None:
         await asyncio.to_thread(db.start)
 
     async def restart_db() -> None:
-        await kill_db()
+        await asyncio.to_thread(db.kill)
         await start_db()
 
     return [
@@ -107,7 +107,7 @@ def _victims(stage: Stage, db: MariaDb) -> list[Victim]:
         service("applier", "Applier"),
         service("registry", "registry"),
         Victim("nats-server", stage.kill_nats, stage.stop_nats, stage.start_nats),
-        Victim("MariaDB", restart_db, kill_db, start_db),
+        Victim("MariaDB", restart_db, stop_db, start_db),
     ]
 
 
