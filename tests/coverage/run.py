@@ -108,10 +108,14 @@ def verdict() -> int:
     for place in unrun:
         who = "no test" if place in by_none else "only what --with added"
         print(f"{place}: {who} runs this `except` body")
-    short = below({path: ran(file["summary"]) for path, file in report.items()}, len(unrun))
+    files = {path: ran(file["summary"]) for path, file in report.items()}
+    short, all_of = below(files, len(unrun)), together(files.values())
     for one in short:
         print(f"TOO LITTLE: {one}")
-    print(f"coverage: {len(short)} bars missed, {len(unrun)} `except` bodies never run")
+    print(
+        f"coverage: {all_of.share:.1%} of lines, {all_of.branch_share:.1%} of branches, {len(short)}"
+        f" bars missed, {len(unrun)} `except` bodies never run"
+    )
     return 1 if short else 0
 
 
