@@ -34,8 +34,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        how = f"{self.shown} of {self.plays}" if self.seed is not None else "its test"
-        by = f"{how} find it, {'clean' if self.clean else 'NOT CLEAN'} without it"
+        seeds = f"{self.shown} of {self.plays} find it"
+        how = seeds if self.seed is not None else "its test finds it" if self.shown else "NOTHING"
+        by = f"{how}, {'clean' if self.clean else 'NOT CLEAN'} without it"
         if self.hunt is None:
             return f"{by}; {self.said[:80]}"
         seed = f"seed {self.hunt.seed}" if self.hunt.seed is not None else "NOBODY"

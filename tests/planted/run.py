@@ -23,13 +23,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tests.planted import noticed, report
 from tests.planted.bug import Bug
 from tests.planted.bugs import BUGS
 from tests.planted.copy import copied
 from tests.planted.hunting import hunted
 from tests.planted.plays import CATCHES, Played, directed, played, tested
-from tests.planted.record import Hunted, Record, load, save
+from tests.planted.record import Record, load, save
 from tests.planted.schedule import Schedule
 from tests.planted.schedules import BY_BUG
 
@@ -79,48 +81,57 @@ def _replayed(whole: Path, bug: Bug) -> Played:
 
 
 def search(names: list[str], jobs: int, *, hunts: bool) -> int:
-    """Every bug, all seeds of its schedule, and the hunt where there is one."""
+    """Every bug, all seeds of its schedule; then the hunts, each of which takes all cores."""
     chosen = [bug for bug in BUGS if not names or bug.name in names]
-    began, caught = time.monotonic(), 0
+    began, records = time.monotonic(), dict[str, Record]()
     with copied() as whole:
+        pool = ThreadPoolExecutor(jobs)
+        try:
+            searched = pool.map(partial(_searched, whole), chosen)
+            for bug, record in zip(chosen, searched, strict=True):
+                records[bug.name] = _kept(bug, record)
+        finally:  # a Ctrl-C ends what is played, and begins no other
+            pool.shutdown(cancel_futures=True)
         for bug in chosen:
-            try:
-                record = _searched(whole, bug, jobs, hunts=hunts)
-            except (LookupError, RuntimeError) as error:
-                record = Record(said=str(error)[:160], hunt=load(bug.name).hunt)
-            caught += record.caught
-            save(bug.name, record)
-            print(f"{'caught' if record.caught else 'NOT CAUGHT':<11} {bug.name:<34} {record.line}")
+            if bug.hunted and hunts and records[bug.name].clean:
+                hunt = hunted(whole, bug, jobs)
+                records[bug.name] = _kept(bug, replace(records[bug.name], hunt=hunt))
     print(f"{time.monotonic() - began:.0f} s")
-    return _last_line(caught, len(chosen))
+    return _last_line(sum(record.caught for record in records.values()), len(chosen))
 
 
-def _searched(whole: Path, bug: Bug, jobs: int, *, hunts: bool) -> Record:
-    with ThreadPoolExecutor(jobs) as pool:
-        play = partial(played, whole, name=bug.name, seeds=SEEDS)
-        found, without = pool.map(lambda which: play(bug=which), (bug, None))
-    unclean = [one for one in without if not one.clean]
-    if bug.hunted and hunts and not unclean:
-        return _record(bug, found, unclean, hunted(whole, bug, jobs))
-    return _record(bug, found, unclean)
+def _searched(whole: Path, bug: Bug) -> Record:
+    """But for its hunt: the last one counts until there is a new one."""
+    try:
+        found, without = (played(whole, which, bug.name, SEEDS) for which in (bug, None))
+    except (LookupError, RuntimeError) as error:
+        return Record(said=str(error)[:160], hunt=load(bug.name).hunt)
+    return _record(bug, found, [one for one in without if not one.clean])
 
 
-def _record(
-    bug: Bug, found: list[Played], unclean: list[Played], hunt: Hunted | None = None
-) -> Record:
-    """Without a new hunt the last one counts."""
+def _kept(bug: Bug, record: Record) -> Record:
+    save(bug.name, record := _judged(bug, record))
+    print(f"{'caught' if record.caught else 'NOT CAUGHT':<11} {bug.name:<34} {record.line}")
+    return record
+
+
+def _record(bug: Bug, found: list[Played], unclean: list[Played]) -> Record:
     shown = [one for one in found if one.said]
-    hunt = hunt or load(bug.name).hunt
-    missed = bug.hunted and (hunt is None or hunt.seed is None)
-    return Record(
-        caught=len(shown) >= ENOUGH * len(found) and not unclean and not missed,
+    record = Record(
         clean=not unclean,
         shown=len(shown),
         plays=len(found),
         seed=shown[0].seed if shown else None,
         said=shown[0].said[:160] if shown else "",
-        hunt=hunt,
+        hunt=load(bug.name).hunt,
     )
+    return _judged(bug, record)
+
+
+def _judged(bug: Bug, record: Record) -> Record:
+    missed = bug.hunted and (record.hunt is None or record.hunt.seed is None)
+    enough = record.plays > 0 and record.shown >= ENOUGH * record.plays
+    return replace(record, caught=enough and record.clean and not missed)
 
 
 def _used_s() -> float:
