@@ -113,8 +113,8 @@ def verdict() -> int:
     for one in short:
         print(f"TOO LITTLE: {one}")
     print(
-        f"coverage: {all_of.share:.1%} of lines, {all_of.branch_share:.1%} of branches, {len(short)}"
-        f" bars missed, {len(unrun)} `except` bodies never run"
+        f"coverage: {all_of.share:.1%} of lines, {all_of.branch_share:.1%} of branches,"
+        f" {len(short)} bars missed, {len(unrun)} `except` bodies never run"
     )
     return 1 if short else 0
 

@@ -136,3 +136,30 @@ def test_files_may_hold_them_and_the_report_warns(
             "without a primary or NOT NULL unique key, the copy may hold rows that the feed has"
             f" after {S}, and nothing tells which: d.b, d.c"
         )
+
+
+class Keyed(OfThen):
+    def found(self, tables: Any, ts: int) -> Found:
+        return Found([_table("a", "id")])
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_who_is_refused_for_another_ones_copy_holds_what_that_one_needs(
+    monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    """Both hold it in one name, and this one has moved that to a later timestamp."""
+    earlier = SnapshotPlan(S - 7, True, "", [_table("a", "id")], [], Asked("f", "", ()))
+    found = [None, earlier if is_there else None]
+    target = AsyncMock(
+        kept=AsyncMock(side_effect=found), keep=AsyncMock(side_effect=Refused("another one"))
+    )
+    target.prepare.return_value = SimpleNamespace(tables=[_table("a", "id")], warnings=[])
+    pin = AsyncMock(timestamp=AsyncMock(return_value=S), held="")
+    monkeypatch.setattr(run, "open_source", lambda *_: Keyed())
+    monkeypatch.setattr(run, "open_target", lambda *_: target)
+    monkeypatch.setattr(run, "Pin", lambda *_: pin)
+    job = BackfillJob(source="mysql://u@db/", snapshot_ts=S, to_feed=True)
+    with pytest.raises(Refused, match="another one"):
+        run.backfill(NO_SPARK, job, lambda _: None)
+    assert [one.args for one in pin.hold.await_args_list] == ([(S - 7,)] if is_there else [])
+    assert pin.drop.await_count == (not is_there)

@@ -31,9 +31,11 @@ LARGE = msgspec.structs.replace(PLAN, warnings=["w" * 999] * 999)
 STREAM = subjects.snap_stream("f")
 
 
-def target(bus: Any) -> FeedTarget:
+def target(world: World) -> FeedTarget:
+    """Each connection is another one."""
+
     async def connected() -> Any:
-        return bus
+        return world.ports(f"copy-{len(world.nodes)}").bus
 
     way: Any = SimpleNamespace(feed="f", connected=connected)
     return FeedTarget(way)
@@ -58,21 +60,62 @@ async def told(bus: Bus) -> list[CopyDone]:
 def test_a_job_that_is_begun_again_goes_on(plan: SnapshotPlan) -> None:
     async def main(world: World) -> None:
         bus = world.ports().bus
-        first = target(bus)
+        first = target(world)
         assert await first.kept() is None, "there is no stream yet"
         assert await first.done(plan) == frozenset()
         await first.prepare(plan.tables, S)
         assert await first.kept() is None, "a stream without a plan"
         await first.keep(plan)
         await copied(bus, 1)
-        again = target(bus)
+        again = target(world)
         assert await again.kept() == plan
         assert await again.done(plan) == {1}
         await copied(bus, 0)
         assert await again.done(plan) == {0, 1}
-        for one in (again, target(bus)):
+        for one in (again, target(world)):
             await one.finish(plan, S + 5)
         assert await told(bus) == [CopyDone(S, S + 5, True, "exact")], "it is told once"
+
+    run(main, 1)
+
+
+def test_nothing_is_open_while_a_copy_is_planned() -> None:
+    """A driver that asks for minutes lets nobody answer the server, which closes a connection."""
+    opened: list[Any] = []
+
+    async def main(world: World) -> None:
+        async def connected() -> Any:
+            opened.append(world.ports(f"copy-{len(world.nodes)}").bus)
+            return opened[-1]
+
+        way: Any = SimpleNamespace(feed="f", connected=connected)
+        copy = FeedTarget(way)
+        assert await copy.kept() is None
+        await copy.prepare(PLAN.tables, S)
+        await copy.keep(PLAN)
+        assert await copy.done(PLAN) == frozenset()
+        await copy.finish(PLAN, S)
+        assert len(opened) == 5
+        assert all(bus._closed for bus in opened)
+
+    run(main, 1)
+
+
+def test_two_that_begin_at_once_write_one_copy() -> None:
+    """Both found no plan. Chunks are told by number: those of the other plan have other rows."""
+    later = msgspec.structs.replace(PLAN, ts=S + 1)
+
+    async def main(world: World) -> None:
+        first, second = target(world), target(world)
+        assert await first.kept() is None
+        assert await second.kept() is None
+        await first.prepare(PLAN.tables, S)
+        await first.keep(PLAN)
+        await second.prepare(later.tables, S + 1)
+        with pytest.raises(Refused, match=f"another backfill writes the stream {STREAM}"):
+            await second.keep(later)
+        await first.keep(PLAN)  # as after an answer that was lost
+        assert await second.kept() == PLAN
 
     run(main, 1)
 
@@ -81,9 +124,9 @@ def test_a_job_that_is_begun_again_goes_on(plan: SnapshotPlan) -> None:
 def test_what_somebody_else_wrote_there_stops_the_copy(kind: str) -> None:
     async def main(world: World) -> None:
         bus = world.ports().bus
-        await target(bus).prepare(PLAN.tables, S)
+        await target(world).prepare(PLAN.tables, S)
         await bus.append(STREAM, [Outgoing(subjects.snap("f", kind), b'{"ts":')])
-        read = target(bus).kept() if kind == "plan" else target(bus).done(PLAN)
+        read = target(world).kept() if kind == "plan" else target(world).done(PLAN)
         with pytest.raises(Stopped, match=f"{STREAM} holds what is of no copy") as raised:
             await read
         assert raised.value.hint == f"delete the stream {STREAM}"
@@ -126,7 +169,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_tasks_fragments_never_come_between_each_others() -> None:
     async def main(world: World) -> None:
         bus = world.ports().bus
-        await target(bus).prepare([WIDE], S)
+        await target(world).prepare([WIDE], S)
         ids, size = range(3), (MOST - 1) * PIECE
         await asyncio.gather(*(put(world.ports().bus, one, size) for one in ids))
         reader = await bus.read(STREAM, start_seq=1, subjects=(subjects.snap("f", "row.>"),))
@@ -146,7 +189,7 @@ def test_two_tasks_fragments_never_come_between_each_others() -> None:
 def test_a_row_that_one_batch_can_not_take_is_refused() -> None:
     async def main(world: World) -> None:
         bus = world.ports().bus
-        await target(bus).prepare([WIDE], S)
+        await target(world).prepare([WIDE], S)
         before = await bus.stream_state(STREAM)
         with pytest.raises(Refused, match=r"snap\.f\.row\.d\.w: \d+ bytes of JSON") as refused:
             await put(bus, 1, MOST * PIECE)

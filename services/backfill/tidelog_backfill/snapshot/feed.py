@@ -10,6 +10,7 @@ take a copy before they follow the feed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from tidelog import subjects
 from tidelog.change_bodies import Joiner
 from tidelog.changes import BATCH_MESSAGES, H_FRAGMENT, MESSAGE_BYTES, Event, RowMessage
 from tidelog.downstream import Image
-from tidelog.errors import Refused, Stopped, StreamMissing
+from tidelog.errors import Conflict, Refused, Stopped, StreamMissing
 from tidelog.ports import Message, Outgoing, StreamConfig
 from tidelog.real.bus import NatsBus
 from tidelog.security.access import NatsAccess
@@ -119,20 +120,25 @@ class FeedWay(msgspec.Struct, frozen=True):
 
 
 class FeedTarget:
-    """Connected by its first call."""
+    """Connected for each call: between two of them the copy may be planned for minutes, in which
+    nobody answers the server, and it closes the connection."""
 
     def __init__(self, way: FeedWay) -> None:
         self._way = way
         self._feed = way.feed
-        self._bus: NatsBus | None = None
+        self._stream = subjects.snap_stream(way.feed)
 
     @property
     def anew(self) -> str:
-        return f"delete the stream {subjects.snap_stream(self._feed)}"
+        return f"delete the stream {self._stream}"
 
     async def kept(self) -> SnapshotPlan | None:
+        async with self._bus() as bus:
+            return await self._kept(bus)
+
+    async def _kept(self, bus: NatsBus) -> SnapshotPlan | None:
         joiner = Joiner()
-        async for message in self._read("plan"):
+        for message in await self._read(bus, "plan"):
             whole = joiner.whole(message)
             if whole is not None:
                 return self._decoded(whole.data, SnapshotPlan)
@@ -143,40 +149,46 @@ class FeedTarget:
         try:
             return msgspec.json.decode(data, type=kind)
         except NOT_READABLE as error:
-            stream = subjects.snap_stream(self._feed)
-            what = f"the stream {stream} holds what is of no copy: {error}"
+            what = f"the stream {self._stream} holds what is of no copy: {error}"
             raise Stopped(what, hint=self.anew) from error
 
     async def prepare(self, tables: Sequence[CopiedTable], ts: int) -> Prepared:
-        bus = await self._connected()
-        name = subjects.snap_stream(self._feed)
-        await bus.stream_create(StreamConfig(name, (subjects.snap(self._feed, ">"),)))
-        for table in tables:
-            subject = subjects.snap_table(self._feed, table.db, table.structure.name)
-            body = msgspec.json.encode(table.structure)
-            await append(bus, self._feed, messages(subject, body))
+        async with self._bus() as bus:
+            await bus.stream_create(StreamConfig(self._stream, (subjects.snap(self._feed, ">"),)))
+            for table in tables:
+                subject = subjects.snap_table(self._feed, table.db, table.structure.name)
+                body = msgspec.json.encode(table.structure)
+                await append(bus, self._feed, messages(subject, body))
         return Prepared(list(tables))
 
     async def keep(self, plan: SnapshotPlan) -> None:
-        subject = subjects.snap(self._feed, "plan")
-        bus = await self._connected()
-        await append(bus, self._feed, messages(subject, msgspec.json.encode(plan)))
+        """The stream's only one: chunks are told by their numbers, and those of another plan have
+        other rows. Raises Refused where another backfill has kept one meanwhile."""
+        outgoing = messages(subjects.snap(self._feed, "plan"), msgspec.json.encode(plan))
+        async with self._bus() as bus:
+            try:
+                await append(bus, self._feed, outgoing, is_first=True)
+            except Conflict:
+                if await self._kept(bus) != plan:
+                    raise Refused(
+                        f"another backfill writes the stream {self._stream}",
+                        hint="let it end; the same command goes on with its copy, if it does not",
+                    ) from None
 
     async def done(self, plan: SnapshotPlan) -> frozenset[int]:
-        found = [
-            self._decoded(message.data, ChunkDone).number async for message in self._read("chunk")
-        ]
-        return frozenset(found)
+        async with self._bus() as bus:
+            told = await self._read(bus, "chunk")
+        return frozenset(self._decoded(message.data, ChunkDone).number for message in told)
 
     def way(self) -> FeedWay:
         return self._way
 
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
-        async for _ in self._read("done"):
-            return
-        body = msgspec.json.encode(CopyDone(plan.ts, reach, plan.exact, plan.guarantee))
-        bus = await self._connected()
-        await append(bus, self._feed, [Outgoing(subjects.snap(self._feed, "done"), body)])
+        async with self._bus() as bus:
+            if await self._read(bus, "done"):
+                return
+            body = msgspec.json.encode(CopyDone(plan.ts, reach, plan.exact, plan.guarantee))
+            await append(bus, self._feed, [Outgoing(subjects.snap(self._feed, "done"), body)])
 
     async def is_whole(self, plan: SnapshotPlan) -> bool:
         """As its chunks say: nobody else writes the stream."""
@@ -186,38 +198,40 @@ class FeedTarget:
         """The plan stays: it says what the stream is a copy of."""
 
     async def close(self) -> None:
-        if self._bus is not None:
-            await self._bus.close()
+        """Nothing is open."""
 
-    async def _connected(self) -> NatsBus:
-        if self._bus is None:
-            self._bus = await self._way.connected()
-        return self._bus
-
-    async def _read(self, kind: str) -> AsyncIterator[Message]:
-        """What is there of that subject."""
-        bus = await self._connected()
-        stream, subject = subjects.snap_stream(self._feed), subjects.snap(self._feed, kind)
+    @asynccontextmanager
+    async def _bus(self) -> AsyncIterator[NatsBus]:
+        bus = await self._way.connected()
         try:
-            last = await bus.last_message(stream, subject)
+            yield bus
+        finally:
+            await bus.close()
+
+    async def _read(self, bus: NatsBus, kind: str) -> list[Message]:
+        """What is there of that subject: a plan, or a few bytes for each of its chunks."""
+        subject = subjects.snap(self._feed, kind)
+        try:
+            last = await bus.last_message(self._stream, subject)
         except StreamMissing:
-            return
+            return []
         if last is None:
-            return
-        reader = await bus.read(stream, start_seq=1, subjects=(subject,))
+            return []
+        found: list[Message] = []
+        reader = await bus.read(self._stream, start_seq=1, subjects=(subject,))
         try:
-            at = 0
-            while at < last.sequence:
-                for message in await reader.next_batch(500, READ_S):
-                    at = message.sequence
-                    yield message
+            while not found or found[-1].sequence < last.sequence:
+                found += await reader.next_batch(500, READ_S)
         finally:
             await reader.close()
+        return found
 
 
-async def append(bus: NatsBus, feed: str, outgoing: Iterable[Outgoing]) -> None:
+async def append(
+    bus: NatsBus, feed: str, outgoing: Iterable[Outgoing], *, is_first: bool = False
+) -> None:
     """In order, whole or not at all, and with nobody else's fragments between: one batch. Raises
-    Refused for more than that takes."""
+    Refused for more than that takes; Conflict where it `is_first`, and its subject has some."""
     batch = list(outgoing)
     if len(batch) > BATCH_MESSAGES:
         size = sum(len(one.data) for one in batch)
@@ -226,4 +240,6 @@ async def append(bus: NatsBus, feed: str, outgoing: Iterable[Outgoing]) -> None:
             f"{batch[0].subject}: {size} bytes of JSON in one piece, where a stream takes {most}",
             hint="leave the table of so large a row out, by `tables`",
         )
-    await bus.append(subjects.snap_stream(feed), batch, timeout_s=APPEND_S)
+    last = 0 if is_first else None
+    stream = subjects.snap_stream(feed)
+    await bus.append(stream, batch, expected_last_subject_seq=last, timeout_s=APPEND_S)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tidelog.bulk.jobs import BackfillJob
 from tidelog.bulk.told import Progress, Report
 from tidelog.config import Secret
-from tidelog.errors import ConfigError, NotFound, TidelogError, Unavailable
+from tidelog.errors import ConfigError, NotFound, Refused, TidelogError, Unavailable
 from tidelog.ports import Clock
 from tidelog.real.clock import RealClock
 from tidelog_backfill.jobs.spec import SOURCE_PASSWORD, downstream_options
@@ -122,8 +122,17 @@ class Backfill:
         except BaseException:
             self._loop.run(self._pin.drop())
             raise
-        self._loop.run(self.target.keep(plan))
+        try:
+            self._loop.run(self.target.keep(plan))
+        except Refused:
+            self._loop.run(self._give_way())
+            raise
         return plan
+
+    async def _give_way(self) -> None:
+        """To another backfill's copy, if there is one: what we hold is held in its name, too."""
+        kept = await self.target.kept()
+        await (self._pin.drop() if kept is None else self._pin.hold(kept.ts))
 
     def _planned(self) -> SnapshotPlan:
         source = self._source

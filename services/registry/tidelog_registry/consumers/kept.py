@@ -48,8 +48,9 @@ class KeptConsumers:
         self._store = ConsumerStore(ports, cluster, tenure)
         self._safe_point = safe_point
         self._orders = orders
-        self._saved = Kept()
-        self.consumers = Consumers(self._saved)
+        self._saved: Kept | None = None
+        """None where file and bucket may have something else: a write failed."""
+        self.consumers = Consumers(Kept())
         self._waiting: deque[_Waiting] = deque()
         self._wanted = asyncio.Event()
 
@@ -57,13 +58,13 @@ class KeptConsumers:
         """Returns the orders. Raises Corrupt, Stopped."""
         while True:
             try:
-                self._saved = await self._store.load()
+                saved = self._saved = await self._store.load()
                 break
             except (Unavailable, DiskFull) as error:
                 log.warning("the kept consumers can't be read yet", reason=str(error))
                 await self._clock.sleep(RETRY_S)
-        self.consumers = Consumers(self._saved)
-        return self._saved.orders
+        self.consumers = Consumers(saved)
+        return saved.orders
 
     def announced(self, heartbeat: Heartbeat) -> None:
         refused = self.consumers.refused
@@ -106,6 +107,7 @@ class KeptConsumers:
             kept = replace(self.consumers.kept(), orders=self._orders())
             try:
                 if kept != self._saved:
+                    self._saved = None
                     await self._store.save(kept)
                     self._saved = kept
             except (Unavailable, DiskFull, MessageTooLarge) as error:

@@ -191,7 +191,9 @@ class Directory(Actor[DirectoryMail]):
         except TidelogError as error:
             message.reply.fail(error)
             return
-        if state != OFFLINE or status.kind == PUMP or not (status.isAlive or let_go):
+        # A Pump that has left speaks for no feed; a reader that ends tells where it goes on.
+        ends = status.kind != PUMP and not (status.isAlive or let_go)
+        if state != OFFLINE or ends:
             self._kept.announced(message.body)
         self._run(effects)
         self._run(self._cluster.recall(message.body.sources, self._now()))
