@@ -65,6 +65,11 @@ class Skipping:
         self._changed = False
         self._error = ""
 
+    @property
+    def outlives_us(self) -> bool:
+        """What is untold is known to the next life."""
+        return self._disk is not None
+
     async def begin(self, start_ts: int, error: TidelogError) -> None:
         """No Pump took this Prewrite. Returns when a restart would know."""
         self.passed(start_ts)

@@ -159,6 +159,7 @@ class FakeCluster:
         self.hosts = dict.fromkeys(nodes, "")
         self.scores = dict.fromkeys(nodes, 0)
         self.labels: dict[str, dict[str, str]] = {}
+        self.settled = True
         self.asked = 0
         """How often a client wanted the list."""
 
@@ -192,7 +193,7 @@ class FakeCluster:
             )
             for node, state in self.states.items()
         ]
-        request.respond(messages.encode(Nodes(nodes)))
+        request.respond(messages.encode(Nodes(nodes, settled=self.settled)))
 
 
 class Dice:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tests.unit.pump_client.fakes import LoopClock, MemoryBus
+from tests.unit.pump_client.fakes import Dice, FakeCluster, LoopClock, MemoryBus
 from tidelog.actor import Cell, Ref
 from tidelog.errors import NoResponders
 from tidelog.messages import TxnStatusReply, TxnStatusRequest, decode_reply, encode
 from tidelog.ports import Bus
-from tidelog.pump_client import NoPump
+from tidelog.pump_client import NoPump, Writer
 from tidelog.pump_client.client import PumpClient
 from tidelog.pump_client.decisions.coordinator import (
     Coordinator,
@@ -23,6 +24,7 @@ from tidelog.pump_client.decisions.coordinator import (
 from tidelog.pump_client.decisions.decisions import Decisions
 from tidelog.pump_client.decisions.journal import Memory
 from tidelog.pump_client.decisions.owner import prewrite_key
+from tidelog.real.disk import RealDisk
 from tidelog.sim.loop import SimLoop, run_loop
 from tidelog.subjects import txnstatus
 from tidelog_proto.binlog_pb2 import Binlog, Commit
@@ -100,3 +102,21 @@ def test_a_commit_that_no_pump_takes_stays_decided_and_is_told_who_asks() -> Non
         await life
 
     run_loop(SimLoop(1), main())
+
+
+def test_a_block_that_is_left_by_an_error_leaves_no_file_open(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = FakeCluster(MemoryBus(), "p1")
+        await cluster.start()
+        for _ in range(3):
+            client = PumpClient(cluster.port, "c", 9, LoopClock(), Dice())
+            writer = Writer(
+                client, cluster.port, LoopClock(), Dice(), RealDisk(tmp_path), cluster="c"
+            )
+            with pytest.raises(RuntimeError, match="the application's own"):
+                async with writer:
+                    raise RuntimeError("the application's own")
+
+    asyncio.run(main())
+    links = [one.resolve() for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    assert [one for one in links if tmp_path in one.parents] == []

@@ -121,6 +121,26 @@ def test_below_what_was_dropped_unacked_nothing_is_presumed(
     assert ask(known, 20) == Verdict("committed", 21)
 
 
+def test_a_later_life_drops_the_oldest_not_what_was_acked_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The floor would be above what was open when the writer died: silence for each of those."""
+    monkeypatch.setattr(room, "MAX_UNACKED", 100)
+    known = Decisions()
+    known.load([Decision(2 * n, 2 * n + 1) for n in range(1, 101)], 0)
+    known.begin(300)
+    for start_ts in range(302, 322, 2):
+        known.begin(start_ts)
+        assert known.decide(start_ts)
+        known.recorded(Decision(start_ts, start_ts + 1))
+        known.acked(start_ts, 0.0)
+    later = Decisions()
+    later.load(known.kept(), known.floor)
+    assert later.floor < 300
+    assert ask(later, 300, force=True) == ROLLED_BACK
+    assert ask(later, 320) == Verdict("committed", 321)
+
+
 async def _opened(disk: Disk, name: str = "new") -> tuple[Journal, list[Decision]]:
     journal = Journal(disk, name)
     return journal, await journal.open()

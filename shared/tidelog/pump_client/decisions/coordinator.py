@@ -100,6 +100,7 @@ class Coordinator(Actor[CoordinatorMessage]):
         self._draining: list[Reply[None]] = []
 
     async def on_start(self) -> None:
+        self.spawn(self._let_go_at_end(), "files")
         self._decisions.load(await self._keeper.open(), self._keeper.floor)
         self.spawn(self._close_at_end(await self._serve()), "subscription")
         self._ready.set()
@@ -118,8 +119,12 @@ class Coordinator(Actor[CoordinatorMessage]):
         finally:
             await served.close()
 
-    async def on_stop(self) -> None:
-        self._keeper.close()
+    async def _let_go_at_end(self) -> None:
+        """However this life ends: an error of the application's ends it without an `on_stop`."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._keeper.close()
 
     async def _receive(self, request: Request) -> None:
         """A question that finds no room, or nobody, is asked again."""

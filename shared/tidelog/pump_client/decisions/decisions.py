@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -52,7 +53,8 @@ class Decisions:
         }
         self._unacked.clear()
         self._acked.clear()
-        for decision in decisions:
+        # Those of the oldest transactions go first: the floor is above what went.
+        for decision in sorted(decisions, key=attrgetter("start_ts")):
             self.recorded(decision)
 
     # ---- one transaction's life

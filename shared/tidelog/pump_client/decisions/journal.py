@@ -40,6 +40,7 @@ class Journal:
         self.owner = fresh_owner
         self._file: File
         self._synced: File
+        self._files: tuple[File, ...] = ()
         self._generation = 0
         self.floor = 0
 
@@ -52,6 +53,7 @@ class Journal:
         """What earlier lives decided. The file is made anew: so all of it is on the disk before
         anybody hears of it. Raises Corrupt, IoFailed, DiskFull."""
         self._synced = await self._disk.open(SYNCED_PATH, create=True)
+        self._files = (self._synced,)
         await self._disk.sync_dir(".")
         decisions: list[Decision] = []
         if self._disk.exists(PATH):
@@ -72,8 +74,9 @@ class Journal:
         await self._make(decisions, floor)
 
     def close(self) -> None:
-        self._file.close()
-        self._synced.close()
+        """However far it was opened."""
+        for file in self._files:
+            file.close()
 
     async def _make(self, decisions: Sequence[Decision], floor: int) -> None:
         self._generation += 1
@@ -84,6 +87,7 @@ class Journal:
         frames += [record.frame(_DECISION.pack(d.start_ts, d.commit_ts)) for d in decisions]
         await self._disk.write_file(PATH, b"".join(frames))
         self._file = await self._disk.open(PATH)
+        self._files = (self._synced, self._file)
 
     def _parse(self, data: bytes) -> list[Decision]:
         found = record.split(data)

@@ -2,15 +2,18 @@
 
 It is the client's own two-phase commit, so its timestamps come from the cluster's oracle. One that
 a crash cut between its phases is rolled back by the next life, if that has the same disk; else the
-Pump asks `txnstatus` as for any other transaction of a writer that died.
+Pump asks `txnstatus` as for any other transaction of a writer that died, and nobody knows. So a
+life that goes on, or ends in good order, leaves none between its phases.
 """
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
 from tidelog.actor import Actor, Nothing
-from tidelog.errors import TidelogError
+from tidelog.errors import BadInput, InvariantBroken, TidelogError
 from tidelog.ports import Clock, Oracle
 from tidelog.pump_client.delivery.backlog import Finish
 from tidelog.pump_client.delivery.finisher import Delivery
@@ -27,6 +30,11 @@ TELL_S = 10.0
 """While skipping goes on, what was skipped since is told this often at most."""
 RETRY_S = 1.0
 WRITE_S = 5.0
+END_S = 12.0
+"""How long an orderly end waits for a record that is between its phases."""
+ROLLBACK_S = 86_400.0
+"""A Pump that may hold the Prewrite of a record that was given up is told for so long: it may be
+away. A record is tried each RETRY_S + WRITE_S at most, so they are thousands, of a few bytes."""
 
 
 class SkipRecorder(Actor[Nothing]):
@@ -50,34 +58,41 @@ class SkipRecorder(Actor[Nothing]):
         self._oracle = oracle
         self._clock = clock
         self._next = 0.0
-        self._busy = False
+        self._telling: asyncio.Task[None] | None = None
 
     async def on_tick(self) -> None:
         skipping = self._skipping
         await skipping.save()
-        if self._busy or not self._pumps.available:
-            return
         due = not skipping.on or self._clock.monotonic() >= self._next
-        if skipping.telling_at or (skipping.untold is not None and due):
-            self._busy = True
-            self.spawn(self._tell(), "tell")
+        self._begin(due=due)
 
     async def on_stop(self) -> None:
+        if not self._skipping.outlives_us:
+            self._begin(due=True)
+        if self._telling is not None:
+            await asyncio.wait([self._telling], timeout=END_S)
         await self._skipping.save()
+
+    def _begin(self, *, due: bool) -> None:
+        if self._telling is not None or not self._pumps.available:
+            return
+        if self._skipping.telling_at or (due and self._skipping.untold is not None):
+            self._telling = self.spawn(self._tell(), "tell")
 
     async def _tell(self) -> None:
         try:
             if self._skipping.ending is not None:
                 await self._commit(self._skipping.ending)
             elif self._skipping.telling_at:
-                await self._roll_back_last_life()
+                if self._pumps.settled:
+                    await self._roll_back_last_life()
             elif await self._told():
                 self._next = self._clock.monotonic() + TELL_S
         except TidelogError as error:
             log.info("what was skipped could not be told yet", error=str(error))
             await self._clock.sleep(RETRY_S)
         finally:
-            self._busy = False
+            self._telling = None
 
     async def _roll_back_last_life(self) -> None:
         """Of this process, or of this actor: whoever holds the Prewrite learns that it is over."""
@@ -120,20 +135,26 @@ class SkipRecorder(Actor[Nothing]):
         skipping.ending = ending
         try:
             await self._delivery.acked(self._finish(skipping.telling_at, *ending))
-        except TidelogError:
-            await skipping.end_telling(told=False)
+        except TidelogError as error:
+            # Else it is sent again, for as long as that Pump is a member: nobody else would end it.
+            if isinstance(error, BadInput | InvariantBroken) or self._has_left(ending.pump):
+                await skipping.end_telling(told=False)
             raise
         log.warning(
             "told what was skipped", skipped=str(skipping.telling), commit_ts=ending.commit_ts
         )
         await skipping.end_telling(told=True)
 
+    def _has_left(self, node: str) -> bool:
+        return self._pumps.settled and node not in self._pumps.pumps
+
     def _finish(
         self, start_ts: int, node: str, commit_ts: int = 0, others: list[str] | None = None
     ) -> Finish:
         kind = Commit if commit_ts else Rollback
         binlog = Binlog(tp=kind, start_ts=start_ts, commit_ts=commit_ts or None)
-        deadline = self._delivery.deadline()
+        rollback_by = self._clock.monotonic() + ROLLBACK_S
+        deadline = self._delivery.deadline() if commit_ts else rollback_by
         return Finish(start_ts, binlog.SerializeToString(), node, deadline, others=others)
 
     def status(self) -> dict[str, object]:

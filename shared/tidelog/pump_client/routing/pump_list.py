@@ -65,7 +65,8 @@ class Pump:
 
 class PumpList:
     """`available`: online, alive, and healthy as far as we know. `near`: those of them that have
-    the client's labels; all of them if none has. `online`: the last resort."""
+    the client's labels; all of them if none has. `online`: the last resort. `settled`: as far as
+    the registry knows, there are no others."""
 
     def __init__(self, labels: Mapping[str, str] | None = None) -> None:
         self._labels = labels or {}
@@ -73,12 +74,14 @@ class PumpList:
         self.near: tuple[Pump, ...] = ()
         self.available: tuple[Pump, ...] = ()
         self.online: tuple[Pump, ...] = ()
+        self.settled = False
 
     def learn(self, nodes: Iterable[NodeStatus], *, settled: bool) -> tuple[list[Pump], list[Pump]]:
         """Take the registry's list; returns who came and who went.
 
         Nobody goes while the registry has not settled: it may have lost its own state.
         """
+        self.settled = settled
         came: list[Pump] = []
         present: set[str] = set()
         for status in nodes:
