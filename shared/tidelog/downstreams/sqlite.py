@@ -16,7 +16,16 @@ from typing import TypeVar
 
 from tidelog.actor import off_loop
 from tidelog.changes import DdlMessage
-from tidelog.downstream import Checkpoint, Lane, OneProcess, OneWriterLane, Opened, TableRule, Work
+from tidelog.downstream import (
+    Checkpoint,
+    Lane,
+    OneProcess,
+    OneWriterLane,
+    Opened,
+    TableRule,
+    TakenOver,
+    Work,
+)
 from tidelog.downstreams import checkpoint_table
 from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.downstreams.ddl_sqlite import CREATE_DROPPED, SqliteDdl
@@ -31,6 +40,7 @@ from tidelog.schema.structure import TableStructure
 T = TypeVar("T")
 
 CHECKPOINT = name("tidb_binlog.checkpoint")
+WRITER = name("tidb_binlog.writer")
 BUSY_S = 10.0
 CACHED_TABLES = 4096
 
@@ -43,6 +53,8 @@ class SqliteDownstream(OneProcess):
         self._db: sqlite3.Connection | None = None
         self._turn = threading.Lock()
         self._feed = ""
+        self._life = ""
+        """Ours, as it stands in the file: whoever opens it writes another one there."""
         self._tables: dict[tuple[str, str, int], SqliteTable] = {}
         self._newest: dict[tuple[str, str], TableStructure] = {}
         self._dotted: dict[str, tuple[str, str]] = {}
@@ -74,9 +86,39 @@ class SqliteDownstream(OneProcess):
                 " (clusterID INTEGER PRIMARY KEY, checkPoint TEXT)"
             )
             db.execute(CREATE_DROPPED)
-            return db.execute(f"SELECT clusterID, checkPoint FROM {CHECKPOINT}").fetchall()
+            return self._take_over(db)
         except sqlite3.Error as error:
             raise self._typed(error) from error
+
+    def _take_over(self, db: sqlite3.Connection) -> list[tuple[int, str]]:
+        """Behind whatever transaction an earlier writer has begun; what it begins from now on is
+        refused. Raises TakenOver where somebody else has done so since we did."""
+        db.execute(f"CREATE TABLE IF NOT EXISTS {WRITER} (id INTEGER PRIMARY KEY, life TEXT)")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if self._life:
+                self._check_life(db)
+            (life,) = db.execute("SELECT hex(randomblob(16))").fetchone()
+            life = self._life or life
+            db.execute(f"REPLACE INTO {WRITER} VALUES (0, ?)", (life,))
+            rows = db.execute(f"SELECT clusterID, checkPoint FROM {CHECKPOINT}").fetchall()
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        self._life = life
+        return rows
+
+    def _begin(self, db: sqlite3.Connection) -> None:
+        """A transaction, if nobody has taken over."""
+        db.execute("BEGIN IMMEDIATE")
+        self._check_life(db)
+
+    def _check_life(self, db: sqlite3.Connection) -> None:
+        found = db.execute(f"SELECT life FROM {WRITER}").fetchone()
+        if found != (self._life,):
+            raise TakenOver(f"another Applier has taken over {self._target.shown}")
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
         return await self._in_thread(self._rule, db, structure)
@@ -121,7 +163,7 @@ class SqliteDownstream(OneProcess):
         db = self._living()
         try:
             if not db.in_transaction:
-                db.execute("BEGIN IMMEDIATE")
+                self._begin(db)
             for one in work.shares:
                 self._table(db, one.db, one.structure).write(db, one)
             if work.checkpoint is not None:
@@ -142,7 +184,7 @@ class SqliteDownstream(OneProcess):
             if one.after is not None and one.after.kind == "table":
                 self._place(one.db_after, one.after.name)
         try:
-            db.execute("BEGIN IMMEDIATE")
+            self._begin(db)
             notes = SqliteDdl(db, ddl, self._target.keep_dropped_s * 1000).run()
             self._save(db, checkpoint)
             db.execute("COMMIT")

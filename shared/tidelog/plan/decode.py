@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tidelog.change_bodies import RowHead
 from tidelog.changes import Event, RowMessage
 from tidelog.downstream import TableRule
 from tidelog.errors import UnparsablePayload
@@ -17,6 +18,16 @@ Key = tuple[str, str, int]
 """Database, table, the table's schema version."""
 Rules = Mapping[Key, TableRule]
 _ROWS = msgspec.json.Decoder(RowMessage)
+_HEAD = msgspec.json.Decoder(RowHead)
+
+
+def key_of(body: bytes) -> Key:
+    """Of whose rows a body is. Raises UnparsablePayload."""
+    try:
+        head = _HEAD.decode(body)
+    except NOT_READABLE as error:
+        raise UnparsablePayload(f"a row message can't be read: {error}") from error
+    return head.db, head.table, head.schema_version
 
 
 class Decoded:

@@ -87,6 +87,8 @@ class RelayLog:
         self._spill: Spill | None = None
         self._reading: Part | None = None
         self._end = 0
+        self._failed = False
+        """An append, and it is not open again: `_end` is what is here, whatever was handed on."""
         self.kept = False
         self.truncated_bytes = 0
 
@@ -95,22 +97,32 @@ class RelayLog:
         return self._end
 
     async def open(self, after: int) -> None:
-        self.close()
+        # Positions without changes are handed on and not kept: what follows them follows `_end`.
+        reached = self._end if self._failed else after
+        self._close()
         await self._folder.make()
         opening = Opening(self._folder, self._owner, self._synced.load())
-        self._parts = opening.parts
-        await opening.run()
+        try:
+            await opening.run()
+        except BaseException:
+            opening.close()
+            raise
+        self._parts = opening.parts  # only now: of what is half opened nothing may be purged
         self.truncated_bytes = opening.truncated_bytes
-        self._end = max(after, opening.end)
+        self._end = max(reached, opening.end)
         self.kept = bool(self._parts)
-        if not self.kept:
-            return  # the first append makes one: until then there is nothing to recover from
-        if after < self._parts[0].prev_commit_ts:
-            raise reading.RelayGap(after, self._parts[0].prev_commit_ts)
-        current = self._parts[-1]
-        await self._synced.begin(Synced(current.number, current.file.size, opening.end))
+        if self.kept:  # else the first append makes one: until then nothing can be recovered
+            if after < self._parts[0].prev_commit_ts:
+                raise reading.RelayGap(after, self._parts[0].prev_commit_ts)
+            current = self._parts[-1]
+            await self._synced.begin(Synced(current.number, current.file.size, opening.end))
+        self._failed = False
 
     def close(self) -> None:
+        self._failed = False
+        self._close()
+
+    def _close(self) -> None:
         for part in self._parts:
             part.file.close()
         self._synced.close()
@@ -143,6 +155,13 @@ class RelayLog:
     async def append(self, items: Sequence[Incoming], structures: Structures) -> list[Handed]:
         if not items:
             return []
+        try:
+            return await self._append(items, structures)
+        except BaseException:
+            self._failed = True
+            raise
+
+    async def _append(self, items: Sequence[Incoming], structures: Structures) -> list[Handed]:
         await self._rotate_if_full(items[0])
         part = self._parts[-1]
         writing = Writing(part, structures, self._stored, self._spill, self._end)

@@ -37,6 +37,10 @@ class Opening:
         self.end = 0
         self.truncated_bytes = 0
 
+    def close(self) -> None:
+        for part in self.parts:
+            part.file.close()
+
     async def run(self) -> None:
         """Raises Corrupt, ForeignDirectory, ForeignCluster."""
         numbers = self._folder.numbers()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -25,6 +25,8 @@ from tidelog.schema.steps import Step, changes_schema, step_of
 SYSTEM_SCHEMAS = frozenset(
     ("mysql", "information_schema", "performance_schema", "metrics_schema", "sys", "tidb_binlog")
 )
+WAITING_JOBS = 4096
+"""A writer that died between a job and its binlog holds no more of them than that."""
 BRIEF_ABOVE = 1000
 """Of a schema with more tables than that, DROP DATABASE tells only which they are: a table of ten
 columns takes 10 KiB and more once it is decoded, and up to 0.3 ms."""
@@ -104,16 +106,26 @@ class SchemaTracker:
             if step.id not in self._steps and not self.folded.includes(step.id, step.finished_ts)
         )
 
-    def fold(self, upto_ts: int, *, keep: int, at_least: int = 1) -> int:
+    def fold(
+        self,
+        upto_ts: int,
+        *,
+        keep: int,
+        at_least: int = 1,
+        waits: Callable[[Step], bool] = lambda step: False,
+    ) -> int:
         """Let go of the jobs whose binlogs lie at or below `upto_ts`, but for the newest `keep`,
         if there are `at_least` so many. Returns how many. Mutations of a version below theirs get
-        what they made.
-
-        Where a writer takes FinishedTS before it commits the binlog, those of the newest jobs may
-        still come: that is what `keep` is for.
+        what they made. `waits`: the binlog of a job whose writer takes FinishedTS before it commits
+        that is still to come, whatever came behind it; those from there on stay, too, but for the
+        oldest where they are more than WAITING_JOBS.
         """
         done = sorted(step.id for step in self._steps.values() if step.finished_ts <= upto_ts)
         del done[max(0, len(done) - keep) :]
+        waiting = min((step.id for step in self._steps.values() if waits(step)), default=None)
+        if waiting is not None:
+            over = len(self._steps) - WAITING_JOBS
+            done = [one for at, one in enumerate(done) if one < waiting or at < over]
         if len(done) < at_least:
             return 0
         steps = [self._steps.pop(job_id) for job_id in done]

@@ -315,7 +315,7 @@ def test_an_order_does_not_end_another_stop(monkeypatch: pytest.MonkeyPatch) -> 
     """The schema can't be kept, which is found while the feed stands at a DDL."""
     failing: list[int] = []
 
-    async def keep(store: SchemaStore, passed_ts: int) -> None:
+    async def keep(store: SchemaStore, passed_ts: int, *_: object) -> None:
         failing.append(passed_ts)
         await asyncio.sleep(3)
         raise HistoryTooShort("the DDL history begins at job 7, it began at 1")

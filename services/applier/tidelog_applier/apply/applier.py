@@ -326,7 +326,9 @@ class Applier(Actor[Mail]):
             await self._work()
             return
         try:
-            self._position.quiet = held and (not ready or await self._settled())
+            quiet = held and (not ready or await self._settled())
+            # It may have been resumed meanwhile: then this is not about the next pause.
+            self._position.quiet = quiet and self._position.held
             if ready and not held:
                 await self._idle()
         except TakenOver as error:

@@ -20,7 +20,7 @@ from tidelog.changes import DdlMessage
 from tidelog.downstream import Checkpoint, Lane, TableRule, Work
 from tidelog.errors import Stopped, TidelogError
 from tidelog.failpoints import hit
-from tidelog.plan.decode import Decoded, Rules
+from tidelog.plan.decode import Decoded, Key, Rules, key_of
 from tidelog.plan.events import TableEvents
 from tidelog.plan.window import Planner
 from tidelog.ports import Ports
@@ -193,10 +193,13 @@ class Pipeline:
             await self.rows([await self._at_once(batch)])
             return
         await self._before_rows(batch.commit_ts)
-        rules = {key: await self._rule(key[0], s) for key, s in batch.structures.items()}
         safe = batch.txns[0].commit_ts <= self.control.safe_until
         end = Window(batch.commit_ts, txns=len(batch.txns))
         if self._atomic:
+            # Its lane can't wait for the control connection, which waits for the lanes. Of what was
+            # read back `structures` has all tables of the file: some may be gone by now.
+            named = await self._named(batch)
+            rules = {key: await self._rule(key[0], batch.structures[key]) for key in named}
             end.rows, end.waiting = sum(txn.rows for txn in batch.txns), 1
             self.flight.begin(end)
             self._put(0, partial(self._write_pieces, batch, rules, safe), end)
@@ -208,11 +211,19 @@ class Pipeline:
             size = sum(map(len, bodies))
             window = Window(self.flight.begun, rows=decoded.rows, bytes=size)
             await self._before_rows(batch.commit_ts)
-            tables = decoded.with_rules(batch.structures, rules)
+            tables = await self._tables(decoded, batch.structures)
             await self._hand_over(tables, window, safe=safe, up_to=batch.commit_ts)
         self.flight.begin(end)
         self._in_part = False
         self._show()
+
+    async def _named(self, batch: LargeBatch) -> set[Key]:
+        """The tables that its rows name. Reads it once more."""
+        found: set[Key] = set()
+        async for bodies in batch.pieces():
+            self.progress()
+            found.update(map(key_of, bodies))
+        return found
 
     async def _at_once(self, batch: LargeBatch) -> Batch:
         """Its pieces come table by table, and files hold one transaction after the other."""

@@ -73,7 +73,8 @@ class Decoding:
     async def keep(self, passed_ts: int) -> None:
         """Up to here all is published: what the schema was on the way is let go. Raises as
         SchemaStore.keep."""
-        await self._store.keep(passed_ts)
+        passed = self._decoder.passed
+        await self._store.keep(passed_ts, passed.highest, passed.behind)
         settled = self._store.tracker.settled
         self._decoder.passed.settle(settled)
         self._without = {one for one in self._without if one > settled}

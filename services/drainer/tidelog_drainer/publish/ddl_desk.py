@@ -32,9 +32,17 @@ from tidelog.drainer_control import (
     FeedDdls,
     NotedDdls,
 )
-from tidelog.errors import BadInput, Conflict, Corrupt, Refused, StreamMissing, Unavailable
+from tidelog.errors import (
+    BadInput,
+    Conflict,
+    Corrupt,
+    DiskFull,
+    Refused,
+    StreamMissing,
+    Unavailable,
+)
 from tidelog.kv import Bucket
-from tidelog.ports import Ports
+from tidelog.ports import Clock, Ports
 from tidelog.schema.jobs import check_kind
 from tidelog.sealed import read_sealed, seal
 from tidelog.unreadable import NOT_READABLE
@@ -43,6 +51,7 @@ DECIDED_MAX = 200
 POLICY_MAX = 200
 """Of orders kept. An older decision is asked for again, should its DDL ever come again."""
 DDLS_FILE = "ddls.json"
+FOLLOW_S = 2.0
 TRIES = 8
 """Writes that meet another Drainer's."""
 
@@ -73,15 +82,35 @@ class DdlDesk:
     async def load(self) -> None:
         """What earlier lives kept. Raises Corrupt, Unavailable."""
         mine = self._own()
-        orders, noted = mine.orders, mine.noted
+        kept = await self._kept()
+        orders = _newer(mine.orders, kept.orders)
+        self._ddls.policy.obey(orders)
+        if orders.number > kept.orders.number:  # the bucket was lost, or is an older one
+            await self._update(ORDERS_KEY, DdlOrders, lambda now: now)
+        self._ddls.noted.merged(mine.noted)
+        self._ddls.noted.merged(kept.noted)
+        self._ddls.noted.changed = False
+
+    async def _kept(self) -> Kept:
+        """What the bucket has. Raises Corrupt, Unavailable."""
+        orders, noted = DdlOrders(), NotedDdls()
         with contextlib.suppress(StreamMissing):
             if (entry := await self._bucket.get(ORDERS_KEY)) is not None:
                 orders = self._decode(ORDERS_KEY, entry.value, DdlOrders)
             if (entry := await self._bucket.get(NOTED_KEY)) is not None:
                 noted = self._decode(NOTED_KEY, entry.value, NotedDdls)
-        self._ddls.policy.obey(orders)
-        self._ddls.noted.merged(noted)
-        self._ddls.noted.changed = False
+        return Kept(orders, noted)
+
+    async def follow(self, clock: Clock) -> None:
+        """Until it is cancelled, beside another Drainer that leads: what that one was ordered is
+        kept here too, for the time when the bucket is lost."""
+        while True:
+            with contextlib.suppress(Unavailable, Corrupt, DiskFull):  # who leads says it
+                mine, kept = self._own(), await self._kept()
+                if kept.orders.number > mine.orders.number:
+                    both = replace(mine, orders=kept.orders)
+                    await self._disk.write_file(DDLS_FILE, seal(both))
+            await clock.sleep(FOLLOW_S)
 
     def _own(self) -> Kept:
         hint = f"delete it: the bucket {self._bucket.name} has the same"
@@ -144,7 +173,7 @@ class DdlDesk:
 
         def with_it(now: DdlOrders) -> DdlOrders:
             others = [one for one in now.decided if one.job_id != met.job_id]
-            return replace(now, decided=[*others, decided][-DECIDED_MAX:])
+            return replace(now, decided=[*others, decided][-DECIDED_MAX:], number=now.number + 1)
 
         await self._order(with_it)
 
@@ -163,7 +192,9 @@ class DdlDesk:
             others = {one: what for one, what in now.policy.items() if one != kind}
             if action and len(others) >= POLICY_MAX:
                 raise Refused(f"feed {self._feed} has {POLICY_MAX} policies", hint="`ddl-policy`")
-            return replace(now, policy=others | ({kind: action} if action else {}))
+            return replace(
+                now, policy=others | ({kind: action} if action else {}), number=now.number + 1
+            )
 
         await self._order(with_it)
 
@@ -181,7 +212,7 @@ class DdlDesk:
             entry, revision = await self._bucket.read_or_create(key)
             before = self._known(kind)
             if entry is not None:
-                before = self._decode(key, entry.value, kind)
+                before = _newer(before, self._decode(key, entry.value, kind))
             after = change(before)
             try:
                 await self._bucket.put(key, msgspec.json.encode(after), expected=revision)
@@ -206,3 +237,10 @@ class DdlDesk:
     async def _remember(self) -> None:
         kept = Kept(self._ddls.policy.orders, self._ddls.noted.listed())
         await self._disk.write_file(DDLS_FILE, seal(kept))
+
+
+def _newer(mine: S, kept: S) -> S:
+    """Of orders that of more; of what was noted, and of two that are as old, the bucket's."""
+    if isinstance(mine, DdlOrders) and isinstance(kept, DdlOrders) and mine.number > kept.number:
+        return mine
+    return kept

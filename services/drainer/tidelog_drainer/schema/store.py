@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 
 import structlog
 
@@ -20,8 +20,10 @@ from tidelog.ports import Ports
 from tidelog.schema.folded import Folded
 from tidelog.schema.history import TableAt, unpacked
 from tidelog.schema.model import DdlJob
+from tidelog.schema.steps import Step
 from tidelog.schema.structure import TableStructure, structure
 from tidelog.schema.tracker import SchemaTracker
+from tidelog.timestamps import TS_MAX
 from tidelog_drainer import metrics
 from tidelog_drainer.config import DrainerConfig
 from tidelog_drainer.schema.errors import HistoryTooShort, SnapshotDamaged
@@ -68,6 +70,9 @@ class SchemaStore:
         self._first_job = 0
         self._passed_ts = 0
         """The feed's position: jobs whose binlogs lie at or below it may be folded."""
+        self._highest = TS_MAX
+        self._behind: frozenset[int] = frozenset()
+        """The schema versions whose DDLs were not passed: all above one, and those below it."""
         self._saved_job = 0
         self._saved_at = 0.0
         self._saves = True
@@ -117,11 +122,13 @@ class SchemaStore:
 
     # The beginning
 
-    async def open(self, commit_ts: int, schema_version: int) -> None:
+    async def open(self, commit_ts: int, schema_version: int, behind: Collection[int] = ()) -> None:
         """Be ready to decode what lies above `commit_ts`, where the stream has passed the schema
         `schema_version` (0: it doesn't say), waiting for whoever doesn't answer. Raises
         HistoryTooShort, ConfigError."""
         self._passed_ts = commit_ts
+        if schema_version:
+            self._highest, self._behind = schema_version, frozenset(behind)
         self._saved_at = self._ports.clock.monotonic()
         await self._until_answered("the schema at start", self._open)
         self._opened = True
@@ -240,7 +247,7 @@ class SchemaStore:
             first = first or page[0].id
             fresh.add_jobs(page)
             if fresh.unfolded >= fold_at:
-                fresh.fold(fold_ts, keep=KEEP_JOBS)
+                fresh.fold(fold_ts, keep=KEEP_JOBS, waits=self._waits)
                 fold_at = 2 * fresh.unfolded + FOLD_JOBS
             await asyncio.sleep(0)
         known = self._structures.known
@@ -306,7 +313,7 @@ class SchemaStore:
                 tables = [unpacked(state) for state in states[at : at + 100]]
                 await self._structures.publish(dict(filter(None, map(self._shape, tables))))
                 await asyncio.sleep(0)
-            fresh.fold(self._passed_ts, keep=KEEP_JOBS)
+            fresh.fold(self._passed_ts, keep=KEEP_JOBS, waits=self._waits)
             await self._take(fresh, "lost")
             self._structures.found()
 
@@ -318,12 +325,22 @@ class SchemaStore:
         shown = routed(table, verdict)
         return structure_key(shown.db, structure(shown)), structure(shown)
 
-    async def keep(self, passed_ts: int) -> None:
+    def _waits(self, step: Step) -> bool:
+        """A Writer's job whose binlog is still to come (ADR 5): rows may need its DDL first."""
+        version = step.version
+        return step.told_before and (version > self._highest or version in self._behind)
+
+    async def keep(
+        self, passed_ts: int, highest: int = TS_MAX, behind: Collection[int] = ()
+    ) -> None:
         """Fold what the feed has passed, and write the snapshot when that is worth it. Raises
         Unavailable, StreamMissing: the one before holds; HistoryTooShort, ConfigError."""
         self._passed_ts = max(self._passed_ts, passed_ts)
+        self._highest, self._behind = highest, frozenset(behind)
         async with self._one_at_a_time:
-            self.tracker.fold(self._passed_ts, keep=KEEP_JOBS, at_least=FOLD_JOBS)
+            self.tracker.fold(
+                self._passed_ts, keep=KEEP_JOBS, at_least=FOLD_JOBS, waits=self._waits
+            )
             now = self._ports.clock.monotonic()
             fresh = self.tracker.last_job - self._saved_job
             due = fresh > 0 and now - self._saved_at >= DELTA_S

@@ -56,11 +56,12 @@ class Structures:
         """Is the bucket another one than the one written? Asked once a second. Raises
         Unavailable."""
         time = self._ports.clock.monotonic()
-        if self.known is None or (time - self._looked_at < LOOK_S and not self._lost):
+        known = self.known  # the snapshot is written beside it, and may be answered first
+        if known is None or (time - self._looked_at < LOOK_S and not self._lost):
             return False
         state = await self._bucket.state()
-        shorter = state is not None and state.last_seq < self.known.last_seq
-        if state is None or shorter or state.created != self.known.created:
+        shorter = state is not None and state.last_seq < known.last_seq
+        if state is None or shorter or state.created != known.created:
             self._lost = True
         self._looked_at = time
         return self._lost
@@ -94,9 +95,10 @@ class Structures:
             return
         await self.exist()
         for part in _parts({key: msgspec.json.encode(one) for key, one in new.items()}):
-            revision = await self._bucket.put_all(part, ttl_s=0)
             assert self.known is not None
-            if revision <= self.known.last_seq:
+            before = self.known.last_seq  # what is written meanwhile may be answered first
+            revision = await self._bucket.put_all(part, ttl_s=0)
+            if revision <= before:
                 self._lost = True
                 raise StreamMissing(f"{self._bucket.name} was rolled back")
             await self.remember(revision)

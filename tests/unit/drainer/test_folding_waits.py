@@ -1,0 +1,52 @@
+"""A Writer told its job and died; others change other tables meanwhile, and the Drainer folds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.drainer.fakes import FEED
+from tests.unit.drainer.test_doubts import WIDER, ddls, read, wide
+from tests.unit.drainer.test_pending_ddls import (
+    OTHER,
+    OTHER_WIDER,
+    Jobs,
+    ddl,
+    job,
+    of_version,
+    published,
+    restarted,
+)
+from tests.unit.drainer.test_simulated import DDLS, txn
+from tests.unit.drainer.test_stops import begin
+from tidelog import subjects
+from tidelog.sim.world import World, run
+
+
+@pytest.mark.parametrize("lives", ["one", "two", "bucket lost"])
+@pytest.mark.parametrize("others", [60, 191, 200])
+def test_a_writers_job_that_waits_for_its_binlog_is_not_folded(others: int, lives: str) -> None:
+    last = 3 + others
+    mine = job(3, 5, WIDER, 31, ours=True)
+    created = job(4, 3, OTHER, 40, ours=True)
+    more = [job(n, 5, OTHER_WIDER, 10 * n, ours=True) for n in range(5, last + 1)]
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: Jobs(mine, created, *more)
+        _, pump = await begin(world)
+        binlogs = [ddl(10 * n + 1, n) for n in range(4, last + 1)]
+        node = await published(world, pump, [*DDLS, txn(20), *binlogs], 10 * last + 1)
+        await world.sleep(12.0)
+        if lives != "one":
+            if lives == "bucket lost":
+                world.nats.delete(f"KV_{subjects.schemas_bucket(FEED)}")
+            await restarted(world, node)
+        row_ts = 10 * last + 12
+        await published(world, pump, [of_version(wide(row_ts), last)], row_ts)
+        found = await read(world, 10 * last + 1, row_ts)
+        rows = [event.after for one in found for m in one.rows for event in m.events]
+        assert rows == [{"id": row_ts, "v": 7}]
+        assert ddls(found) == [(row_ts, 3, True)], "readers have not been told of column v"
+        await published(world, pump, [ddl(row_ts + 5, 3)], row_ts + 5)
+        assert ddls(await read(world, row_ts, row_ts + 5)) == []
+
+    run(main, 1)
