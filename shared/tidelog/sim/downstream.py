@@ -236,6 +236,8 @@ class SimDownstream(OneProcess):
         return Opened(self._database.checkpoint, self._epoch, self._lanes)
 
     async def rule(self, db: str, structure: TableStructure) -> TableRule:
+        if (db, structure.name) not in self._database.tables:
+            raise Stopped(f"table {db}.{structure.name} does not exist", hint="backfill it")
         unique = [key.parts for key in structure.keys if key.unique]
         return TableRule(not structure.key_columns, True, tuple(unique))
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tests.unit.applier.publisher import FEED, Publisher, create
+from tests.unit.applier.publisher import FEED, Publisher, T, create
 from tests.unit.applier.sim_rig import CONFIG, saved, started, world_with_database
 from tidelog.downstream import Checkpoint
 from tidelog.downstreams.blackhole import Blackhole
 from tidelog.sim.node import Node
+from tidelog.sim.tables import SimTable
 from tidelog.sim.world import World, run
 from tidelog_applier.config import RelayConfig
 from tidelog_applier.service import build, recovery
@@ -67,6 +68,7 @@ def test_the_applier_of_a_first_copy_goes_on_behind_it() -> None:
         database = world_with_database(world)
         # As the copy leaves it, that was made up to there while the dry run read the feed.
         copied = publisher.commit_ts - ROWS // 2
+        database.tables["d", "t"] = SimTable(T)
         database.checkpoint = Checkpoint(copied, consistent=True, feed=FEED, epoch=1)
         database.epoch = 1
         node.start(build, msgspec.structs.replace(DRY, downstream=CONFIG.downstream))

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.unit.applier.publisher import BAG
 from tests.unit.applier.sim_rig import Slow, saved, started, stopped, world_with
 from tests.unit.downstreams.shapes import ddl
 from tidelog.changes import Event
-from tidelog.downstream import TableRule
-from tidelog.errors import Stopped
-from tidelog.schema.structure import TableStructure
-from tidelog.sim import downstream as sim_downstream
 from tidelog.sim.world import World, run
 from tidelog_applier.read.assembler import BatchAssembler
 from tidelog_applier.read.intake import Intake
@@ -25,15 +19,6 @@ def test_a_large_batch_is_applied_again_though_a_table_before_it_was_dropped(
     sizes = {"spill_bytes": 2000, "piece_bytes": 1000}
     monkeypatch.setattr(Intake.__init__, "__kwdefaults__", sizes)
     monkeypatch.setattr(BatchAssembler.__init__, "__kwdefaults__", sizes)
-    plain = sim_downstream.SimDownstream.rule
-
-    async def strict(self: Any, db: str, structure: TableStructure) -> TableRule:
-        """As MySQL and SQLite downstreams do."""
-        if (db, structure.name) not in self._database.tables:
-            raise Stopped(f"table {db}.{structure.name} does not exist")
-        return await plain(self, db, structure)
-
-    monkeypatch.setattr(sim_downstream.SimDownstream, "rule", strict)
 
     async def main(world: World) -> None:
         database = world_with(world, Slow)
