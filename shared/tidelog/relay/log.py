@@ -155,13 +155,7 @@ class RelayLog:
     async def append(self, items: Sequence[Incoming], structures: Structures) -> list[Handed]:
         if not items:
             return []
-        try:
-            return await self._append(items, structures)
-        except BaseException:
-            self._failed = True
-            raise
-
-    async def _append(self, items: Sequence[Incoming], structures: Structures) -> list[Handed]:
+        self._failed = True  # until it has not
         await self._rotate_if_full(items[0])
         part = self._parts[-1]
         writing = Writing(part, structures, self._stored, self._spill, self._end)
@@ -170,6 +164,7 @@ class RelayLog:
         await part.file.append(writing.chunks, sync=bool(writing.handed))
         hit("applier.relay.after_sync")
         self._spill, self._end = writing.spill, writing.end
+        self._failed = False
         if writing.handed:
             self._synced.note(Synced(part.number, writing.whole_up_to, self._end))
         return writing.handed
