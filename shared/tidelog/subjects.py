@@ -113,6 +113,11 @@ def replay_feed(feed: str, reader: str) -> str:
     return f"{feed}={reader}"
 
 
+def is_replay(feed: str) -> bool:
+    """Is it what a rewind fills for one reader?"""
+    return "=" in feed
+
+
 def feed_label(feed: str) -> str:
     """A feed in a metric's label. All replays of one have the same: readers' names are as many as
     there ever were, and a label never goes."""

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from tidelog.decode.config import DecodeConfig
 from tidelog.errors import ConfigError
 from tidelog.ranges import DAY_S, Bytes, Period, Range, Timestamp
+from tidelog.subjects import is_replay
 from tidelog.upstream.config import UpstreamConfig
 
 PD = "pd"
@@ -74,7 +75,7 @@ class DrainerConfig(DecodeConfig, frozen=True, kw_only=True, rename="kebab"):
     @property
     def is_replay(self) -> bool:
         """Its `feed` is `<feed>=<reader>`: made by rewind/filling.py, configured by nobody."""
-        return "=" in self.feed
+        return is_replay(self.feed)
 
     @property
     def node(self) -> str:

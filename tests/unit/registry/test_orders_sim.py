@@ -327,6 +327,29 @@ def test_an_accepted_loss_is_recorded_and_the_pump_that_comes_back_after_all_joi
     play(main)
 
 
+def test_the_loss_of_a_pump_that_died_before_the_registry_began_tells_what_it_held() -> None:
+    """A rewind below it, or a feed that is created later, would lack that without a word."""
+
+    async def main(world: World, bus: Bus) -> None:
+        p, d = pump("p1"), drainer("d1")
+        p.max_commit_ts = p.high_ts = 100
+        d.resolved_ts, d.consumers = 100, [Consumer("a1", "f", 60)]
+        for script in (p, d):
+            world.node(script.node).start(build, script)
+        await until_state(world, bus, "p1", ONLINE, 20)
+        await world.sleep(3)
+        world.node("p1").kill()
+        world.node("r").kill()
+        world.node("r").restart()
+        await world.sleep(15)
+        shown = await operate(bus, "p1", "offline", accept_loss=True)
+        assert (shown.state, shown.maxCommitTS) == (OFFLINE, 100)
+        entry = (await entries(bus))["p1"]
+        assert (entry.state, entry.high_ts, entry.read_ts) == (OFFLINE, 100, 60)
+
+    play(main)
+
+
 def test_a_pump_waits_for_a_registry_that_is_away_says_so_and_joins_then() -> None:
     async def main(world: World) -> None:
         p = pump("p1")

@@ -9,6 +9,7 @@ from tidelog.actor import Ref
 from tidelog.errors import BadInput, Conflict, Refused, Unavailable
 from tidelog.ports import Clock, IndexStore, Oracle
 from tidelog.pump_control import ControlRequest, Forgotten, Inspected, PumpStatus, WhoHas
+from tidelog.subjects import is_replay
 from tidelog.timestamps import physical_ms
 from tidelog_pump.identity import Identity
 from tidelog_pump.index import keys
@@ -89,8 +90,11 @@ class Controller:
                 raise BadInput(f"unknown verb {asked.verb!r}", hint=VERBS)
 
     async def _forget(self, feed: str) -> Forgotten:
-        """Whether it is registered anywhere, the asker looks."""
-        gone: dict[str, int] = await self._puller.ask(lambda reply: Forget([feed], LIVES_S, reply))
+        """Whether it is registered anywhere, the asker looks. A replay's own Drainer says that it
+        ended, mostly in the minute of its last pull; one that still pulls is known again at once.
+        """
+        lives_s = 0.0 if is_replay(feed) else LIVES_S
+        gone: dict[str, int] = await self._puller.ask(lambda reply: Forget([feed], lives_s, reply))
         if feed not in gone and feed in await self._puller.ask(ReadFeeds):
             raise Refused(
                 f"feed {feed!r} pulled from {self._identity.node} in the last {LIVES_S:.0f} s",

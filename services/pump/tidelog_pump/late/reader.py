@@ -15,6 +15,7 @@ import msgspec
 from tidelog.errors import LatePair
 from tidelog.ports import IndexStore
 from tidelog_pump.index import keys
+from tidelog_pump.log.place import Pointer
 
 MAX_LATE = 256
 """Late ones that a reader can have been given; one that would need more is refused."""
@@ -46,14 +47,22 @@ class Reader(msgspec.Struct):
     def goes_on(self, store: IndexStore, after_ts: int) -> None:
         """It has everything up to `after_ts`. Raises LatePair if it does not."""
         self.begins = min(self.begins, after_ts)
+        missed = self.missed(store, after_ts)
+        if missed is not None:
+            start_ts, commit_ts, at = missed
+            raise LatePair(
+                f"transaction {start_ts} with commit_ts {commit_ts} (segment {at.fid} at "
+                f"{at.offset}) became readable only when this reader was past it; "
+                f"`tidelog resolve {start_ts} --accept` lets readers miss it"
+            )
+
+    def missed(self, store: IndexStore, after_ts: int) -> tuple[int, int, Pointer] | None:
+        """The first that it was not given of what it is past: start_ts, commit_ts, where it is."""
         for key, value in store.scan(*keys.late_range(self.begins, after_ts), MAX_LATE + 1):
-            start_ts, commit_ts, at = keys.unpack_late(key, value)
-            if commit_ts not in self.given:
-                raise LatePair(
-                    f"transaction {start_ts} with commit_ts {commit_ts} (segment {at.fid} at "
-                    f"{at.offset}) became readable only when this reader was past it; "
-                    f"`tidelog resolve {start_ts} --accept` lets readers miss it"
-                )
+            late = keys.unpack_late(key, value)
+            if late[1] not in self.given:
+                return late
+        return None
 
     def took(self, store: IndexStore, commit_ts: Iterable[int], up_to: int) -> bool:
         """These were sent, all at or below `up_to`. Was one of them late?"""

@@ -59,6 +59,12 @@ class ReadFeeds(msgspec.Struct, frozen=True):
     reply: Reply[dict[str, int]]
 
 
+class ReadMissed(msgspec.Struct, frozen=True):
+    """By feed the first transaction that it is past and was not given: (start_ts, commit_ts)."""
+
+    reply: Reply[dict[str, tuple[int, int]]]
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Those of the feeds (None = of all but `registered`) that have not pulled for `idle_s` hold
     nothing any more. Answered with their last after_ts; a crash within a second may undo it."""
@@ -69,7 +75,7 @@ class Forget(msgspec.Struct, frozen=True):
     registered: frozenset[str] = frozenset()
 
 
-PullerMessage = Pull | ReadFeeds | Forget
+PullerMessage = Pull | ReadFeeds | ReadMissed | Forget
 
 
 class Puller(Actor[PullerMessage]):
@@ -126,6 +132,8 @@ class Puller(Actor[PullerMessage]):
                     self._accept(message.request)
                 case ReadFeeds():
                     message.reply.set(dict(self._feeds))
+                case ReadMissed():
+                    message.reply.set(self._missed())
                 case Forget():
                     message.reply.set(self._forget(message))
 
@@ -145,6 +153,14 @@ class Puller(Actor[PullerMessage]):
             self._idle.forget(feed)
             self._readers_changed = True
         return gone
+
+    def _missed(self) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        for feed in self._feeds.keys() & self._readers.keys():
+            missed = self._readers[feed].missed(self._store, self._feeds[feed])
+            if missed is not None:
+                found[feed] = missed[:2]
+        return found
 
     def _accept(self, request: Request) -> None:
         try:

@@ -30,7 +30,7 @@ from tidelog_pump.index.indexer import IndexerMessage, Lose
 from tidelog_pump.index.keys import Head
 from tidelog_pump.log.purge import PurgePoint, PurgeRecord
 from tidelog_pump.log.segments import Segments
-from tidelog_pump.pull.puller import Forget, PullerMessage, ReadFeeds
+from tidelog_pump.pull.puller import Forget, PullerMessage, ReadFeeds, ReadMissed
 from tidelog_pump.retention.gc import Decision, Held, Limits, decide, hiding, limits, warned_below
 from tidelog_pump.retention.now import Now
 from tidelog_pump.retention.sweep import Sweep, lost_between
@@ -92,10 +92,13 @@ class _Timer(msgspec.Struct, frozen=True):
 
 class _Readers(NamedTuple):
     """The safe point, 0 = not known; by name, up to where everything was read: the consumers behind
-    it, and what each feed was last asked for here."""
+    it, and what each feed was last asked for here. `missed`: (start_ts, commit_ts) of what a feed
+    is past and was not given. It is stopped there, until an operator accepts that, and would not be
+    any more once that is deleted."""
 
     safe_point: int
     known: dict[str, int]
+    missed: dict[str, tuple[int, int]]
 
 
 GcMessage = Collect | ReadBehind | _Timer
@@ -236,6 +239,8 @@ class Gc(Actor[GcMessage]):
             now, now_ms, newest_ts = await self._resolved(), self._now_ms(), self._newest_ts()
             age_s, cap_s = self._retention.age_s, self._retention.hard_cap_s
             positions = readers.known | {SAFE_POINT: readers.safe_point}
+            for feed, (start_ts, commit_ts) in readers.missed.items():
+                positions[f"feed {feed}, which missed transaction {start_ts}"] = commit_ts - 1
             limit = limits(now_ms, age_s, cap_s, positions, now.resolved_ts, newest_ts)
             self._warn(readers.known, warned_below(now_ms, age_s), limit.cap_ts)
             held = await self._uncovered(await self._held(), limit)
@@ -254,7 +259,9 @@ class Gc(Actor[GcMessage]):
             nodes = await ask_registry.nodes(self._bus, self._cluster, timeout_s=ASK_S)
         except TidelogError as error:
             log.info("the safe point is not known", reason=str(error))
-            return _Readers(0, _named(await self._puller.ask(ReadFeeds)))
+            return _Readers(
+                0, _named(await self._puller.ask(ReadFeeds)), await self._puller.ask(ReadMissed)
+            )
         if nodes.settled:
             # Pulled once under a wrong name, for instance: nobody else will ever forget it.
             read = frozenset({c.feed for c in nodes.consumers} | {n.feed for n in nodes.nodes})
@@ -263,7 +270,7 @@ class Gc(Actor[GcMessage]):
         known = _named(await self._puller.ask(ReadFeeds))
         for consumer in nodes.consumers:
             known[f"consumer {consumer.name} of feed {consumer.feed}"] = consumer.commit_ts
-        return _Readers(nodes.safe_point, known)
+        return _Readers(nodes.safe_point, known, await self._puller.ask(ReadMissed))
 
     async def _held(self) -> list[Held]:
         """The segments that are closed and indexed. Read in this order, whatever is opened or
@@ -379,6 +386,10 @@ class Gc(Actor[GcMessage]):
             metrics.HARD_CAP_LOST.labels("unread").inc(len(above))
             which = f"start_ts {_first(above, len(above))}"
             found.append(f"{len(above)} transactions committed above the purge point, {which}")
+        for feed, (start_ts, commit_ts) in sorted(readers.missed.items()):
+            if commit_ts <= up_to:
+                metrics.HARD_CAP_LOST.labels("unread").inc()
+                found.append(f"transaction {start_ts}, that feed {feed} had missed")
         positions = dict(sorted(readers.known.items()))
         if readers.safe_point < min(positions.values(), default=TS_MAX):
             positions[SAFE_POINT] = readers.safe_point

@@ -11,7 +11,7 @@ import msgspec
 from tidelog import changes
 from tidelog.changes import Watermark
 from tidelog.ports import Headers
-from tidelog.subjects import unescape
+from tidelog.subjects import is_replay, unescape
 from tidelog.timestamps import physical_ms
 from tidelog.unreadable import NOT_READABLE
 from tidelog_registry.console.shown import DdlShown
@@ -50,7 +50,7 @@ _DDL = msgspec.json.Decoder(BriefDdl)
 def feed_of(subject: str) -> str:
     """ "" for a replay of one reader."""
     feed = subject.split(".")[FEED]
-    return "" if "=" in feed else feed
+    return "" if is_replay(feed) else feed
 
 
 def marker(data: bytes) -> BriefMarker | None:

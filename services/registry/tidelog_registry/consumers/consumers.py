@@ -189,6 +189,12 @@ class Consumers:
                 found[f"feed {feed}, last pulled by a Drainer that is gone"] = ts
         return found
 
+    @property
+    def published_ts(self) -> int:
+        """The furthest that a feed's Drainers were; 0 where none is known."""
+        found = (ts for (_, name), ts in self._positions.items() if name == DRAINER_CONSUMER)
+        return max(found, default=0)
+
     def safe_point(self) -> int:
         """Everything at or below it was consumed by all; TS_MAX if nobody is registered."""
         return min(self.read.values(), default=TS_MAX)

@@ -286,10 +286,16 @@ class Cluster:
         self.trust.lost(now)
 
     def operate(
-        self, wish: StateRequest, now: float, read: Mapping[str, int], wall_ms: int = 0
+        self,
+        wish: StateRequest,
+        now: float,
+        read: Mapping[str, int],
+        wall_ms: int = 0,
+        published_ts: int = 0,
     ) -> tuple[StateReply, list[Effect]]:
-        """`read`: by name, up to where those who need the Pumps' data have read. `wall_ms` numbers
-        the order, so that a later one counts even where a registry forgot one that a node obeys.
+        """`read`: by name, up to where those who need the Pumps' data have read; `published_ts`: up
+        to where a feed is published. `wall_ms` numbers the order, so that a later one counts even
+        where a registry forgot one that a node obeys.
 
         Raises NotFound (no such node), BadInput (no such action), Refused (not in this state).
         """
@@ -299,12 +305,13 @@ class Cluster:
         state = follows(key[0], before, event)
         lost: list[str] = []
         if event == "removed" and key[0] == PUMP and wish.accept_loss:
-            lost, read_ts = operating.may_lose(node, read, now)
+            lost, last_ts, read_ts = operating.may_lose(node, read, now, published_ts)
         if wish.dry_run:
             shown = msgspec.structs.replace(node.shown(), state=state)
             return StateReply(shown, lost), []
         if lost:
             node.lost, node.read_ts = tuple(lost), read_ts
+            node.status = msgspec.structs.replace(node.status, maxCommitTS=last_ts)
         effects: list[Effect] = []
         # One that was not heard yet may have left by the order that stands here, and come back.
         anew = state != before or node.order.action != wish.action or not node.heard

@@ -228,7 +228,8 @@ class Directory(Actor[DirectoryMail]):
             if len(waiting) >= WAITERS and not wish.dry_run:
                 raise Overloaded(f"{len(waiting)} orders to {wish.node} are not written yet")
             read, wall_ms = self._kept.consumers.read, self._ports.clock.wall_ms()
-            answer, effects = self._cluster.operate(wish, self._now(), read, wall_ms)
+            published_ts = self._kept.consumers.published_ts
+            answer, effects = self._cluster.operate(wish, self._now(), read, wall_ms, published_ts)
         except TidelogError as error:
             message.reply.fail(error)
             return

@@ -65,9 +65,14 @@ def _offline(node: Node, trust: Trust, now: float, *, accept_loss: bool) -> str:
     return "removed"
 
 
-def may_lose(node: Node, read: Mapping[str, int], now: float) -> tuple[list[str], int]:
-    """What is lost with this Pump at worst, for people to read, and up to where everybody had
-    surely read it. `read`: by name, up to where those who need its data have it."""
+def may_lose(
+    node: Node, read: Mapping[str, int], now: float, published_ts: int = 0
+) -> tuple[list[str], int, int]:
+    """What is lost with this Pump at worst, for people to read; its last commit_ts, as far as
+    anybody can know; and up to where everybody had surely read it. `read`: by name, up to where
+    those who need its data have it. `published_ts`: up to where a feed was published, which none
+    was beyond what this Pump had given: of one that died before this registry began that alone
+    tells what it held."""
     status, name = node.status, node.status.nodeId
     seen = f"{now - node.heard_at:.0f} s ago" if node.heard else "before the registry started"
     marks = f"commit_ts {status.maxCommitTS}, resolved_ts {status.resolvedTS}, W {status.highTS}"
@@ -80,8 +85,9 @@ def may_lose(node: Node, read: Mapping[str, int], now: float) -> tuple[list[str]
         if position < max(status.maxCommitTS, status.highTS)
     ]
     read_ts = min(read.values(), default=0)
+    last_ts = status.maxCommitTS if node.heard else max(status.maxCommitTS, published_ts)
     if read:
         lines.append(f"everything of {name} with a commit_ts above {read_ts} may be lost")
     else:
         lines.append(f"nobody is registered as a reader: all that {name} held may be lost")
-    return lines, min(read_ts, status.maxCommitTS)
+    return lines, last_ts, min(read_ts, last_ts)
