@@ -12,6 +12,7 @@ from tidelog.errors import BadInput, Refused, TidelogError, Unavailable
 from tidelog.ports import Bus
 from tidelog.positions import of_kind
 from tidelog.pump_control import ControlRequest, Inspected
+from tidelog.timestamps import TS_MAX
 from tidelog_cli.connect import TIMEOUT_S, nodes_soon
 
 OPEN, UNPAIRED = "open", "unpaired"
@@ -32,6 +33,10 @@ def choose(commit: int | None, *, rollback: bool, accept: bool) -> str:
     given = [COMMIT] * (commit is not None) + [ROLLBACK] * rollback + [ACCEPT] * accept
     if len(given) != 1:
         raise BadInput("say one verdict", hint="--commit TS, --rollback or --accept")
+    if commit is not None and not 0 < commit <= TS_MAX:  # 0 would be a rollback to the Pump
+        raise BadInput(
+            f"--commit {commit} is no commit_ts", hint="--rollback, if it never committed"
+        )
     return given[0]
 
 

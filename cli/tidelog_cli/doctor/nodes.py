@@ -169,13 +169,21 @@ def let_go(reader: Consumer, nodes: Iterable[NodeStatus]) -> str:
 
 
 def _held(about: About, found: Nodes, now_ms: int) -> Finding:
+    """The safe point is the lowest of all consumers' and of what the Pumps were last asked for
+    under feeds that no consumer speaks for: replays, and feeds whose Drainers are gone."""
     lowest = min(found.consumers, key=lambda reader: reader.commit_ts, default=None)
+    spoken_for = {reader.feed for reader in found.consumers}
+    pulled = {ts: feed for feed, ts in found.feeds.items() if feed not in spoken_for}
     behind_s = age_s(found.safe_point, now_ms)
-    who = f"{lowest.name} of feed {lowest.feed}" if lowest else "a feed that a Drainer pulled"
+    feed = pulled[min(pulled)] if pulled else "that a Drainer pulled"
+    if lowest is not None and (not pulled or lowest.commit_ts <= min(pulled)):
+        who, ending = f"{lowest.name} of feed {lowest.feed}", let_go(lowest, found.nodes)
+    elif "=" in feed:
+        name, _, reader = feed.partition("=")
+        who, ending = f"the replay of feed {name} for {reader}", "it ends by itself within a minute"
+    else:
+        who, ending = f"feed {feed}", f"`tidelog feed forget {feed if pulled else 'FEED'}`"
     says = f"the Pumps keep everything since {behind_s:.0f} s ago, for {who}"
     if behind_s < HELD_S:
         return about.ok(says)
-    hint = "see that it runs; if it is gone for good: "
-    if lowest is None:
-        return about.warning(says, f"{hint}`tidelog feed forget FEED`")
-    return about.warning(says, f"{hint}{let_go(lowest, found.nodes)}")
+    return about.warning(says, f"see that it runs; if it is gone for good: {ending}")

@@ -13,6 +13,7 @@ from pyarrow import fs
 
 from tidelog.ports import Lock
 from tidelog.real.disk import RealDisk
+from tidelog.real.rng import RealRng
 from tidelog_backfill.parquet_values import place_of
 
 NEW = ".new"
@@ -47,6 +48,12 @@ class Lake:
         with self.files.open_output_stream(f"{path}{NEW}") as stream:
             stream.write(data)
         await self.place(f"{path}{NEW}", path)
+
+    def part(self, path: str) -> str:
+        """Where a file is made before it is whole: nobody else's place, as a task that Spark takes
+        for dead may be writing the same file still. No reader of a directory looks at it."""
+        directory, _, name = path.rpartition("/")
+        return f"{directory}/_{name}.{RealRng().token()}"
 
     async def place(self, part: str, path: str) -> None:
         """Give a file that is closed its name, in the same directory."""

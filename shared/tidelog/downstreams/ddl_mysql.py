@@ -105,7 +105,7 @@ def _steps(one: ops.Operation, ddl: DdlMessage, facts: Facts) -> list[Step]:
             return [_drop_database(one.db, ddl, facts)]
         case ops.Create():
             return [_create(one.db, one.structure, facts)]
-        case ops.Drop() if ddl.brief:
+        case ops.Drop() if ddl.brief and one.db == ddl.db:
             return []  # which of them can be moved isn't told: they go with their database
         case ops.Drop():
             return [_drop(one.db, one.structure, ddl, facts)]
@@ -299,7 +299,7 @@ def _added(column: ColumnStructure, flavor: Flavor, *, keyed: bool) -> str:
     if _in_two_steps(ColumnChange(None, column)):
         column = msgspec.structs.replace(
             column,
-            default=column.origin_default,
+            default=text.origin_default(column),
             default_is_expr=column.base == "bit",
         )
     return text.column(column, flavor, keyed=keyed)
@@ -375,7 +375,8 @@ def _repartition(one: ops.Alter, facts: Facts) -> list[Step]:
 def _empty(one: ops.EmptyPartitions, facts: Facts) -> Step:
     where = (one.db, one.before.name)
     target, present = table_name(*where), facts.partitions.get(where, frozenset())
-    if all(partition.name in present for partition in one.partitions):
+    is_same = _is_same_share(one.before, facts)
+    if is_same and all(partition.name in present for partition in one.partitions):
         verb = "DROP" if one.drop else "TRUNCATE"
         listed = ",".join(name(partition.name) for partition in one.partitions)
         return _step(
@@ -383,6 +384,12 @@ def _empty(one: ops.EmptyPartitions, facts: Facts) -> Step:
         )
     conditions = [rows_of(one.before, p, name) for p in one.partitions]
     return Step((Attempt(f"DELETE FROM {target} WHERE {' OR '.join(conditions)}", rows=True),))
+
+
+def _is_same_share(table: TableStructure, facts: Facts) -> bool:
+    """Whether a partition has the rows here that it has upstream: KEY is each server's own hash."""
+    parts = table.partitioning
+    return facts.flavor.is_tidb or parts is None or parts.method != "key"
 
 
 def _exchange(one: ops.Exchange, facts: Facts) -> Step:
@@ -396,7 +403,8 @@ def _exchange(one: ops.Exchange, facts: Facts) -> Step:
     ours, theirs = ",".join(written), ",".join(other)
     source = f"{table} PARTITION ({name(one.partition.name)})"
     chosen, filtered = source, source
-    if one.partition.name not in facts.partitions.get(where, frozenset()):
+    present = facts.partitions.get(where, frozenset())
+    if one.partition.name not in present or not _is_same_share(one.table, facts):
         condition = rows_of(one.table, one.partition, name)
         chosen = filtered = f"{table} WHERE {condition}"
     return Step(

@@ -14,7 +14,7 @@ import structlog
 
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
-from tidelog.ddl_pending import AGAIN, DONE, DdlPending
+from tidelog.ddl_pending import AGAIN, DONE, DdlFacts, DdlPending
 from tidelog.downstream import Checkpoint, TakenOver
 from tidelog.downstreams import ddl_facts, metrics, state_tables
 from tidelog.downstreams.checkpoint_table import DROPPED, STATE_DB, CheckpointTable
@@ -98,11 +98,13 @@ class DdlSteps:
         """What was begun of this DDL, what to begin with, and all steps."""
         begun = self._saved.ddl_pending
         if begun is None or begun.commit_ts != ddl.commit_ts:
-            keep = self._keep_ms > 0
-            facts = await ddl_facts.ask(self._session, ddl, keep_dropped=keep)
-            first = DdlPending(ddl.commit_ts, facts=facts)
-            return None, first, plan(ddl, Facts.of(self._flavor, facts, self._table.owner))
-        steps = plan(ddl, Facts.of(self._flavor, begun.facts, self._table.owner))
+            return await self._planned_first(ddl)
+        try:
+            steps = self._plan(ddl, begun.facts)
+        except Stopped:
+            if begun.decision == DONE:
+                return None, DdlPending(ddl.commit_ts, facts=begun.facts), []
+            return await self._planned_first(ddl)
         if _fits(begun, steps):
             return begun, begun, steps
         if not begun.decision:
@@ -110,6 +112,21 @@ class DdlSteps:
         # The word is about the whole then.
         first = DdlPending(ddl.commit_ts, facts=begun.facts)
         return None, first, steps if begun.decision == AGAIN else []
+
+    async def _planned_first(
+        self, ddl: DdlMessage
+    ) -> tuple[DdlPending | None, DdlPending, list[Step]]:
+        facts = await ddl_facts.ask(self._session, ddl, keep_dropped=self._keep_ms > 0)
+        first = DdlPending(ddl.commit_ts, facts=facts)
+        try:
+            return None, first, self._plan(ddl, facts)
+        except Stopped as error:
+            await self._record(first)  # an operator's word is about one that is under way
+            raise self._stands(ddl, error.message) from error
+
+    def _plan(self, ddl: DdlMessage, facts: DdlFacts) -> list[Step]:
+        """Raises Stopped where nobody can tell its rows here."""
+        return plan(ddl, Facts.of(self._flavor, facts, self._table.owner))
 
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._begin()

@@ -63,12 +63,21 @@ def table_name(db: str, table: str) -> str:
     return f"{name(db)}.{name(table)}"
 
 
-def matches(kind: Kind, column: str, value: Any, marked: bool, *, native_json: bool) -> str:
+def matches(
+    kind: Kind,
+    column: str,
+    value: Any,
+    marked: bool,
+    *,
+    native_json: bool,
+    json_equals: bool = False,
+) -> str:
     """A condition that is true for exactly the rows whose `column` (quoted) holds `value`.
 
     Null-safe. Text is compared byte by byte, whatever its character set, collation and padding;
     FLOAT by its exact value; JSON as such where the server has the type (`native_json`), else as
-    our text, which is what it stores.
+    our text, which is what it stores, or as what is equal to it: a first copy has the source's
+    text of it, and a changed column what was there (`json_equals`: the server can tell).
     """
     if value is None:
         return f"{column} IS NULL"
@@ -86,7 +95,8 @@ def matches(kind: Kind, column: str, value: Any, marked: bool, *, native_json: b
         text = text_literal(b64decode(value).decode() if marked else json_text(value))
         if native_json:
             return f"{column} <=> CAST({text} AS JSON)"
-        return f"CAST({column} AS CHAR) <=> {text} COLLATE utf8mb4_bin"
+        same = f"CAST({column} AS CHAR) <=> {text} COLLATE utf8mb4_bin"
+        return f"({same} OR JSON_EQUALS({column}, {text}))" if json_equals else same
     if kind is Kind.TIME:
         return f"{column} <=> {text_literal(value)}"
     raw = b64decode(value) if marked else value.encode()

@@ -263,9 +263,18 @@ async def _flavor(session: MysqlSession) -> Flavor:
     product = next((one for one in ("tidb", "mariadb") if one in version), "mysql")
     rows = await session.rows("SELECT COLLATION_NAME FROM information_schema.COLLATIONS")
     names = frozenset(str(name) for (name,) in rows if name)
-    if product == "mariadb":
-        names |= await _applicable(session)
-    return Flavor(product, names)
+    if product != "mariadb":
+        return Flavor(product, names)
+    names |= await _applicable(session)
+    return Flavor(product, names, await _compares_json(session))
+
+
+async def _compares_json(session: MysqlSession) -> bool:
+    try:
+        await session.rows("SELECT JSON_EQUALS('1', '1')")
+    except StatementRefused:
+        return False
+    return True
 
 
 async def _applicable(session: MysqlSession) -> frozenset[str]:

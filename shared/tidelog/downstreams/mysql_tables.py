@@ -65,6 +65,7 @@ class MysqlTables:
                 rule=present.rule(structure),
                 triggers=present.triggers,
                 native_json=self._flavor.product != "mariadb",
+                json_equals=self._flavor.json_equals,
             )
             _keep(self._statements, version, found)
         return found

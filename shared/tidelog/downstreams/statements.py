@@ -12,6 +12,7 @@ from tidelog.downstreams import row_text
 from tidelog.downstreams.failures import PACKET_TOO_LARGE, failure
 from tidelog.downstreams.literals import CODES, Kind, matches, name, table_name
 from tidelog.downstreams.row_text import RowText, text_literal
+from tidelog.downstreams.structure_ddl import origin_default
 from tidelog.downstreams.writing import Writing, Written
 from tidelog.errors import Stopped
 from tidelog.schema.structure import ColumnStructure
@@ -35,7 +36,7 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 class TableStatements:
     """Builds the statements of one table by its `rule`. `triggers`: a row that was there is
     updated, not inserted again, as its triggers expect. `native_json`: the server has the type
-    JSON.
+    JSON; `json_equals`: it has that function.
 
     All raise RowRefused for a row that no packet takes, Stopped for a value that is none of its
     type."""
@@ -50,6 +51,7 @@ class TableStatements:
         rule: TableRule,
         triggers: bool = False,
         native_json: bool = False,
+        json_equals: bool = False,
     ) -> None:
         self.table = table_name(db, table)
         self.columns = writing.columns
@@ -57,6 +59,7 @@ class TableStatements:
         self._max_packet = max_packet
         self._max_chars = min(STATEMENT_CHARS, (max_packet - PACKET_RESERVE) // 4)
         self._native_json = native_json
+        self._json_equals = json_equals
         self._triggers = triggers
         # With several keys, a REPLACE of another lane may have cleared the row before.
         self._is_exact = len(rule.keys) == 1 and not rule.ordered
@@ -76,6 +79,7 @@ class TableStatements:
         keyed = [(column.name, _compared(column.kind)) for column in writing.key]
         self._keys = RowText(keyed, "(", ")") if len(keyed) > 1 else RowText(keyed, "", "")
         self._has_key = f"({','.join(name(column) for column, _ in keyed)}) IN (" if keyed else ""
+        self._texts = [column for column in writing.key if column.kind is Kind.TEXT]
 
     def put(self, images: Sequence[Image], *, new: bool) -> Iterator[Statement]:
         """Rows that must exist afterwards, replacing what has one of their keys. `new`: they were
@@ -144,7 +148,15 @@ class TableStatements:
     def _where(self, image: Image) -> str:
         if self._has_key:
             key, _, _ = self._take(self._keys, [image], 0, 0)
-            return f"{self._has_key}{key})"
+            return f"{self._has_key}{key}){self._nearest(image)}"
+        return self._equals(image, self.columns)
+
+    def _nearest(self, image: Image) -> str:
+        """A key that the downstream does not enforce may be several rows' under its collation: the
+        one that has it letter by letter comes first."""
+        return f" ORDER BY {self._equals(image, self._texts)} DESC" if self._texts else ""
+
+    def _equals(self, image: Image, columns: Sequence[Written]) -> str:
         row, b64 = image.row, image.b64
         return " AND ".join(
             matches(
@@ -153,8 +165,9 @@ class TableStatements:
                 row[column.name],
                 column.name in b64,
                 native_json=self._native_json,
+                json_equals=self._json_equals,
             )
-            for column in self.columns
+            for column in columns
             if column.name in row
         )
 
@@ -240,7 +253,7 @@ def _compared(kind: Kind) -> int:
 
 def _origin(structure: ColumnStructure | None) -> str:
     """What a row older than the column holds in it; "" = the downstream's default."""
-    if structure is None or structure.origin_default is None:
+    origin = origin_default(structure) if structure is not None else None
+    if structure is None or origin is None:
         return ""
-    origin = structure.origin_default
     return origin if structure.base == "bit" else text_literal(origin)

@@ -29,10 +29,12 @@ _MARIADB_COLLATIONS = {
 
 
 class Flavor(msgspec.Struct, frozen=True):
-    """What the server is: `tidb`, `mysql` or `mariadb`, and which collations it has."""
+    """What the server is: `tidb`, `mysql` or `mariadb`, and which collations it has.
+    `json_equals`: it has that function (MariaDB since 10.7)."""
 
     product: str
     collations: frozenset[str]
+    json_equals: bool = False
 
     @property
     def is_tidb(self) -> bool:
@@ -97,10 +99,12 @@ def _default(definition: ColumnStructure, flavor: Flavor) -> list[str]:
     elif not definition.default_is_expr:
         literal = quote(default)
         is_long = definition.base in _LONG or definition.base == "json"
-        # MySQL takes no literal there, but an expression that is one.
-        parts.append(
-            f"DEFAULT ({literal})" if is_long and flavor.is_mysql else f"DEFAULT {literal}"
-        )
+        # MySQL takes no literal there, but an expression that is one; TiDB takes neither, and gives
+        # older rows what the upstream's TiDB gave them.
+        if not (is_long and flavor.is_tidb):
+            parts.append(
+                f"DEFAULT ({literal})" if is_long and flavor.is_mysql else f"DEFAULT {literal}"
+            )
     elif default.startswith(("CURRENT_TIMESTAMP", "b'")):
         parts.append(f"DEFAULT {default}")
     else:
@@ -109,6 +113,14 @@ def _default(definition: ColumnStructure, flavor: Flavor) -> list[str]:
         fsp = f"({definition.scale})" if definition.scale > 0 else ""
         parts.append(f"ON UPDATE CURRENT_TIMESTAMP{fsp}")
     return parts
+
+
+def origin_default(definition: ColumnStructure) -> str | None:
+    """What rows older than the column hold: text, or bits as SQL has them. The zero that TiDB gives
+    a BIT NOT NULL without a default is the empty text."""
+    if definition.base == "bit" and definition.origin_default == "":
+        return "b'0'"
+    return definition.origin_default
 
 
 def can_hold_key(definition: KeyStructure, flavor: Flavor) -> bool:

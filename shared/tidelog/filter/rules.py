@@ -50,6 +50,11 @@ class _Rule:
         schema, table = self._target_schema, self._target_table
         return schema.overlaps(other._target_schema) and table.overlaps(other._target_table)
 
+    def brings_into(self, target: str, db: str) -> bool:
+        """Whether tables of another schema than `db` get into the feed's schema `target`."""
+        only = self.schema.is_literal and self.schema.matches(db)
+        return self.target.schema.lower() == target.lower() and not only
+
     @property
     def merges(self) -> bool:
         """Whether two of its own sources can get one target name."""
@@ -100,16 +105,21 @@ class TableRules:
         return bool(self._routes)
 
     def target(self, db: str, table: str) -> Target:
-        """What a table (or, without a name, a schema) is called in the feed."""
+        """What a table (or, without a name, a schema) is called in the feed. A schema is merged
+        where tables of another one get into it, too."""
         for rule in self._routes:
             if rule.matches(db, table):
+                schema = rule.target.schema or db
                 return Target(
-                    rule.target.schema or db,
+                    schema,
                     (rule.target.table or table) if table else "",
-                    id(rule) in self._merging,
+                    id(rule) in self._merging or (not table and self._is_shared(schema, db)),
                     rule.where,
                 )
-        return Target(db, table)
+        return Target(db, table, not table and self._is_shared(db, db))
+
+    def _is_shared(self, schema: str, db: str) -> bool:
+        return any(rule.brings_into(schema, db) for rule in self._routes)
 
     def events(self, db: str, table: str) -> list[EventRule]:
         """The event filters of a table (or a schema)."""

@@ -284,6 +284,8 @@ def _default(info: ColumnInfo) -> tuple[str | None, bool]:
     if field.Tp in (7, 12) and text.upper() == "CURRENT_TIMESTAMP":
         fsp = f"({field.Decimal})" if field.Decimal > 0 else ""
         return f"CURRENT_TIMESTAMP{fsp}", True
+    if field.Tp in (7, 10, 12, 14) and text.upper() == "CURRENT_DATE":
+        return "CURRENT_DATE", True
     return text, info.default_is_expr
 
 

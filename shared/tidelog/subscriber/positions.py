@@ -61,7 +61,7 @@ _CREATE = (
     "CREATE TABLE IF NOT EXISTS tidelog_position"
     " (name VARCHAR(190) NOT NULL PRIMARY KEY, commit_ts BIGINT NOT NULL)"
 )
-_READ = "SELECT commit_ts FROM tidelog_position WHERE name = ?"
+_READ = "SELECT commit_ts, name FROM tidelog_position WHERE name = ?"
 _MOVE = "UPDATE tidelog_position SET commit_ts = ? WHERE name = ? AND commit_ts < ?"
 _BEGIN = "INSERT INTO tidelog_position (name, commit_ts) VALUES (?, ?)"
 
@@ -83,12 +83,23 @@ class TablePosition:
         self._feed = feed
         self._name = f"{feed}/{name}" if name else feed
         self._mark = "?" if paramstyle == "qmark" else "%s"
+        self._is_ours = False
         self._run(_CREATE)
 
     def load(self) -> Position | None:
-        """None: nothing was kept yet."""
+        """None: nothing was kept yet. Raises BadInput where the database takes another one's name
+        for this one: many compare without case, accents, or blanks at the end."""
         _, row = self._run(_READ, self._name)
-        return None if row is None else Position(self._feed, int(row[0]))
+        if row is None:
+            return None
+        kept = row[1].decode() if isinstance(row[1], bytes) else row[1]
+        if kept != self._name:
+            raise BadInput(
+                f"to this database {self._name!r} is {kept!r}, the place of another application",
+                hint="a `name` that differs by more than case, accents and blanks at its end",
+            )
+        self._is_ours = True
+        return Position(self._feed, int(row[0]))
 
     def advance(self, position: Position) -> bool:
         """Move it, as the first thing in the transaction that does the work. False: that was done
@@ -98,6 +109,8 @@ class TablePosition:
         """
         if position.feed != self._feed:
             raise BadInput(f"a position of feed {position.feed!r} is kept for {self._feed!r}")
+        if not self._is_ours:
+            self.load()  # nobody else's is moved
         moved, _ = self._run(_MOVE, position.commit_ts, self._name, position.commit_ts)
         if moved == 1:
             return True

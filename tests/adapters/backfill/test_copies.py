@@ -270,6 +270,19 @@ def test_a_source_waits_for_a_slow_reader(source: MariaDb) -> None:
     assert rows == 400
 
 
+def test_a_time_limit_of_applications_queries_is_none_of_a_copys(source: MariaDb) -> None:
+    """A chunk takes as long as its target does, and as the job's rate lets it."""
+    sql(source, "set global max_statement_time = 1")
+    try:
+        with large(source) as batches:
+            rows = len(next(batches))
+            sql(source, "set statement max_statement_time = 0 for select sleep(3)")
+            rows += sum(len(batch) for batch in batches)
+    finally:
+        sql(source, "set global max_statement_time = 0")
+    assert rows == 400
+
+
 def test_a_geometry_is_refused_by_its_name(source: MariaDb) -> None:
     sql(source, "create or replace table shop.place (id int primary key, at point)")
     with pytest.raises(Refused, match=r"copied: shop\.place\.at \(point\)") as refused:

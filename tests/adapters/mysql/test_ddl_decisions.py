@@ -11,20 +11,23 @@ from tests.adapters.mysql.mysql_rig import (
     ADD_N,
     CRASHES,
     FINAL,
+    ID,
     PARTED,
     UNSYNCED,
     Crash,
     Rig,
     T,
+    V,
     run,
 )
 from tests.cycles import left_in_cycles
 from tests.servers import MariaDb, mariadb_server
-from tests.unit.downstreams.shapes import column, created, ddl, ranges
+from tests.unit.downstreams.shapes import column, created, ddl, ranges, table
 from tidelog import failpoints
 from tidelog.changes import DdlMessage
 from tidelog.ddl_pending import AGAIN, DONE, DdlPending
 from tidelog.errors import Stopped
+from tidelog.schema.structure import Partitioning, PartitionStructure, TableStructure
 
 RECORDED, RUN = "applier.ddl.recorded", "applier.ddl.run"
 
@@ -217,6 +220,36 @@ def test_a_refused_row_exchange_leaves_the_decision_to_an_operator(server: Maria
         await rig.again(message)
 
     assert run(server, scenario).sql("SELECT id FROM d.t") == [(50,)]
+
+
+def by_key(*numbers: int) -> TableStructure:
+    parts = tuple(PartitionStructure(f"p{at}", id=one) for at, one in enumerate(numbers))
+    made = table("k", ID, V, key=("id",), number=40)
+    return msgspec.structs.replace(made, partitioning=Partitioning("key", "", ("id",), parts))
+
+
+@pytest.mark.parametrize("kind", ["truncate_partition", "exchange_partition"])
+def test_rows_of_a_partition_by_key_are_other_ones_here(server: MariaDb, kind: str) -> None:
+    """KEY is a hash of each server's own: the partition of that name has other rows."""
+    changes = [(by_key(21, 22), by_key(21, 23))]
+    if kind == "exchange_partition":
+        changes = [(by_key(21, 22), by_key(21, 10)), (T, msgspec.structs.replace(T, id=22))]
+    message = ddl(kind, *changes)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        await rig.ddl(ddl("create_table", (None, by_key(21, 22))))
+        await rig.rows(by_key(21, 22), *[created({"id": n, "v": "x"}) for n in range(10)])
+        with pytest.raises(Stopped, match="can't be told downstream") as caught:
+            await rig.ddl(message)
+        assert f"tidelog ddl {DONE} feed {rig.commit_ts}" in caught.value.hint
+        await decided(rig, AGAIN)
+        with pytest.raises(Stopped, match="can't be told downstream"):
+            await rig.again(message)
+        await decided(rig, DONE)
+        assert await rig.again(message) == []
+
+    assert run(server, scenario).sql("SELECT count(*) FROM d.k") == [(10,)]
 
 
 @pytest.mark.parametrize("word", [DONE, AGAIN])

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from tests.adapters.mysql.mysql_rig import ID, PARTED, UNSYNCED, Rig, T, V, run
 from tests.servers import MariaDb, mariadb_server
 from tests.unit.downstreams.shapes import column, created, ddl, ranges, table
+from tidelog.schema.history import TableAt
+from tidelog.schema.model import ColumnInfo, FieldType, Name, TableInfo
 from tidelog.schema.structure import (
     ForeignKeyStructure,
     KeyPart,
@@ -17,6 +19,7 @@ from tidelog.schema.structure import (
     Partitioning,
     PartitionStructure,
     TableStructure,
+    structure,
 )
 
 
@@ -173,5 +176,36 @@ def test_keys_longer_than_the_server_s_come_and_go(server: MariaDb) -> None:
         assert await rig.ddl(ddl("create_table", (None, one))) == []
         assert await rig.ddl(ddl("drop_index", (one, bare))) == []
         assert await rig.ddl(ddl("add_index", (bare, one))) == []
+
+    run(server, scenario)
+
+
+def test_bits_without_a_default_are_zero_in_older_rows(server: MariaDb) -> None:
+    """TiDB keeps the empty text of such a zero."""
+    bits = column("b", "bit(3)", nullable=False, origin_default="", id=3)
+    wide = table("t", ID, V, bits, key=("id",), number=10, version=2)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, T)))
+        rig.sql("INSERT INTO d.t VALUES (1, 'a')")
+        await rig.ddl(ddl("add_column", (T, wide)))
+        await rig.rows(T, created({"id": 2, "v": "b"}))  # its transaction had not seen the DDL
+        assert rig.sql("SELECT id, b + 0 FROM d.t") == [(1, 0), (2, 0)]
+
+    run(server, scenario)
+
+
+def test_a_date_of_today_by_default(server: MariaDb) -> None:
+    today = ColumnInfo(
+        2, Name("d"), 1, FieldType(10, 128, 10, 0, "binary", "binary"), default="CURRENT_DATE"
+    )
+    number = ColumnInfo(1, Name("id"), 0, FieldType(3, 3, 11, 0, "binary", "binary"))
+    info = TableInfo(7, Name("t"), "utf8mb4", "utf8mb4_bin", (number, today), pk_is_handle=True)
+    made = structure(TableAt("d", "t", 1, info))
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, made)))
+        rig.sql("INSERT INTO d.t (id) VALUES (1)")
+        assert rig.sql("SELECT d = CURRENT_DATE FROM d.t") == [(1,)]
 
     run(server, scenario)

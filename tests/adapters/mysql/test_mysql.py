@@ -21,6 +21,7 @@ from tidelog.downstreams.mysql_session import MysqlSession
 from tidelog.downstreams.target import Target
 from tidelog.errors import ConfigError, Stopped, Unavailable
 from tidelog.schema.structure import KeyPart, KeyStructure, TableStructure
+from tidelog_backfill.snapshot.values import RowImages, stored
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +145,24 @@ def test_rows_without_a_key_are_matched_in_every_type(server: MariaDb) -> None:
 
     found = run(server, scenario).sql("SELECT s, f FROM d.b ORDER BY BINARY s, f")
     assert found == [("Ab", 0.1), ("Ab ", 2.5), ("ab", 0.1)]
+
+
+def test_documents_that_a_first_copy_wrote_are_found(server: MariaDb) -> None:
+    """It has the source's text of them, which has spaces."""
+    bag = table("b", column("n", "int(11)"), column("j", "json"))
+    copied = [(1, '{"a": 1, "b": [1, 2]}'), (2, '{"x": 1}'), (3, '{"x": 2}')]
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, bag)))
+        images = RowImages(stored(bag)).of(copied)
+        await rig.rows(bag, *[Event("r", 1, after=one.row, b64=list(one.b64)) for one in images])
+        first = {"n": 1, "j": {"a": 1, "b": [1, 2]}}
+        second, third = {"n": 2, "j": {"x": 1.0}}, {"n": 3, "j": {"x": 2}}
+        await rig.rows(bag, Event("d", 2, before=first))
+        await rig.rows(bag, Event("u", 3, before=second, after=second | {"n": 4}))
+        await rig.rows(bag, Event("u", 4, before=third, after=third | {"n": 5}))
+
+    assert run(server, scenario).sql("SELECT n FROM d.b ORDER BY n") == [(4,), (5,)]
 
 
 def test_keys_under_a_coarse_collation_follow_the_upstream(server: MariaDb) -> None:

@@ -60,6 +60,26 @@ def test_a_table_without_the_key_is_written_nowhere(server: MariaDb) -> None:
     run(server, scenario)
 
 
+def test_rows_of_a_key_that_it_does_not_enforce_are_told_apart(server: MariaDb) -> None:
+    """Its collation takes several for equal, and each statement changes one."""
+    named = table(
+        "t", column("id", "varchar(9)", nullable=False, length=9), T.columns[1], key=("id",)
+    )
+    ts = 20_000 << 18
+
+    def row(key: str, v: str) -> dict[str, str]:
+        return {"id": key, "v": v}
+
+    async def scenario(rig: Rig) -> None:
+        rig.sql("CREATE TABLE d.t (id VARCHAR(9), v VARCHAR(20)) COLLATE utf8mb4_general_ci")
+        await rig.rows(named, *[Event("c", ts, after=row(key, "x")) for key in ("a", "A", "a ")])
+        await rig.rows(named, Event("u", ts + 1, before=row("A", "x"), after=row("A", "y")))
+        await rig.rows(named, Event("d", ts + 2, before=row("a ", "x")))
+        assert rig.sql("SELECT * FROM d.t ORDER BY v") == [("a", "x"), ("A", "y")]
+
+    run(server, scenario)
+
+
 def test_a_column_of_its_own_lets_no_value_be_cut(server: MariaDb) -> None:
     async def scenario(rig: Rig) -> None:
         rig.sql("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(3), own INT DEFAULT 5, more TEXT)")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pyarrow import parquet
 
 from tests.unit.downstreams.shapes import column, table
+from tidelog.downstream import Image
 from tidelog.errors import DirectoryLocked, Refused
 from tidelog_backfill.lake import Lake
 from tidelog_backfill.snapshot.parquet import WHOLE, ParquetTarget
@@ -73,3 +75,36 @@ def test_where_nobody_can_be_kept_out_one_of_two_ends(
 
     asyncio.run(main())
     assert b'"ts":5' in (tmp_path / WHOLE).read_bytes()
+
+
+def images(count: int) -> list[Image]:
+    return [Image({"id": number}) for number in range(count)]
+
+
+@pytest.mark.parametrize("last", ["the one that was given up", "the one in its place"])
+def test_a_task_that_was_given_up_and_writes_on_spoils_no_file(tmp_path: Path, last: str) -> None:
+    """Of an executor that Spark has lost sight of; its chunk is another one's by then."""
+
+    async def main() -> None:
+        target = ParquetTarget(str(tmp_path))
+        await target.kept()
+        await target.keep(PLAN)
+        old = await target.way().chunk(0, TABLE, PLAN.chunks[0], 5)
+        await old.write(images(3000))
+        new = await target.way().chunk(0, TABLE, PLAN.chunks[0], 5)
+        await new.write(images(2000))
+        left = await target.way().chunk(0, TABLE, PLAN.chunks[0], 5)  # it is killed
+        await left.write(images(10))
+        first, second = (new, old) if last.endswith("up") else (old, new)
+        await first.done()
+        await second.done()
+        for writer in (old, new):
+            await writer.close()
+        assert await target.done(PLAN) == {0}
+        await target.finish(PLAN, 5)
+        await target.close()
+
+    asyncio.run(main())
+    rows = parquet.read_table(tmp_path / "d.t" / "chunk-000000.parquet").num_rows
+    assert rows == (3000 if last.endswith("up") else 2000)
+    assert [one.name for one in (tmp_path / "d.t").iterdir()] == ["chunk-000000.parquet"]

@@ -90,3 +90,11 @@ def test_what_would_be_another_table_is_refused() -> None:
         table(f"`s` int GENERATED ALWAYS AS (`id`) STORED, {KEY}")
     with pytest.raises(BadInput, match="no CREATE TABLE"):
         defined("d", "hello")
+
+
+def test_a_year_is_one_as_servers_show_it() -> None:
+    """TiDB, MariaDB and MySQL 5.7 give it its width."""
+    of = "CREATE TABLE `t` (`id` int, `y` {} DEFAULT NULL, PRIMARY KEY (`id`))"
+    (shown, lacks), (plain, _) = (defined("d", of.format(kind)) for kind in ("year(4)", "year"))
+    assert shown == plain
+    assert lacks == []

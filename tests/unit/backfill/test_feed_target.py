@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from tidelog.ports import Bus, Outgoing
 from tidelog.rows.column import JSON_NULL
 from tidelog.sim.world import World, run
 from tidelog_backfill.snapshot import feed
+from tidelog_backfill.snapshot.dump_source import DumpSource
 from tidelog_backfill.snapshot.feed import CopyDone, FeedTarget, FeedWriter, bodies
 from tidelog_backfill.snapshot.plan import Asked, Chunk, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.values import RowImages, stored
@@ -197,3 +199,27 @@ def test_a_row_that_one_batch_can_not_take_is_refused() -> None:
         assert await bus.stream_state(STREAM) == before
 
     run(main, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("sql", "INSERT INTO t VALUES (1,'a','1.50'),(2,'0123','7');\n"),
+        ("csv", '1,"a","1.50"\n2,"0123","7"\n'),
+    ],
+)
+def test_a_text_of_digits_in_a_dump_is_told_as_any_other(
+    tmp_path: Path, kind: str, rows: str
+) -> None:
+    columns = "id INT PRIMARY KEY, v VARCHAR(9), d DECIMAL(9,2)"
+    (tmp_path / "d.t-schema.sql").write_text(f"CREATE TABLE t ({columns});", encoding="utf-8")
+    (tmp_path / f"d.t.0.{kind}").write_text(rows, encoding="utf-8")
+    source = DumpSource(str(tmp_path))
+    (one,) = source.found((), S).tables
+    (chunk,) = source.chunks([one], 10, S)
+    images = RowImages(stored(one.structure))
+    with source.read(one, chunk, S, 10) as batches:
+        found = [body for batch in batches for body in bodies(one, images.of(batch), S)]
+    (message,) = (msgspec.json.decode(body, type=RowMessage) for body in found)
+    told = [event.after for event in message.events]
+    assert told == [{"id": 1, "v": "a", "d": "1.50"}, {"id": 2, "v": "0123", "d": "7"}]

@@ -128,3 +128,45 @@ def test_a_job_that_was_told_long_before_is_not_it(tmp_path: Path) -> None:
     assert replayed(made)[0] == [("add_column", ADD_A)]
     with pytest.raises(DdlNotTold, match="no job that may be it"):
         plan(facts(tmp_path, ddl(at + 1, ADD_A)), Wanted(), history=jobs)
+
+
+ADD_P = "CREATE TABLE shop.p (id INT PRIMARY KEY)"
+
+
+@pytest.mark.parametrize("ends", [10 * S + 50 * MS, 10 * S + 350 * MS])
+def test_rows_behind_a_tidbs_ddl_whose_binlog_is_in_a_file_that_is_gone_are_whole(
+    tmp_path: Path, ends: int
+) -> None:
+    """The DDLs' binlogs stood at 10 s. Their jobs' FinishedTS is up to 350 ms above that
+    (docs/adr/0005): before the first row that is left, or behind it."""
+    log = facts(
+        tmp_path,
+        inserted(10 * S + 100 * MS, "t", id=1, v=7, a=9),
+        inserted(10 * S + 101 * MS, "p", id=3),
+        inserted(20 * S, "t", id=2, v=8, a=9),
+        ddl(30 * S, ADD_B),
+        inserted(40 * S, "t", id=4, v=8, a=9, b=5),
+    )
+    jobs = history((ends, ADD_A), (ends, ADD_P), (30 * S + MS, ADD_B), ours=False)
+    ddls, rows = replayed(plan(log, Wanted(), history=jobs))
+    assert ddls == [("add_column", ADD_B)]
+    assert rows == [
+        {"id": 1, "v": 7, "a": 9},
+        {"id": 3},
+        {"id": 2, "v": 8, "a": 9},
+        {"id": 4, "v": 8, "a": 9, "b": 5},
+    ]
+
+
+def test_rows_before_a_tidbs_ddl_with_which_the_files_begin_are_as_before_it(
+    tmp_path: Path,
+) -> None:
+    log = facts(
+        tmp_path,
+        inserted(10 * S - MS, "t", id=1, v=7),
+        ddl(10 * S, DROP_V),
+        inserted(10 * S + 100 * MS, "t", id=2),
+    )
+    jobs = history((10 * S + 350 * MS, DROP_V), ours=False)
+    ddls, rows = replayed(plan(log, Wanted(), history=jobs))
+    assert (ddls, rows) == ([("drop_column", DROP_V)], [{"id": 1, "v": 7}, {"id": 2}])

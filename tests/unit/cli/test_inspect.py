@@ -248,6 +248,11 @@ def test_resolve_needs_one_verdict_and_somebody_who_agrees(tmp_path: Path) -> No
     assert runner.invoke(app, ["resolve", "5", "--dir", str(tmp_path)]).exit_code == 64
     both = ["resolve", "5", "--commit", "9", "--rollback", "--dir", str(tmp_path)]
     assert runner.invoke(app, both).exit_code == 64
+    for ts in ("0", "-1", str(1 << 63)):  # a rollback to a Pump, or nothing
+        no_ts = runner.invoke(
+            app, ["resolve", "5", "--commit", ts, "--yes", "--dir", str(tmp_path)]
+        )
+        assert no_ts.exit_code == 64
     nowhere = ["resolve", "5", "--rollback", "--yes", "--dir", str(tmp_path)]
     assert runner.invoke(app, nowhere).exit_code == 69
 

@@ -174,6 +174,25 @@ def test_who_is_gone_is_let_go_by_a_command_that_does_so() -> None:
             assert command in streams.judge("main", Stream(first_ms=NOW_MS), held)[0].hint
 
 
+@pytest.mark.parametrize(
+    ("feed", "who", "ending"),
+    [
+        ("old", "for feed old", "`tidelog feed forget old`"),
+        ("main=late", "for the replay of feed main for late", "by itself"),
+    ],
+)
+def test_what_no_consumer_speaks_for_is_named_where_it_holds_the_retention_back(
+    feed: str, who: str, ending: str
+) -> None:
+    """Whoever was named instead would be let go, and what it has not read deleted."""
+    ts = compose(NOW_MS - 4 * DAY_MS)
+    readers = [Consumer(name, "main", compose(NOW_MS)) for name in ("drainer", "billing")]
+    held = Nodes([], readers, {feed: ts, "main": 7}, safe_point=ts)
+    (one,) = nodes.retention(held, NOW_MS)
+    assert (one.verdict, who in one.says, ending in one.hint) == (WARNING, True, True)
+    assert not any(name in f"{one.says} {one.hint}" for name in ("billing", "offline"))
+
+
 def test_what_this_identity_may_ask() -> None:
     def judged(error: TidelogError | None) -> str:
         return identity.judge(["JetStream"], {"JetStream": error} if error else {}).verdict

@@ -193,3 +193,5 @@ def test_a_long_text_has_its_default_as_each_server_takes_it() -> None:
     for product, default in (("mysql", "DEFAULT ('')"), ("mariadb", "DEFAULT ''")):
         facts = Facts(Flavor(product, MARIADB.collations), keep_dropped=True)
         assert plan(message, facts)[0].attempts[0].sql.endswith(f"NOT NULL {default}")
+    facts = Facts(Flavor("tidb", MARIADB.collations), keep_dropped=True)
+    assert plan(message, facts)[0].attempts[0].sql.endswith("NOT NULL")

@@ -9,12 +9,16 @@ import pytest
 
 from tests.unit.decode.upstream import Upstream, table_info
 from tidelog.change_reader import Change, ChangeAssembler
-from tidelog.changes import structure_key
+from tidelog.changes import DdlMessage, DdlTable, structure_key
 from tidelog.decode.errors import Undecodable
 from tidelog.decode.transactions import DdlTxn, RowTxn
+from tidelog.downstreams.ddl_mysql import Facts, plan
+from tidelog.downstreams.structure_ddl import Flavor
 from tidelog.filter.settings import BinlogFilterRule, TableMigrateRule, TableWildcards
 from tidelog.ports import Message
 from tidelog.schema.model import HistoryInfo
+from tidelog.schema.structure import TableStructure
+from tidelog.subscriber.tables import Tables
 from tidelog_drainer.publish.batcher import Batcher
 
 ONE, TWO = {"id": 1, "n": 1}, {"id": 2, "n": 2}
@@ -135,6 +139,56 @@ def test_what_would_take_other_sources_rows_away_is_not_told() -> None:
     assert up.schema("shard_1", "drop_schema", "DROP DATABASE shard_1") is None
     assert up.dropped == {"merged": 3}
     assert up.alter("shard_2", "t_2", "x") is not None
+
+
+@pytest.mark.parametrize(
+    ("dropped", "rules"),
+    [
+        (
+            "old",
+            (route(("old", ""), ("shop", "")), route(("crm", "customer"), ("shop", "customer"))),
+        ),
+        ("old", (route(("old", ""), ("SHOP", "")), route(("crm", "c*"), ("shop", "")))),
+        ("shop", (route(("crm", "customer"), ("shop", "customer")),)),
+    ],
+)
+def test_a_schema_into_which_others_tables_get_is_not_dropped(
+    dropped: str, rules: tuple[TableMigrateRule, ...]
+) -> None:
+    """A downstream would drop the database with the rows of crm.customer, which is still there."""
+    up = Upstream(table_migrate_rule=rules)
+    for db, table in ((dropped, "x"), ("crm", "customer")):
+        up.schema(db)
+        up.create(db, table)
+    assert up.schema(dropped, "drop_schema", f"DROP DATABASE {dropped}") is None
+    assert up.dropped == {"merged": 1}
+    assert up.schema("crm", "drop_schema", "DROP DATABASE crm") is not None
+
+
+def test_a_dropped_schema_s_tables_go_wherever_readers_have_them() -> None:
+    rules = (route(("app", ""), ("copy", "")), route(("app", "t"), ("other", "u")))
+    up = Upstream(table_migrate_rule=rules)
+    up.schema("app")
+    for table in ("t", "x"):
+        up.create("app", table)
+    dropped = up.schema("app", "drop_schema", "DROP DATABASE app")
+    assert dropped is not None
+    gone = {(one.db_before, one.before.name) for one in dropped.message.tables if one.before}
+    assert gone == {("other", "u"), ("copy", "x")}
+    assert Tables(["other.u"]).touched_by(dropped.message)
+
+
+def test_in_a_brief_drop_the_tables_elsewhere_do_not_go_with_the_database() -> None:
+    tables = [
+        DdlTable(db, "", TableStructure(id=at, name="t", version=1, columns=()))
+        for at, db in enumerate(("copy", "other"), 1)
+    ]
+    ddl = DdlMessage(5, "DROP DATABASE `copy`", "drop_schema", "copy", 2, None, tables, brief=True)
+    steps = [
+        step.attempts[-1].sql
+        for step in plan(ddl, Facts(Flavor("mariadb", frozenset()), keep_dropped=False))
+    ]
+    assert steps == ["DROP TABLE IF EXISTS `other`.`t`", "DROP DATABASE IF EXISTS `copy`"]
 
 
 def test_a_source_stays_in_its_target_when_it_is_renamed_within() -> None:

@@ -74,6 +74,23 @@ def test_it_goes_with_what_is_done_in_the_transaction(tmp_path: Path) -> None:
     assert TablePosition(sqlite3.connect(path), "main").load() == Position("main", 20)
 
 
+@pytest.mark.parametrize("first", ["load", "advance"])
+def test_a_name_that_the_database_takes_for_another_s_is_refused(first: str) -> None:
+    """As MySQL and MariaDB do by default: the second application skipped all that the first one
+    had done, or moved its place."""
+    db = sqlite3.connect(":memory:")
+    db.execute(
+        "CREATE TABLE tidelog_position (name VARCHAR(190) COLLATE NOCASE NOT NULL PRIMARY KEY,"
+        " commit_ts BIGINT NOT NULL)"
+    )
+    one = TablePosition(db, "main", name="Stock")
+    assert one.advance(Position("main", 10))
+    other = TablePosition(db, "main", name="stock")
+    with pytest.raises(BadInput, match="the place of another application"):
+        other.load() if first == "load" else other.advance(Position("main", 20))
+    assert one.load() == Position("main", 10)
+
+
 def test_of_two_processes_one_does_it(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     one, two = sqlite3.connect(path, timeout=0), sqlite3.connect(path, timeout=0)

@@ -16,6 +16,8 @@ c, of the same `_seq`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, final
 
 import msgspec
@@ -154,23 +156,25 @@ class ParquetWriting(msgspec.Struct, frozen=True):
         """Raises Stopped for a value that Parquet can't have, OSError."""
         files = _Files(self, part)
         pins: set[int] = set()
-        for _, changes in gathered(found, self.routing.spread, pins):
-            for change in changes:
-                await files.add(change)
-        return Wrote(part, await files.end(), len(files), sorted(pins))
+        groups = gathered(found, self.routing.spread, pins)
+        for _, of_table in groupby(groups, itemgetter(0)):
+            for _, changes in of_table:
+                for change in changes:
+                    await files.add(change)
+            await files.end()
+        return Wrote(part, files.rows, files.count, sorted(pins))
 
 
 class _Files:
-    """Of a part, by form. They have their names when `end` returns, and are whole then."""
+    """Of a table in a part, by form: those of all would be more than a process may have open.
+    They have their names when `end` returns, and are whole then; `count` files with `rows` are."""
 
     def __init__(self, writing: ParquetWriting, part: int) -> None:
         self._writing = writing
         self._part = part
         self._lake = Lake(writing.url)
         self._open: dict[int, _File] = {}
-
-    def __len__(self) -> int:
-        return len(self._open)
+        self.rows = self.count = 0
 
     async def add(self, change: Change) -> None:
         file = self._open.get(change.form)
@@ -183,15 +187,19 @@ class _Files:
             file = self._open[change.form] = _File(self._lake, directory, name, form)
         file.add(change)
 
-    async def end(self) -> int:
-        """Returns how many rows they have."""
-        return sum([await file.end() for file in self._open.values()])
+    async def end(self) -> None:
+        """The table is through."""
+        files, self._open = self._open, {}
+        for file in files.values():
+            self.rows += await file.end()
+        self.count += len(files)
 
 
 class _File:
     def __init__(self, lake: Lake, directory: str, name: str, form: Form) -> None:
         self._lake = lake
-        self._part, self._path = f"{directory}/_{name}", f"{directory}/{name}"
+        self._path = f"{directory}/{name}"
+        self._part = lake.part(self._path)
         self._columns = stored(form.structure)
         self._rows = Rows(form.structure)
         own = [pa.field(name, kind, nullable=False) for name, kind in _OWN]

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import final
 
 from tidelog.changes import DdlMessage
 from tidelog.decode.ddl_policy import DdlPolicy
+from tidelog.decode.doubts import DOUBT_MS
 from tidelog.drainer_control import SKIP, STOP, Ddl
 from tidelog.filter.lists import SYSTEM
 from tidelog.schema.errors import UnknownTable
@@ -35,17 +37,42 @@ _finished = attrgetter("finished_ts")
 
 @final
 class HistorySchemas:
-    """`left_out`: DDLs that are not run, by reason."""
+    """`ends`: the last commit_ts of the files; `texts`: all that they have. `left_out`: DDLs that
+    are not run, by reason."""
 
-    def __init__(self, tracker: SchemaTracker, policy: dict[str, str], begins: int) -> None:
+    def __init__(
+        self,
+        tracker: SchemaTracker,
+        policy: dict[str, str],
+        begins: int,
+        ends: int,
+        texts: Iterable[TextDdl],
+    ) -> None:
         self._tracker = tracker
         self._policy = DdlPolicy(policy)
         self._base = _tables_at(tracker, begins)
         steps = filter(changes_schema, tracker.steps())
         self._left = sorted((one for one in steps if _ends(one) >= begins), key=_finished)
         """Jobs whose binlogs may be in the files."""
+        self._pass_earlier(min(ends, begins + (DOUBT_MS << LOGICAL_BITS)), texts)
         self.left_out: dict[str, int] = Counter()
         self.forgotten: list[tuple[int, Place]] = []
+
+    def _pass_earlier(self, upto: int, texts: Iterable[TextDdl]) -> None:
+        """A TiDB's job ends a little behind its binlog: that of one that ends up to there stands
+        before the files, if it is none of theirs (compare `tidelog.decode.doubts`)."""
+        near = [ddl for ddl in texts if ddl.commit_ts <= upto]
+        doubtful = [one for one in self._left if not one.told_before and one.finished_ts <= upto]
+        for step in sorted(doubtful, key=attrgetter("version")):
+            if any(self._is(step, ddl) for ddl in near):
+                continue
+            self._left.remove(step)
+            for one in self._tracker.ddl(step.id).affected:
+                if one.before is not None:
+                    self._base.pop((one.before.db.lower(), one.before.name.lower()), None)
+                if one.after is not None:
+                    place = one.after.db.lower(), one.after.name.lower()
+                    self._base[place] = structure(one.after)
 
     def base(self, db: str, name: str) -> TableStructure | None:
         """A table as it was where the files begin."""

@@ -27,6 +27,7 @@ from tidelog_backfill.files.view import Span, View
 from tidelog_backfill.replay import plan_pb, plan_relays, plan_segments
 from tidelog_backfill.replay.errors import no_history, out_of_reach
 from tidelog_backfill.replay.outline import Limit, Outline, Stretch, joined
+from tidelog_backfill.replay.pb_ddls import text_ddls
 from tidelog_backfill.replay.pb_history import HistorySchemas
 from tidelog_backfill.replay.pb_texts import TextSchemas
 from tidelog_backfill.replay.plan import Plan, Segment
@@ -165,12 +166,13 @@ def _pb_outline(
     config: DecodeConfig,
     present: Mapping[Place, TableStructure],
 ) -> Outline:
-    begins, _ = plan_pb.bounds(facts)
+    begins, ends = plan_pb.bounds(facts)
     after = begins if wanted.after_ts is None else wanted.after_ts
     names = Names(wanted.tables)
     schemas: plan_pb.Schemas
     if history is not None:
-        schemas = HistorySchemas(history, config.ddl_policy, begins)
+        texts = text_ddls(facts, TS_MAX)
+        schemas = HistorySchemas(history, config.ddl_policy, begins, ends, texts)
     else:
         schemas = TextSchemas(present, after, names, wanted.begun_ts, wanted.ddls_done)
     return plan_pb.outline(facts, schemas, names, after, wanted.until_ts)

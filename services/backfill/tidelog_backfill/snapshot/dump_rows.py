@@ -107,13 +107,13 @@ def _converter(column: ColumnStructure) -> Callable[[str], object]:
 
 
 def _text(text: str) -> str:
-    """Raises ValueError."""
+    """A plain one: no encoder takes `Digits`. Raises ValueError."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError("a text that is no UTF-8") from error
-    return text
+    return str(text)
 
 
 def _bytes(text: str) -> bytes:

@@ -48,11 +48,15 @@ _GC_HINT = (
 _NO_TEXT_HINT = "mend the value at the source, or leave the table out: `tables` names the others"
 _ROW_ID = "`_tidb_rowid`"
 _OURS = (
-    "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615",
+    (
+        "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615"
+        " /*!50708 , max_execution_time = 0 */ /*M!100101 , max_statement_time = 0 */"
+    ),
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 """No session reads otherwise because of the server's global settings: neither rows that are not
-committed, nor padded values, nor only the first of them."""
+committed, nor padded values, nor only the first of them, nor for no longer than an application's
+query may take (of MySQL and TiDB; of MariaDB)."""
 _PATIENT = "SET SESSION net_write_timeout = 86400"
 """Between two batches the server waits for the target, and for the job's rate."""
 _GEOMETRIES = frozenset(

@@ -45,8 +45,7 @@ class ParquetWriter:
         self._lake = lake
         self._path = path
         self._schema = schema
-        directory, _, name = path.rpartition("/")
-        self._part = f"{directory}/_{name}"
+        self._part = lake.part(path)
         self._writer = parquet.ParquetWriter(self._part, schema, filesystem=lake.files)
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -163,8 +162,17 @@ class ParquetTarget:
     async def finish(self, plan: SnapshotPlan, reach: int) -> None:
         """`_SUCCESS` tells the rows' timestamp, too."""
         self._check(plan)
+        await self._clear(plan)
         told = {"ts": plan.ts, "reach": reach, "guarantee": plan.guarantee}
         await self._put(WHOLE, msgspec.json.encode(told))
+
+    async def _clear(self, plan: SnapshotPlan) -> None:
+        """What tries have left that ended."""
+        for table in plan.tables:
+            there = fs.FileSelector(f"{self._root}/{directory_of(table)}", allow_not_found=True)
+            for one in self._files.get_file_info(there):
+                if one.base_name.startswith("_chunk-"):
+                    await self._lake.remove(one.path)
 
     async def is_whole(self, plan: SnapshotPlan) -> bool:
         """As its chunks say: files that are gone are written again."""

@@ -74,7 +74,7 @@ def field_type(tree: Tree, charset: str, collate: str) -> FieldType:
         return _decimal(tree, unsigned, numbers)
     if base in _TIMES:
         return _time(tree, *_TIMES[base], numbers)
-    if base in _PLAIN and not numbers:
+    if base in _PLAIN and (not numbers or (base == "YEAR" and numbers == [4])):
         tp, width, flag = _PLAIN[base]
         return _numeric(tp, flag & FLAG_UNSIGNED, width)
     if base == "BIT":
