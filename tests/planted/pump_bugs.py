@@ -30,8 +30,8 @@ BUGS = (
         (
             Edit(
                 f"{PUMP}/index/chaser.py",
-                "        message = Written(placed())\n",
-                "        message = Written(placed())\n"
+                "        message = Written(placed(), self._came_ms)\n",
+                "        message = Written(placed(), self._came_ms)\n"
                 "        ended = [s for s in message.stored if s.kind.value]\n"
                 "        closed = [(s.start_ts, s.commit_ts) for s in ended]\n"
                 "        await self._sorter.tell(Indexed(closed))\n",
@@ -39,7 +39,9 @@ BUGS = (
             Edit(
                 f"{PUMP}/index/indexer.py",
                 "        if closed and not chased:\n"
-                "            await self._sorter.tell(Indexed(closed, end=self._indexed))\n"
+                "            high_ts = self._pairing.high.value\n"
+                "            indexed = Indexed(closed, high_ts=high_ts, end=self._indexed)\n"
+                "            await self._sorter.tell(indexed)\n"
                 "        elif chased:\n",
                 "        if chased:\n",
             ),

@@ -158,6 +158,7 @@ class Parts:
                 self._write_lock,
                 sorter,
                 indexer,
+                clock=self._ports.clock,
                 threshold_s=self._config.storage.slow_write_threshold,
                 gauges=self._gauges,
             ),

@@ -90,7 +90,9 @@ class Rig:
         self.tree = Supervisor("rig")
         sorter = self.tree.actor("sorter", lambda: self.sorter)
         indexer = self.tree.actor("indexer", lambda: self.index)
-        self.handover = Handover(self.chase, self.lock, sorter, indexer, threshold_s=THRESHOLD_S)
+        self.handover = Handover(
+            self.chase, self.lock, sorter, indexer, clock=ports.clock, threshold_s=THRESHOLD_S
+        )
 
         def chaser() -> Chaser:
             made = Chaser(ports.clock, self.segments, self.chase, self.lock, sorter, indexer)

@@ -8,6 +8,9 @@ second holding the writer, at most LOCKED_S: off, or given up
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
+
 from tidelog.errors import InvariantBroken
 from tidelog_pump.log.place import Pointer
 
@@ -17,6 +20,11 @@ SHORT_S = 1.0
 LOCKED_S = 1.0
 COOLDOWN_S = 60.0
 """From one try that holds the writer to the next."""
+MARK_MS = 1000
+MARKS = 4096
+"""Of the clock while it is on; of more every second one goes."""
+
+_at = itemgetter(0)
 
 
 class Chase:
@@ -25,22 +33,38 @@ class Chase:
     def __init__(self) -> None:
         self.on = False
         self.unread = Pointer(0, 0)
+        self._marks: list[tuple[Pointer, int]] = []
+        """From this record on: what the wall clock said then, or later."""
         self._last_try: float | None = None
 
     def reset(self) -> None:
         """The log was read to its end: nothing is unread."""
         self.__init__()  # type: ignore[misc]
 
-    def turn_on(self, first_unread: Pointer) -> None:
+    def turn_on(self, first_unread: Pointer, wall_ms: int = 0) -> None:
         if self.on:
             raise InvariantBroken(f"the chaser is on already, from {self.unread}")
         self.on, self.unread = True, first_unread
+        self._marks = [(first_unread, wall_ms)]
+
+    def came(self, first: Pointer, wall_ms: int) -> None:
+        """A batch was written by then."""
+        if abs(wall_ms - self._marks[-1][1]) >= MARK_MS:
+            self._marks.append((first, wall_ms))
+            if len(self._marks) > MARKS:
+                del self._marks[1::2]
+
+    def came_ms(self, at: Pointer) -> int:
+        """When an unread record came, at the earliest: a timestamp in it is believed by the clock
+        of then (I9)."""
+        return self._marks[max(0, bisect_right(self._marks, at, key=_at) - 1)][1]
 
     def read_to(self, pointer: Pointer) -> None:
         """Everything before `pointer` is indexed."""
         if not self.on or pointer < self.unread:
             raise InvariantBroken(f"the chaser went from {self.unread} to {pointer}")
         self.unread = pointer
+        del self._marks[: bisect_right(self._marks, pointer, key=_at) - 1]
 
     def may_hold(self, took_s: float, now_s: float) -> bool:
         """After a catch-up beside the writer: is it time for one that holds him?"""

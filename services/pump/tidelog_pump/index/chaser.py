@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from itertools import groupby
 
 import structlog
 
@@ -67,11 +68,14 @@ class Handover:
         sorter: Ref[SorterMessage],
         indexer: Ref[IndexerMessage],
         *,
+        clock: Clock,
         threshold_s: float,
         gauges: Gauges = OWN,
     ) -> None:
         self.lock = lock
         self._gauges = gauges
+        self._clock = clock
+        self._came_ms = 0
         self._chase = chase
         self._sorter = sorter
         self._indexer = indexer
@@ -86,15 +90,17 @@ class Handover:
         return self._chase.on
 
     async def enter(self, start_ts: list[int]) -> None:
-        """Prewrites are about to be written."""
+        """These Prewrites, and whatever else is in the batch, are about to be written."""
+        self._came_ms = self._clock.wall_ms()
         if start_ts and not self._chase.on:
             await self._sorter.tell(Entered(start_ts))
 
     async def give(self, placed: Callable[[], list[Stored]], first: Pointer) -> None:
         """A batch is written, its first record at `first`."""
         if self._chase.on:
+            self._chase.came(first, self._came_ms)
             return
-        message = Written(placed())
+        message = Written(placed(), self._came_ms)
         if self._indexer.try_tell(message):
             return
         try:
@@ -103,7 +109,7 @@ class Handover:
         except TimeoutError:
             await self._sorter.tell(Cap())
             hit("pump.chaser.before_turning_on")
-            self._chase.turn_on(first)
+            self._chase.turn_on(first, self._came_ms)
             CHASER.labels("turned_on").inc()
             self._gauges.chaser_on.set(1)
             log.warning("the index is slow, the chaser is on", segment=first.fid, at=first.offset)
@@ -182,18 +188,20 @@ class Chaser(Actor[Nothing]):
         async with aclosing(self._segments.scan(self._chase.unread, until)) as steps:
             async for records in steps:
                 for at in range(0, len(records), HANDED):
-                    await self._hand([read_back(*one) for one in records[at : at + HANDED]])
+                    some = records[at : at + HANDED]
+                    for wall_ms, of_then in groupby(some, lambda one: self._chase.came_ms(one[0])):
+                        await self._hand([read_back(*one) for one in of_then], wall_ms)
         self._chase.read_to(until)
         await self._sorter.tell(CaughtUp(resolved.high_ts, last))
 
-    async def _hand(self, stored: list[Stored]) -> None:
-        self._handing = self.spawn(self._index(stored), "hand over")
+    async def _hand(self, stored: list[Stored], wall_ms: int) -> None:
+        self._handing = self.spawn(self._index(stored, wall_ms), "hand over")
         await asyncio.shield(self._handing)
         self._handing = None
 
-    async def _index(self, stored: list[Stored]) -> None:
+    async def _index(self, stored: list[Stored], wall_ms: int) -> None:
         """With normal waiting; the pointer moves once it is indexed and the sorter knows."""
-        await self._indexer.ask(lambda reply: Written(stored, reply))
+        await self._indexer.ask(lambda reply: Written(stored, wall_ms, reply))
         hit("pump.chaser.handed_over")
         self._chase.read_to(_after(stored[-1]))
         self._records += len(stored)

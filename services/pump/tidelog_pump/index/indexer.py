@@ -48,9 +48,11 @@ SHOWN = 16
 
 class Written(msgspec.Struct, frozen=True):
     """Records that are in the log, synced, in its order; with a reply if the chaser read them: then
-    the sorter doesn't know their Prewrites yet. Answered when they are indexed and it does."""
+    the sorter doesn't know their Prewrites yet. Answered when they are indexed and it does.
+    `wall_ms`: the clock as they came, or earlier, by which their timestamps are believed (I9)."""
 
     stored: list[Stored]
+    wall_ms: int
     chased: Reply[None] | None = None
 
 
@@ -265,13 +267,12 @@ class Indexer(Actor[IndexerMessage]):
 
     async def on_batch(self, batch: list[IndexerMessage]) -> None:
         await answers_first()
-        wall_ms = self._clock.wall_ms()
         closed: list[tuple[int, int]] = []
         chased: list[Written] = []
         for message in batch:
             match message:
                 case Written():
-                    closed += await self._feed(message.stored, wall_ms)
+                    closed += await self._feed(message.stored, message.wall_ms)
                     if message.chased is not None:
                         chased.append(message)
                 case Note():
@@ -284,7 +285,9 @@ class Indexer(Actor[IndexerMessage]):
         closed += await self._write()
         hit("pump.indexer.before_telling")
         if closed and not chased:
-            await self._sorter.tell(Indexed(closed, end=self._indexed))
+            high_ts = self._pairing.high.value
+            indexed = Indexed(closed, high_ts=high_ts, end=self._indexed)
+            await self._sorter.tell(indexed)
         elif chased:
             await self._tell_of(chased, closed)
 

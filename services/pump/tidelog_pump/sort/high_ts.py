@@ -38,6 +38,12 @@ class HighTs:
         self.value = ts
         return True
 
+    def indexed(self, value: int) -> None:
+        """W in log order, as whoever indexes it has it. Under `follow` each timestamp there was
+        believed or refused by the clock as it came, and not by that of now."""
+        if self.follow:
+            self.value = max(self.value, value)
+
     def begin_reading(self) -> None:
         """The log is read again. What was refused when it came may be near the clock of now, and
         would make each Commit behind it a late copy, and each bound there too high: so nothing in

@@ -51,8 +51,8 @@ class Entered(msgspec.Struct, frozen=True):
 
 class Indexed(msgspec.Struct, frozen=True):
     """(start_ts, commit_ts or 0) whose end is synced and readable. Of what the chaser read: the
-    Prewrites (start_ts, bound) that are open now, and W in log order there. `end`: everything
-    before it is indexed; None = as before."""
+    Prewrites (start_ts, bound) that are open now. `high_ts`: W in log order there. `end`:
+    everything before it is indexed; None = as before."""
 
     closed: list[tuple[int, int]]
     opened: list[tuple[int, int]] = []
@@ -272,6 +272,10 @@ class SorterActor(Actor[SorterMessage]):
 
     def _take_indexed(self, message: Indexed, now_ms: int, now_s: float) -> None:
         sorter = self._sorter
+        if message.end is not None:
+            # Of what is indexed each timestamp was believed, or refused, by the clock as it came.
+            sorter.high.indexed(message.high_ts)
+            now_ms = 0
         for start_ts, bound in message.opened:
             sorter.enter_chased(start_ts, bound, now_ms, now_s)
         sorter.raise_cap(message.high_ts)
