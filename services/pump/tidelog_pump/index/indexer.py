@@ -177,7 +177,6 @@ class Indexer(Actor[IndexerMessage]):
         """A MiB at a time: what else runs in the process goes on."""
         patience = Patience(self._clock)
         total = self._to_read = self._segments.bytes_from(begin)
-        self._pairing.high.begin_reading()
         async for records in self._segments.scan(begin):
             wall_ms = self._clock.wall_ms()
             for pointer, payload in records:
@@ -197,7 +196,6 @@ class Indexer(Actor[IndexerMessage]):
                     seconds=round(patience.waited_s),
                 )
             await self._clock.sleep(0)
-        self._pairing.end_reading()
         await self._write()
 
     def starting(self) -> dict[str, object]:

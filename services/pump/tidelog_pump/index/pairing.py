@@ -88,11 +88,6 @@ class Pairing:
     def open_count(self) -> int:
         return len(self._open)
 
-    def end_reading(self) -> None:
-        """The log is read to its end: W there goes with the head."""
-        self.high.end_reading()
-        self.head = self.head._replace(high_ts=self.high.value)
-
     def opened(self) -> list[tuple[int, int]]:
         """Open Prewrites as (start_ts, bound), in log order."""
         return [(start, bound) for start, (bound, _) in self._open.items()]

@@ -19,8 +19,6 @@ class HighTs:
         self.wanted = 0
         self.refused = 0
         self._skew_ms = skew_ms
-        self._read: int | None = None
-        """While the log is read: the largest that the clock of now believes."""
 
     def claim(self, ts: int, wall_ms: int) -> bool:
         """Somebody says that `ts` was allocated. Returns whether W covers it now."""
@@ -32,9 +30,6 @@ class HighTs:
         if not self.is_near(ts, wall_ms):
             self.refused += 1
             return False
-        if self._read is not None:
-            self._read = max(self._read, ts)
-            return False
         self.value = ts
         return True
 
@@ -43,15 +38,6 @@ class HighTs:
         believed or refused by the clock as it came, and not by that of now."""
         if self.follow:
             self.value = max(self.value, value)
-
-    def begin_reading(self) -> None:
-        """The log is read again. What was refused when it came may be near the clock of now, and
-        would make each Commit behind it a late copy, and each bound there too high: so nothing in
-        it moves W before its end. (A lower bound is safe.)"""
-        self._read = self.value
-
-    def end_reading(self) -> None:
-        self.value, self._read = max(self.value, self._read or 0), None
 
     def is_near(self, ts: int, wall_ms: int) -> bool:
         """Not further ahead of the wall clock than clocks may differ."""
