@@ -136,6 +136,9 @@ class HttpHistory:
     comes first, and where it doesn't reach back far enough, what lies below it is asked for from
     the oldest on, in ranges of ids that fit into a page.
 
+    A TiDB before 6.3 knows no `start_job_id` and gives the newest page whatever is asked for: it is
+    asked for everything, which it reads for each page, too.
+
     With `https`, whoever the machine trusts vouches for it where `tls` names nobody.
     """
 
@@ -169,6 +172,10 @@ class HttpHistory:
             high = min(low + span, top)
             # Whether the start itself is part of the answer is nowhere written down.
             page = await self._page(session, {"start_job_id": high + 1, "limit": PAGE})
+            if page and page[-1].id > high + 1:
+                async for rest in self._all(session, low, top):
+                    yield rest
+                return
             inside = [job for job in page if low < job.id <= high]
             if len(page) == PAGE and page[0].id > low + 1 and span >= PAGE:
                 span = max(PAGE - 1, span // 2)
@@ -178,6 +185,14 @@ class HttpHistory:
             low = high
             if len(inside) < PAGE // 2:
                 span *= 2
+
+    async def _all(
+        self, session: aiohttp.ClientSession, low: int, top: int
+    ) -> AsyncIterator[list[DdlJob]]:
+        """What lies above `low` up to `top`, of everything at once."""
+        jobs = [job for job in await self._page(session, {}) if low < job.id <= top]
+        for start in range(0, len(jobs), PAGE):
+            yield jobs[start : start + PAGE]
 
     async def _page(self, session: aiohttp.ClientSession, query: dict[str, int]) -> list[DdlJob]:
         """Oldest first."""

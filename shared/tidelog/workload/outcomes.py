@@ -29,6 +29,9 @@ class Outcomes:
         self._limit = limit
         # A dict would look for its oldest behind all that went before it.
         self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
+        self._owed: OrderedDict[int, Outcome] = OrderedDict()
+        """Older ones that a Pump may yet ask for, for as long as it is away."""
+        self._forgotten_ts = 0
         self.first_ts = 0
         """Transactions before it belong to an earlier run: nobody here can decide them ..."""
         self.inherited_ts: int | None = None
@@ -36,9 +39,14 @@ class Outcomes:
 
     def begin(self, start_ts: int) -> None:
         if len(self._outcomes) >= self._limit:
-            oldest = next(iter(self._outcomes))
-            assert self._outcomes[oldest].state != OPEN, "too many open transactions"
+            oldest, outcome = next(iter(self._outcomes.items()))
+            assert outcome.state != OPEN, "too many open transactions"
             del self._outcomes[oldest]
+            self._forgotten_ts = max(self._forgotten_ts, oldest)
+            if outcome.expected and not outcome.answered:
+                self._owed[oldest] = outcome
+                if len(self._owed) > self._limit:
+                    self._owed.popitem(last=False)
         self._outcomes[start_ts] = Outcome()
 
     def commit(self, start_ts: int, commit_ts: int) -> bool:
@@ -60,15 +68,16 @@ class Outcomes:
 
     def known(self, start_ts: int) -> Outcome | None:
         """What is known of it by now."""
-        return self._outcomes.get(start_ts)
+        return self._outcomes.get(start_ts) or self._owed.get(start_ts)
 
     def verdict(self, start_ts: int, *, force: bool) -> Verdict:
-        """A forced question about an open (or unknown) transaction rolls it back for good."""
-        outcome = self._outcomes.get(start_ts)
+        """A forced question about an open (or unknown) transaction rolls it back for good; one that
+        was decided so long ago that nobody knows how stays as it is."""
+        outcome = self.known(start_ts)
         if outcome is None:
             if self.inherited_ts is not None and self.inherited_ts <= start_ts < self.first_ts:
                 return Verdict(ROLLED_BACK)
-            if not force or start_ts < self.first_ts:
+            if not force or start_ts < self.first_ts or start_ts <= self._forgotten_ts:
                 return Verdict(OPEN)
             self.begin(start_ts)
             outcome = self._outcomes[start_ts]
@@ -76,8 +85,10 @@ class Outcomes:
             outcome.state = ROLLED_BACK
         if outcome.state != OPEN:
             outcome.answered = True
+            self._owed.pop(start_ts, None)
         return Verdict(outcome.state, outcome.commit_ts)
 
     def unasked(self) -> int:
         """Transactions whose clients died and that no Pump has asked about yet."""
-        return sum(1 for one in self._outcomes.values() if one.expected and not one.answered)
+        now = sum(1 for one in self._outcomes.values() if one.expected and not one.answered)
+        return now + len(self._owed)

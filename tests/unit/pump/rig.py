@@ -69,6 +69,8 @@ class Registry:
         self.consumers: list[messages.Consumer] = []
         self.pumps: list[str] | None = None
         """The Pumps that `nodes` tells of; None and no safe point: nobody answers."""
+        self.left: list[NodeStatus] = []
+        """And those that it tells of as they are here."""
         self._wall_ms = wall_ms
         self._last = 0
 
@@ -94,7 +96,7 @@ class Registry:
     async def _nodes(self, request: Request) -> None:
         if self.pumps is not None or self.safe_point:
             nodes = [NodeStatus(node, state=ONLINE, isAlive=True) for node in self.pumps or ()]
-            known = Nodes(nodes, self.consumers, safe_point=self.safe_point)
+            known = Nodes([*nodes, *self.left], self.consumers, safe_point=self.safe_point)
             request.respond(messages.encode(known))
 
     async def _safe_point(self, request: Request) -> None:

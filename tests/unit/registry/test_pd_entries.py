@@ -10,6 +10,7 @@ from tidelog_registry.pd.entries import Entry, Found, PdEntries, Plan, Write, en
 
 KEY = "pumps/p1"
 P1 = NodeStatus("p1", "h:8250", ONLINE, True, maxCommitTS=7, updateTS=9)
+D1 = NodeStatus("d1", kind="drainer", state=ONLINE, updateTS=9)
 WRITTEN_BY_THE_ORIGINAL = (
     b'{"nodeId":"pump1","host":"127.0.0.1:18251","state":"online","isAlive":false,"score":0,'
     b'"label":null,"maxCommitTS":470615696095313921,"updateTS":470615696619339777}'
@@ -60,7 +61,7 @@ def test_news_are_written_and_nothing_else_is() -> None:
     assert [write.name for write in etcd.look(P1).writes] == [KEY]
     assert etcd.look(P1) == Plan()
     assert etcd.look(msgspec.structs.replace(P1, state=PAUSED)).writes[0].entry.state == PAUSED
-    assert etcd.look(NodeStatus("d1", kind="drainer", state=ONLINE)).writes[0].name == "drainers/d1"
+    assert etcd.look(D1).writes[0].name == "drainers/d1"
     assert etcd.look(NodeStatus("p2", state=JOINING), NodeStatus("a", kind="applier")) == Plan()
     assert etcd.look(msgspec.structs.replace(P1, nodeId="rack/p1")) == Plan()
 

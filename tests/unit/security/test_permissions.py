@@ -16,7 +16,7 @@ from tidelog.security.identities import IDENTITIES, permissions
 from tidelog.security.permissions import matches
 
 INBOX = "_INBOX_mine"
-NO_SUBJECTS = {"is_cluster_name", "escape", "unescape", "feed_label"}
+NO_SUBJECTS = {"is_cluster_name", "is_replay", "escape", "unescape", "feed_label"}
 
 
 def test_the_identities_are_those_that_the_cells_are_about() -> None:

@@ -23,7 +23,7 @@ import structlog
 from tidelog import ask_registry, subjects
 from tidelog.actor import Actor, Ref, Reply
 from tidelog.errors import ActorStopped, BadInput, DiskFull, TidelogError, Unavailable
-from tidelog.messages import PUMP, Nodes, decode_reply, encode
+from tidelog.messages import OFFLINE, PUMP, Nodes, NodeStatus, decode_reply, encode
 from tidelog.ports import Bus, Clock, Disk, IndexStore
 from tidelog.pump_control import ControlRequest, WhoHas
 from tidelog.timestamps import TS_MAX
@@ -34,6 +34,7 @@ from tidelog_pump.index.keys import State
 from tidelog_pump.late.late_file import LateFile
 from tidelog_pump.late.reader import (
     MISSING,
+    NO,
     PENDING,
     PURGED,
     SETTLED,
@@ -263,11 +264,13 @@ class Verifier(Actor[VerifierMessage]):
         nodes = await self._known_nodes()
         if nodes is None:
             return {REGISTRY: UNREACHABLE}
-        others = [n.nodeId for n in nodes.nodes if n.kind == PUMP]
-        others = [node for node in others if node != self._identity.node]
-        said = await asyncio.gather(*(self._ask(node, start_ts, commit_ts) for node in others))
-        own = {self._identity.node: PURGED} if commit_ts <= self._purge.ts else {}
-        return own | dict(zip(others, said, strict=True))
+        pumps = [n for n in nodes.nodes if n.kind == PUMP and n.nodeId != self._identity.node]
+        asked = (self._ask(node.nodeId, start_ts, commit_ts) for node in pumps)
+        answers = {self._identity.node: PURGED} if commit_ts <= self._purge.ts else {}
+        for node, said in zip(pumps, await asyncio.gather(*asked), strict=True):
+            left = said == UNREACHABLE and _left_before(node, commit_ts)
+            answers[node.nodeId] = NO if left else said
+        return answers
 
     async def _known_nodes(self) -> Nodes | None:
         """Of at most a second ago; None if the registry does not answer, or is not settled."""
@@ -388,6 +391,12 @@ class Verifier(Actor[VerifierMessage]):
             "oldest_missing": msgspec.to_builtins(shown.missing[:SHOWN]),
             "oldest_unpaired": msgspec.to_builtins(shown.unpaired[:SHOWN]),
         }
+
+
+def _left_before(node: NodeStatus, commit_ts: int) -> bool:
+    """Had it left the cluster, with a last commit_ts below this one? It is never there again, and
+    what it took is known."""
+    return node.state == OFFLINE and node.maxCommitTS < commit_ts
 
 
 def _keys(start_ts: int, commit_ts: int) -> list[bytes]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.messages import (
     CLOSING,
@@ -113,12 +114,18 @@ class PdEntries:
         self, plan: Plan, name: str, node: NodeStatus, there: Found | None, kept: Found | None
     ) -> None:
         ours = entry_of(node)
+        said = _read(there.value, Entry) if there is not None else None
+        was = _read(kept.value, Shadow) if kept is not None else None
+        if not node.updateTS:
+            # Not heard since this registry began, which keeps no addresses: PD has them.
+            if was is None:
+                return
+            ours = _as_before(ours, said, was)
         if there is None:
             if kept is not None:
                 plan.odd.append(name)
             plan.writes.append(Write(name, ours, 0))
             return
-        said, was = _read(there.value, Entry), _read(kept.value, Shadow) if kept else None
         foreign = said is not None and not _is_ours(said, ours, was)
         if foreign and said is not None and said.state != OFFLINE:
             plan.foreign.append(name)
@@ -145,6 +152,14 @@ def entry_of(node: NodeStatus) -> Entry:
         maxCommitTS=node.maxCommitTS,
         updateTS=node.updateTS,
     )
+
+
+def _as_before(ours: Entry, said: Entry | None, was: Shadow) -> Entry:
+    """The state as it is now, and what we wrote of the rest."""
+    if said is None:
+        return replace(ours, host=was.host)
+    known = {"maxCommitTS": said.maxCommitTS, "updateTS": said.updateTS}
+    return replace(ours, host=was.host, **known)
 
 
 def _is_ours(said: Entry, ours: Entry, was: Shadow | None) -> bool:
