@@ -138,7 +138,11 @@ def jetstream() -> Iterator[Cell]:
     yield from _stream(status, "registry admin", "registry admin", "registry", "")
     yield from _stream(registry, "registry admin", "registry admin", "registry", "")
     yield from _stream(
-        feeds, _READERS.replace("subscriber", ""), "drainer admin", "drainer applier admin", ""
+        feeds,
+        _READERS.replace("subscriber", "registry"),
+        "registry drainer admin",
+        "drainer applier admin",
+        "",
     )
     buckets = (
         subjects.schemas_bucket(FEED),

@@ -19,6 +19,8 @@ READ_S = 5.0
 """How long a bucket that has more to give may be silent."""
 LEASED_READ_S = 1.0
 """The same where what it had to give may have ended meanwhile."""
+READ_ROUNDS = 64
+"""How often what is put meanwhile is read, too, before a bucket counts as changing all the time."""
 WRITE_S = 10.0
 """How long an answer is waited for."""
 
@@ -139,8 +141,9 @@ class Bucket:
     async def entries(self) -> tuple[dict[str, Entry], int]:
         """All living entries, and the last sequence they were read up to.
 
-        Never a part of them: a read that stalls before the last sequence raises Unavailable. Raises
-        StreamMissing.
+        Never a part of them: a read that stalls before the last sequence raises Unavailable, and
+        what is put again meanwhile, so that it is no more where it stood, is read where it stands
+        now. Raises StreamMissing.
         """
         state = await self._bus.stream_state(self.stream)
         if state is None:
@@ -150,7 +153,7 @@ class Bucket:
             return found, state.last_seq
         reader = await self._bus.read(self.stream, start_seq=max(1, state.first_seq))
         try:
-            position, end = 0, await self._end(state)
+            position, end, rounds = 0, await self._end(state), 0
             while position < end:
                 batch = await reader.next_batch(256, LEASED_READ_S if self._leased else READ_S)
                 if not batch:
@@ -164,6 +167,11 @@ class Bucket:
                     if not message.headers.get(_OPERATION):
                         found[key] = _entry(key, message)
                     position = message.sequence
+                if position >= end:
+                    rounds += 1
+                    if rounds > READ_ROUNDS:
+                        raise Unavailable(f"bucket {self.name} changes all the time")
+                    end = await self._newest()
         finally:
             await reader.close()
         return found, position
@@ -172,6 +180,9 @@ class Bucket:
         """The sequence to read up to. Of a leased bucket the last one may be there no more."""
         if not self._leased:
             return state.last_seq
+        return await self._newest()
+
+    async def _newest(self) -> int:
         newest = await self._bus.last_message(self.stream, f"{self._prefix}>")
         return 0 if newest is None else newest.sequence
 

@@ -142,7 +142,8 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 
 
 class Request(Protocol):
-    """A served request. `respond` never waits; at most one answer is sent."""
+    """A served request. `respond` never waits; at most one answer is sent. Of one above the bus's
+    max_payload the asker gets the error, MessageTooLarge, as an ErrorReply."""
 
     @property
     def subject(self) -> str: ...

@@ -160,6 +160,22 @@ def test_too_large_messages_are_refused_here(place: Place) -> None:
     place.run(scenario)
 
 
+def test_of_too_large_an_answer_the_asker_is_told(place: Place) -> None:
+    """Nothing would come, however often it is asked."""
+
+    async def scenario(place: Place) -> None:
+        server, client = await place.bus(), await place.bus()
+
+        async def talkative(request: Request) -> None:
+            request.respond(bytes(server.max_payload + 1))
+
+        await server.serve(f"{place.name}.long", talkative)
+        answer = await client.request(f"{place.name}.long", b"", timeout_s=2)
+        assert decode(answer.data, ErrorReply).code == "MessageTooLarge"
+
+    place.run(scenario)
+
+
 def test_after_a_restart_of_the_server_everything_goes_on(place: Place) -> None:
     async def scenario(place: Place) -> None:
         server, client = await place.bus(), await place.bus()

@@ -17,7 +17,7 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.kv import Bucket
-from tidelog.ports import Bus, Message, Outgoing, StreamConfig, StreamReader
+from tidelog.ports import Bus, Message, Outgoing, StreamConfig, StreamReader, StreamState
 
 
 async def _stream(place: Place, bus: Bus, **limits: Any) -> str:
@@ -320,6 +320,32 @@ def test_a_bucket_keeps_the_last_value_under_revisions(place: Place) -> None:
         with pytest.raises(Conflict):
             await bucket.put("a", b"again", expected=0)
         assert await bucket.put("a", b"again", expected=4) == 25
+
+    place.run(scenario)
+
+
+@pytest.mark.parametrize("count", [20, 300, 900])
+def test_a_bucket_that_is_put_again_while_it_is_read_is_read_whole(
+    place: Place, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it stands behind where it ended when the reading began."""
+
+    async def scenario(place: Place) -> None:
+        bus, other = await place.bus(), await place.bus()
+        written = Bucket(other, f"B_{place.name}")
+        await written.create()
+        values = {f"k{number}": bytes(600) for number in range(count)}
+        await written.put_all(values)
+        ask = bus.stream_state
+
+        async def asked(name: str) -> StreamState | None:
+            state = await ask(name)
+            await written.put_all(values)
+            return state
+
+        monkeypatch.setattr(bus, "stream_state", asked)
+        found, last = await Bucket(bus, f"B_{place.name}").entries()
+        assert (len(found), last) == (count, 2 * count)
 
     place.run(scenario)
 

@@ -32,6 +32,8 @@ SYNCED_PATH = "ddl-history.synced"
 HEADER = struct.Struct("<II")
 JOB_BYTES = 8 << 20
 PAGE_BYTES = 256 << 10
+ANSWER_BYTES = 64
+"""What a DdlJobs has around its jobs, at most; a comma comes with each."""
 MAX_JOBS = 1_000_000
 MAX_ID = (1 << 63) - 1
 
@@ -91,6 +93,7 @@ class _Places:
 class DdlStore(Actor[Append | Page]):
     def __init__(self, ports: Ports) -> None:
         self._disk = ports.disk
+        self._bus = ports.bus
         self._file: File
         self._synced: File
         self._places = _Places()
@@ -166,7 +169,7 @@ class DdlStore(Actor[Append | Page]):
         for ask in asks:
             try:
                 job_id = _checked(ask.job).id
-                if len(ask.job) > JOB_BYTES:
+                if len(ask.job) > min(JOB_BYTES, self._room):
                     raise BadInput(f"DDL job {job_id} has {len(ask.job)} bytes")
                 kept = self._at(job_id)
                 known = kept or fresh.get(job_id)
@@ -234,17 +237,22 @@ class DdlStore(Actor[Append | Page]):
             log.warning("no room for the synced length", reason=error.message)
             self._full = True
 
+    @property
+    def _room(self) -> int:
+        """Of an answer, for jobs: what is kept must be told again."""
+        return self._bus.max_payload - ANSWER_BYTES
+
     def _page(self, wanted: DdlList) -> DdlJobs:
-        """Oldest first; at least one job, else up to `limit` and PAGE_BYTES."""
+        """Oldest first; at least one job, else up to `limit`, PAGE_BYTES and what the bus takes."""
         index = self._places.above(wanted.after_job_id)
         jobs: list[msgspec.Raw] = []
-        room = PAGE_BYTES
+        room = min(PAGE_BYTES, self._room)
         while index < len(self._places) and len(jobs) < max(1, wanted.limit):
             offset, length = self._places[index]
             if jobs and length > room:
                 break
             jobs.append(msgspec.Raw(self._file.read(offset, length)))
-            room -= length
+            room -= length + 1
             index += 1
         return DdlJobs(jobs, more=index < len(self._places))
 

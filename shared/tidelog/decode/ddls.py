@@ -165,6 +165,9 @@ class Ddls:
         between = self._pending(self._passed.highest, outcome.schema_version)
         behind = [s.version for s in between if s.told_before or s.finished_ts >= commit_ts]
         self._passed.note(outcome, behind[-MAX_BEHIND:])
+        step = self._tracker.step(outcome.job_id)
+        if step is not None and step.told_before:
+            self._passed.told_at[outcome.schema_version] = commit_ts
         self._passed.unknown = set(self._unknown(self._passed.highest))
 
     def _unknown(self, below: int) -> list[int]:

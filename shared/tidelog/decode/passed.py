@@ -24,6 +24,9 @@ class Passed:
         self.unknown: set[int] = set()
         """The newest of those below it that the history has not told of: if they are jobs at all,
         they were not passed either."""
+        self.told_at: dict[int, int] = {}
+        """By the schema version of a Writer's job, told before its binlog, the commit_ts at which
+        it was passed: that may not be published yet."""
         self._known: dict[int, int] = {}
 
     def begin(
@@ -69,6 +72,12 @@ class Passed:
         self.behind.add(version)
         for table_id in touched:
             self._known.setdefault(table_id, min(self.base_version, version - 1))
+
+    def unpublished(self, published_ts: int) -> set[int]:
+        """Schema versions whose DDLs whoever begins anew at that position has not passed; what is
+        published by then is forgotten."""
+        self.told_at = {one: ts for one, ts in self.told_at.items() if ts > published_ts}
+        return self.behind | self.told_at.keys()
 
     def settle(self, version: int) -> None:
         """Every DDL up to this schema version was passed, and none of them is asked for again. One

@@ -18,6 +18,7 @@ from tidelog.errors import (
     StreamMissing,
     Unavailable,
 )
+from tidelog.messages import encode_error
 from tidelog.ports import (
     Handler,
     Headers,
@@ -142,7 +143,12 @@ class NatsBus:
         try:
             if self.connection.outbox.bytes >= HARD_BYTES:
                 raise Unavailable("too much waits to be sent")
-            self.connection.queue(subject, data, headers)
+            try:
+                self.connection.queue(subject, data, headers)
+            except MessageTooLarge as error:
+                # Asked again it would be as large: who asks would hear nothing, for ever.
+                log.error("an answer is too large", error=str(error))
+                self.connection.queue(subject, encode_error(error), None)
         except (Unavailable, MessageTooLarge) as error:
             metrics.dropped_answers.inc()
             log.error("an answer is dropped", error=str(error))

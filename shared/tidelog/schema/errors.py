@@ -30,6 +30,8 @@ class TablesAway(Exception):
     """Tables that were asked for lie in pages of the snapshot. Internal: whoever keeps it loads
     them and asks again."""
 
-    def __init__(self, pages: list[int]) -> None:
-        super().__init__(pages)
+    def __init__(self, pages: list[int], needed: int) -> None:
+        """`needed`: so many pages must be here at once, those that are here already among them."""
+        super().__init__(pages, needed)
         self.pages = pages
+        self.needed = needed

@@ -119,6 +119,7 @@ class Folded:
     def whole(self, states: Iterable[State]) -> list[State]:
         """The states with their bytes. Raises TablesAway: load these pages and ask again."""
         found: list[State] = []
+        here: set[int] = set()
         missing: set[int] = set()
         for state in states:
             table = state.table
@@ -127,12 +128,13 @@ class Folded:
             elif table.key in self._loaded.get(table.page, ()):
                 # A page is used again: it is the youngest now.
                 page = self._loaded[table.page] = self._loaded.pop(table.page)
-                here = msgspec.structs.replace(table, data=page[table.key])
-                found.append(msgspec.structs.replace(state, table=here))
+                here.add(table.page)
+                whole = msgspec.structs.replace(table, data=page[table.key])
+                found.append(msgspec.structs.replace(state, table=whole))
             else:
                 missing.add(table.page)
         if missing:
-            raise TablesAway(sorted(missing))
+            raise TablesAway(sorted(missing), len(here | missing))
         return found
 
     def load(self, page: int, tables: dict[int, bytes], keep: int) -> None:

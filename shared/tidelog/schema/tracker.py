@@ -135,7 +135,9 @@ class SchemaTracker:
             if changes_schema(step):
                 apply(schemas, step)
                 self.folded.version = max(self.folded.version, step.version)
-            self.folded.ts = max(self.folded.ts, step.finished_ts)
+            # A binlog that comes behind FinishedTS lies anywhere up to here.
+            ends_ts = upto_ts if step.told_before else step.finished_ts
+            self.folded.ts = max(self.folded.ts, ends_ts)
         self.folded.last_job = max(self.folded.last_job, done[-1])
         self.folded.dbs, self.folded.dropped_dbs = schemas.dbs, schemas.dropped_dbs
         self.folded.absorb(schemas.newest())

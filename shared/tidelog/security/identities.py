@@ -63,7 +63,7 @@ TABLE: dict[str, Row] = {
             *_node("drainer", "pump-online"),
         ),
         looks=("*",),
-        reads=_streams(_MEMBERS, _STATUS, _REGISTRY),
+        reads=_streams(_MEMBERS, _STATUS, _FEEDS, _REGISTRY),
         writes=(_MEMBERS, _STATUS, _REGISTRY),
         creates=_streams(_MEMBERS, _STATUS, _REGISTRY),
         deletes=_streams(_MEMBERS),

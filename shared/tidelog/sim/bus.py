@@ -246,6 +246,8 @@ class SimBus:
         self._down(lambda: subscription.put(request))
 
     def respond(self, answer: Answer, data: bytes, headers: Mapping[str, str]) -> None:
+        if message_bytes(data, dict(headers)) > MAX_PAYLOAD:
+            data, headers = encode_error(MessageTooLarge(f"an answer of {len(data)} bytes")), {}
         if self._life.alive and self._linked:
             self._up(lambda: answer(data, headers))
 

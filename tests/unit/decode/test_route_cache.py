@@ -60,7 +60,7 @@ class Paged:
             except TablesAway as away:
                 self.loads += len(away.pages)
                 for page in away.pages:
-                    self.up.tracker.folded.load(page, self._data[page], keep=len(away.pages))
+                    self.up.tracker.folded.load(page, self._data[page], keep=away.needed)
         raise AssertionError(f"not decoded after {tries} tries")
 
 

@@ -127,7 +127,7 @@ def test_a_page_that_is_damaged_when_it_is_written_anew_is_made_again_from_the_h
         await third.open(16 * STEP, 0)
         with pytest.raises(TablesAway) as away:
             third.tracker.table(101, 16)
-        await third.load(away.value.pages)
+        await third.load(away.value.pages, away.value.needed)
         assert third.rebuilds == {}
         assert [third.tracker.table(one, 16).name for one in (100, 101)] == ["t", "u"]
 

@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 import pytest
 
-from tests.unit.schema.jobs import job
+from tests.unit.schema.jobs import create_schema, job, table_info
 from tests.unit.schema.random_history import TS_STEP, RandomHistory
 from tidelog.errors import Unavailable
 from tidelog.kv import Bucket, Entry
@@ -54,7 +54,7 @@ async def table(
         except UnknownTable:
             return None
         except TablesAway as away:
-            await snapshot.load(tracker.folded, away.pages)
+            await snapshot.load(tracker.folded, away.pages, away.needed)
 
 
 async def saved(world: World, history: RandomHistory) -> tuple[Bucket, SchemaTracker]:
@@ -187,7 +187,7 @@ def test_what_has_ended_is_not_kept_in_memory_and_comes_back_where_it_is_asked_f
         states = [state for _, state in tracker.folded.ended.values()]
         with pytest.raises(TablesAway) as away:
             tracker.folded.whole(states)
-        await snapshot.load(tracker.folded, away.value.pages)
+        await snapshot.load(tracker.folded, away.value.pages, away.value.needed)
         assert all(state.table.data for state in tracker.folded.whole(states))
 
     run(main)
@@ -287,5 +287,37 @@ def test_pages_that_a_save_takes_away_while_others_are_loaded_are_no_damage(
         bucket.save = lambda: snapshot.save(tracker, 1)
         await snapshot.load(tracker.folded, asked)
         assert snapshot.root.pages == {}
+
+    run(main)
+
+
+def test_tables_of_one_ddl_that_fill_more_than_is_kept_are_brought_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """DROP DATABASE of tables that lie in many pages, some of which are here already."""
+    monkeypatch.setattr(folded, "LOADED_BYTES", 4000)
+    columns = [f"column_{at}" for at in range(6)]
+    made = [table_info(100 + at, f"t{at}", *columns) for at in range(40)]
+
+    async def main(world: World) -> None:
+        bucket = Bucket(world.ports().bus, "SCHEMAS_X")
+        await bucket.create()
+        tracker = SchemaTracker()
+        tracker.add_jobs([create_schema(1, 1, "app")])
+        tracker.add_jobs([job(2 + at, kinds.CREATE_TABLE, one) for at, one in enumerate(made)])
+        tracker.fold(1 << 60, keep=0)
+        assert await Snapshot(bucket).save(tracker, 1)
+        snapshot, tracker = await again(bucket)
+        assert await table(tracker, snapshot, 100, 50) is not None
+        tracker.add_jobs([job(50, kinds.DROP_SCHEMA)])
+        for _ in range(20):
+            try:
+                dropped = tracker.ddl(1050)
+                break
+            except TablesAway as away:
+                await snapshot.load(tracker.folded, away.pages, away.needed)
+        else:
+            pytest.fail("the same pages are asked for again and again")
+        assert len(dropped.affected) == len(made)
 
     run(main)

@@ -164,8 +164,45 @@ def test_what_the_schema_does_not_allow(query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("part", "changed"), [("a", "text"), ("a", "json"), ("a(5)", "varchar(4)"), ("a(5)", "int")]
+)
+def test_a_column_in_a_key_stays_one_that_a_key_can_have(part: str, changed: str) -> None:
+    """Once the history has it no server makes such a table: each reader's TRUNCATE would stop."""
+    made = _catalog(*SHOP, f"alter table shop.t add index k ({part})")
+    with pytest.raises(DdlRefused):
+        plan(parse(f"alter table shop.t modify column a {changed}"), made, NOW)
+    whole = plan(parse("alter table shop.t modify column a varchar(5)"), made, NOW)
+    assert whole is not None
+    assert whole.info is not None
+    assert [part.length for part in whole.info.indexes[0].idx_cols] == [-1]
+
+
+LONG = "x" * 65
+
+
+@pytest.mark.parametrize(
     "query",
     [
+        f"create database {LONG}",
+        f"create table shop.{LONG} (a int)",
+        f"create table shop.u ({LONG} int)",
+        f"create table shop.u (a int, key {LONG} (a))",
+        f"rename table shop.t to shop.{LONG}",
+        f"alter table shop.t add column {LONG} int",
+        "create table shop.`u ` (a int)",
+    ],
+)
+def test_a_name_is_one_that_servers_take(query: str) -> None:
+    with pytest.raises(DdlRefused, match="no name"):
+        plan(parse(query), _catalog(*SHOP), NOW)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "create table shop.u (a varchar(9) on update now())",
+        "create table shop.u (a int on update current_timestamp)",
+        "create table shop.u (a int(256))",
         "create table t (a int)",
         "create table shop.u like shop.t",
         "create table shop.u as select 1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from tests.unit.registry.nodes import CLUSTER
 from tidelog.actor import Ref
 from tidelog.ddl_history import EmbeddedHistory
 from tidelog.errors import BadInput, Conflict, TidelogError
-from tidelog.messages import DdlJobs, DdlList, Empty
+from tidelog.messages import DdlJobs, DdlList, Empty, encode
 from tidelog.ports import Ports
 from tidelog.sim import World, run
 from tidelog.sim.disk import DiskFaults
@@ -48,6 +49,34 @@ class Bench:
 
     async def page(self, after: int, limit: int) -> DdlJobs:
         return await self.ref.ask(lambda reply: Page(DdlList(after, limit), reply))
+
+
+@pytest.mark.parametrize("max_payload", [64 << 10, 256 << 10, 1 << 20])
+def test_what_is_kept_can_be_told_over_the_bus(
+    monkeypatch: pytest.MonkeyPatch, max_payload: int
+) -> None:
+    """An answer above max_payload would never come, and the feeds would wait for it for ever."""
+    monkeypatch.setattr("tidelog.sim.bus.MAX_PAYLOAD", max_payload)
+
+    async def main(world: World) -> None:
+        bench = Bench()
+        world.node("n").start(bench.build, None)
+        await world.until(lambda: bench.ref.alive, 5)
+        sizes = [2000] * 40 + [max_payload - under for under in range(18, 80, 6)]
+        kept = 0
+        for n, size in enumerate(sizes, 1):
+            with contextlib.suppress(BadInput):
+                await bench.append(job(n, "x" * (size - len(job(n, "")))))
+                kept = n
+        assert kept > 40
+        told, more = 0, True
+        while more:
+            page = await bench.page(told, 512)
+            assert len(encode(page)) <= max_payload
+            told, more = json.loads(bytes(page.jobs[-1]))["id"], page.more
+        assert told == kept
+
+    run(main, 1)
 
 
 @pytest.mark.parametrize("seed", range(10))

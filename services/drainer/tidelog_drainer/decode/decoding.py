@@ -74,7 +74,7 @@ class Decoding:
         """Up to here all is published: what the schema was on the way is let go. Raises as
         SchemaStore.keep."""
         passed = self._decoder.passed
-        await self._store.keep(passed_ts, passed.highest, passed.behind)
+        await self._store.keep(passed_ts, passed.highest, passed.unpublished(passed_ts))
         settled = self._store.tracker.settled
         self._decoder.passed.settle(settled)
         self._without = {one for one in self._without if one > settled}
@@ -112,7 +112,7 @@ class Decoding:
                 await self._catch_up(behind.version, commit_ts)
                 continue
             except TablesAway as away:
-                await self._store.load(away.pages)
+                await self._store.load(away.pages, away.needed)
                 continue
             except (UnknownJob, UnknownTable) as error:
                 if tries >= HISTORY_TRIES:

@@ -260,7 +260,7 @@ class Publisher(Actor[PublisherMail]):
             if self._held or self._error:
                 continue
             try:
-                await self._decoding.keep(self._published)
+                await self._decoding.keep(self._marked)  # where a next life begins
             except (Unavailable, StreamMissing, DiskFull) as error:
                 log.info("the schema's snapshot waits", error=str(error))
             except (Stopped, BadInput) as error:

@@ -128,9 +128,10 @@ class Snapshot:
             self._pages.sized(page, ref.size)
         return folded
 
-    async def load(self, folded: Folded, pages: list[int]) -> None:
-        """Bring pages that were asked for; those that a save took away meanwhile are asked for by
-        other numbers then. Raises SnapshotDamaged, StreamMissing, Unavailable."""
+    async def load(self, folded: Folded, pages: list[int], needed: int = 0) -> None:
+        """Bring pages that were asked for, `needed` with those that are here; those that a save
+        took away meanwhile are asked for by other numbers then. Raises SnapshotDamaged,
+        StreamMissing, Unavailable."""
         asked = self._root
         for page in pages:
             ref = self._root.pages.get(page) if self._root is not None else None
@@ -144,7 +145,7 @@ class Snapshot:
                 continue
             if self._pages.members.get(page, set()) - tables.keys():
                 raise SnapshotDamaged(f"page {page} lacks tables that the index says it has")
-            folded.load(page, tables, keep=len(pages))
+            folded.load(page, tables, keep=max(needed, len(pages)))
 
     async def save(self, tracker: SchemaTracker, first_job: int) -> bool:
         """Write what has changed. False: somebody else wrote the root meanwhile, and nothing was
@@ -223,7 +224,7 @@ class Snapshot:
             try:
                 return folded.whole(states)
             except TablesAway as away:
-                await self.load(folded, away.pages)
+                await self.load(folded, away.pages, away.needed)
 
     async def _write(self, prefix: str, parts: Mapping[int, object], refs: dict[int, Ref]) -> None:
         """Write parts into their free slots; `refs` then tells where they are."""

@@ -215,13 +215,13 @@ class SchemaStore:
         """`fetch_until_answered`, also what finished late."""
         await self.fetch_until_answered(why, max(0, self.tracker.last_job - LATE_JOBS))
 
-    async def load(self, pages: list[int]) -> None:
-        """Bring pages of the snapshot, waiting for the bucket; if they are lost, all is read from
-        the history again. Raises HistoryTooShort, ConfigError."""
+    async def load(self, pages: list[int], needed: int = 0) -> None:
+        """Bring pages of the snapshot (see TablesAway), waiting for the bucket; if they are lost,
+        all is read from the history again. Raises HistoryTooShort, ConfigError."""
 
         async def bring() -> None:
             try:
-                await self._snapshot.load(self.tracker.folded, pages)
+                await self._snapshot.load(self.tracker.folded, pages, needed)
             except (SnapshotDamaged, StreamMissing) as error:
                 log.error("pages of the schema's snapshot are lost", error=str(error))
                 await self._rebuild("damaged")

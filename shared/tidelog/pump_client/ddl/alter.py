@@ -9,8 +9,8 @@ import msgspec
 from tidelog.pump_client.ddl.change import Change, with_columns, with_index
 from tidelog.pump_client.ddl.columns import definition
 from tidelog.pump_client.ddl.errors import DdlRefused
-from tidelog.pump_client.ddl.keys import Key, index, key
-from tidelog.pump_client.ddl.names import Found, database, qualified, table_at
+from tidelog.pump_client.ddl.keys import Key, index, key, prefix
+from tidelog.pump_client.ddl.names import Found, database, named, qualified, table_at
 from tidelog.pump_client.ddl.parse import Tree, kind, refuse
 from tidelog.pump_client.tables.catalog import Catalog
 from tidelog.schema import jobs
@@ -19,7 +19,6 @@ from tidelog.schema.model import (
     FLAG_PRIMARY,
     ColumnInfo,
     Default,
-    Name,
     TableInfo,
 )
 
@@ -132,7 +131,26 @@ def _modify_column(found: Found, tree: Tree) -> Change:
         origin_default_bit=old.origin_default_bit,
     )
     columns.insert(_place(columns, tree, at), column)
-    return _change(found, jobs.MODIFY_COLUMN, with_columns(found.info, columns))
+    info = _with_keys_over(found.info, column)
+    return _change(found, jobs.MODIFY_COLUMN, with_columns(info, columns))
+
+
+def _with_keys_over(info: TableInfo, changed: ColumnInfo) -> TableInfo:
+    """What a column can be in a key, it must be when it is changed. Raises DdlRefused."""
+    replace = msgspec.structs.replace
+    indexes = tuple(
+        replace(
+            one,
+            idx_cols=tuple(
+                replace(part, length=prefix(changed, part.length))
+                if part.name.lower == changed.name.lower
+                else part
+                for part in one.idx_cols
+            ),
+        )
+        for one in info.indexes
+    )
+    return replace(info, index_info=indexes or None)
 
 
 def _rename(found: Found, target: Tree, catalog: Catalog) -> Change:
@@ -140,7 +158,7 @@ def _rename(found: Found, target: Tree, catalog: Catalog) -> Change:
     db = database(catalog, db_name)
     if catalog.find(db_name, name) is not None:
         raise DdlRefused(f"there is a table {db_name}.{name} already")
-    info = msgspec.structs.replace(found.info, name=Name(name, name.lower()))
+    info = msgspec.structs.replace(found.info, name=named(name))
     return Change(jobs.RENAME_TABLE, db, info.id, name, info)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from tidelog.pump_client.ddl.errors import DdlRefused
+from tidelog.pump_client.ddl.names import named
 from tidelog.pump_client.ddl.parse import Tree, kind, refuse
 from tidelog.pump_client.ddl.types import collation, field_type
 from tidelog.pump_client.tables.convert import convert
@@ -31,7 +32,6 @@ from tidelog.schema.model import (
     FLAG_PRIMARY,
     ColumnInfo,
     Default,
-    Name,
 )
 
 _NOW: Final = ("CurrentTimestamp",)
@@ -48,7 +48,6 @@ class Definition(msgspec.Struct, frozen=True):
 
 def definition(tree: Tree, column_id: int, charset: tuple[str, str]) -> Definition:
     """`tree` is sqlglot's ColumnDef. Raises DdlNotSupported, DdlRefused."""
-    name = tree.name
     found = {kind(one.kind): one.kind for one in tree.args.get("constraints") or []}
     if len(found) < len(tree.args.get("constraints") or []):
         raise refuse(tree, "says a thing twice")
@@ -70,13 +69,13 @@ def definition(tree: Tree, column_id: int, charset: tuple[str, str]) -> Definiti
     if found.pop("AutoIncrementColumnConstraint", None) is not None:
         flag |= FLAG_AUTO_INCREMENT
     if (update := found.pop("OnUpdateColumnConstraint", None)) is not None:
-        if not _is_now(update.this):
+        if not _is_now(update.this) or field.Tp not in (T_DATETIME, T_TIMESTAMP):
             raise refuse(update)
         flag |= FLAG_ON_UPDATE_NOW
     comment = found.pop("CommentColumnConstraint", None)
     column = ColumnInfo(
         column_id,
-        Name(name, name.lower()),
+        named(tree.name),
         0,
         msgspec.structs.replace(field, Flag=flag),
         comment=comment.name if comment is not None else "",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.pump_client.ddl.errors import DdlRefused
+from tidelog.pump_client.ddl.names import named
 from tidelog.pump_client.ddl.parse import Tree, kind, refuse
 from tidelog.rows.values import STRING_TYPES
 from tidelog.schema.model import (
@@ -14,7 +15,6 @@ from tidelog.schema.model import (
     ColumnInfo,
     IndexColumn,
     IndexInfo,
-    Name,
 )
 
 PRIMARY = "PRIMARY"
@@ -74,19 +74,20 @@ def index(
         if column_name.lower() not in found:
             raise DdlRefused(f"key {name}: there is no column {column_name}")
         at, column = found[column_name.lower()]
-        parts.append(IndexColumn(column.name, at, _prefix(column, length)))
+        parts.append(IndexColumn(column.name, at, prefix(column, length)))
     if len({part.offset for part in parts}) < len(parts):
         raise DdlRefused(f"key {name} names a column twice")
     return IndexInfo(
         number,
-        Name(name, name.lower()),
+        named(name),
         tuple(parts),
         is_unique=wanted.unique,
         is_primary=wanted.primary,
     )
 
 
-def _prefix(column: ColumnInfo, length: int) -> int:
+def prefix(column: ColumnInfo, length: int) -> int:
+    """The length of a part of a key, -1 = whole. Raises DdlRefused."""
     field = column.type
     if field.Tp == 245 or column.virtual:
         raise DdlRefused(f"column {column.name.text} can't be in a key")

@@ -7,7 +7,10 @@ import msgspec
 from tidelog.pump_client.ddl.errors import DdlNotSupported, DdlRefused
 from tidelog.pump_client.ddl.parse import Tree
 from tidelog.pump_client.tables.catalog import Catalog
-from tidelog.schema.model import DBInfo, TableInfo
+from tidelog.schema.model import DBInfo, Name, TableInfo
+
+NAME_CHARS = 64
+"""Of a database, table, column or key: what any server takes."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -15,6 +18,13 @@ class Found(msgspec.Struct, frozen=True):
 
     db: DBInfo
     info: TableInfo
+
+
+def named(name: str) -> Name:
+    """A new one. Raises DdlRefused."""
+    if not name or len(name) > NAME_CHARS or name.endswith(" "):
+        raise DdlRefused(f"{name!r} is no name of at most {NAME_CHARS} characters")
+    return Name(name, name.lower())
 
 
 def qualified(tree: Tree) -> tuple[str, str]:

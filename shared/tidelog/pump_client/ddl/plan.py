@@ -12,13 +12,13 @@ from tidelog.pump_client.ddl.change import Change, with_columns
 from tidelog.pump_client.ddl.columns import definition
 from tidelog.pump_client.ddl.errors import DdlRefused
 from tidelog.pump_client.ddl.keys import Key, created, index, key
-from tidelog.pump_client.ddl.names import database, qualified, table_at
+from tidelog.pump_client.ddl.names import database, named, qualified, table_at
 from tidelog.pump_client.ddl.parse import Tree, kind, refuse
 from tidelog.pump_client.ddl.types import collation
 from tidelog.pump_client.tables.catalog import Catalog
 from tidelog.rows.values import INT_TYPES, T_YEAR
 from tidelog.schema import jobs
-from tidelog.schema.model import FLAG_NOT_NULL, FLAG_PRIMARY, ColumnInfo, DBInfo, Name, TableInfo
+from tidelog.schema.model import FLAG_NOT_NULL, FLAG_PRIMARY, ColumnInfo, DBInfo, TableInfo
 
 _DEFAULT: Final = ("utf8mb4", "utf8mb4_bin")
 _IGNORED: Final = ("EngineProperty", "AutoIncrementProperty")
@@ -55,7 +55,7 @@ def _create_database(tree: Tree, catalog: Catalog) -> Change | None:
             return None
         raise DdlRefused(f"there is a database {name} already")
     own, _ = _options(tree, _DEFAULT)
-    return Change(jobs.CREATE_SCHEMA, DBInfo(catalog.next_id + 1, Name(name, name.lower()), *own))
+    return Change(jobs.CREATE_SCHEMA, DBInfo(catalog.next_id + 1, named(name), *own))
 
 
 def _drop_database(tree: Tree, catalog: Catalog) -> Change | None:
@@ -128,7 +128,7 @@ def _create_table(tree: Tree, catalog: Catalog) -> Change | None:
             keys.append(Key("PRIMARY", name_alone, unique=True, primary=True))
         elif made.unique:
             keys.append(Key("", name_alone, unique=True))
-    info = TableInfo(catalog.next_id + 1, Name(name, name.lower()), own[0], own[1], comment=comment)
+    info = TableInfo(catalog.next_id + 1, named(name), own[0], own[1], comment=comment)
     return Change(
         jobs.CREATE_TABLE, db, info.id, name, _with_keys(with_columns(info, columns), keys)
     )

@@ -67,6 +67,8 @@ def field_type(tree: Tree, charset: str, collate: str) -> FieldType:
     if base in _INTS:
         tp, width, width_unsigned = _INTS[base]
         width = width_unsigned if is_unsigned else width
+        if numbers and numbers[0] > 255:
+            raise refuse(tree, "is wider than 255")
         return _numeric(tp, unsigned, numbers[0] if numbers else width)
     if base in _REALS and not numbers:
         return _numeric(_REALS[base][0], unsigned, _REALS[base][1], -1)
