@@ -74,3 +74,11 @@ def collation_of(name: str) -> str:
     if name in CASE_INSENSITIVE:
         return name
     return "" if name in ("binary", "utf8mb4_0900_bin") else PADDED
+
+
+def beyond_order(name: str) -> str:
+    """A GLOB of the texts that this collation may order otherwise than the upstream's, which has
+    weights of its own for signs and for letters beyond ASCII; "" where there are none."""
+    if name not in CASE_INSENSITIVE:
+        return ""
+    return "*[^ -~]*" if name.endswith("_general_ci") else "*[^0-9A-Za-z]*"

@@ -13,7 +13,7 @@ from tidelog.downstreams import dates_sqlite, own_sqlite
 from tidelog.downstreams import operations as ops
 from tidelog.downstreams import table_sqlite as text
 from tidelog.downstreams.altered_sqlite import altered, is_sure
-from tidelog.downstreams.collations import collation_of
+from tidelog.downstreams.collations import beyond_order, collation_of
 from tidelog.downstreams.literals import Kind
 from tidelog.downstreams.partition_rows import rows_of
 from tidelog.downstreams.sqlite_values import (
@@ -104,9 +104,9 @@ class SqliteDdl:
         without = text.untranslatable(structure)
         try:
             self._db.execute(text.create_table(called, structure, without))
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
             without = text.virtual_columns(structure)
-            if not without:
+            if not without or not own_sqlite.is_refusal(error):
                 raise
             self._db.execute(text.create_table(called, structure, without))
         self.notes.extend(
@@ -114,21 +114,23 @@ class SqliteDdl:
             for column in without
         )
         for key in text.secondary_keys(structure):
-            self._create_index(called, structure.id, key)
+            self._create_index(called, structure, key)
         return without
 
-    def _create_index(self, called: str, table_id: int, key: KeyStructure) -> None:
+    def _create_index(self, called: str, structure: TableStructure, key: KeyStructure) -> None:
         taken = {str(n) for (n,) in self._db.execute("SELECT name FROM sqlite_master")}
-        index, number = f"{table_id}.{key.name}", 0
+        index, number = f"{structure.id}.{key.name}", 0
         while index in taken:
             number += 1
-            index = f"{table_id}_{number}.{key.name}"
-        sql = text.create_index(index, called, key)
+            index = f"{structure.id}_{number}.{key.name}"
+        sql = text.create_index(index, called, key, structure)
         try:
             if sql is not None:
                 self._db.execute(sql)
                 return
         except sqlite3.OperationalError as error:
+            if not own_sqlite.is_refusal(error):
+                raise
             self.notes.append(f"index {called}.{key.name}: {error}")
             return
         self.notes.append(f"index {called}.{key.name}: its expression can't be translated")
@@ -148,6 +150,8 @@ class SqliteDdl:
             self._db.execute("PRAGMA legacy_alter_table = OFF")
             self._rename(old, new)
         except sqlite3.OperationalError as error:  # one of them is broken, of this table or not
+            if not own_sqlite.is_refusal(error):
+                raise
             self._db.execute("PRAGMA legacy_alter_table = ON")
             self._rename(old, new)
             self.notes.append(f"table {new}: triggers and views still name it {old}: {error}")
@@ -210,9 +214,9 @@ class SqliteDdl:
         for old, new in change.renamed_keys:
             self._drop_index(called, next(k for k in one.before.keys if k.name == old))
             key = next(k for k in one.after.keys if k.name == new)
-            self._create_index(called, one.after.id, key)
+            self._create_index(called, one.after, key)
         for key in change.added_keys:
-            self._create_index(called, one.after.id, key)
+            self._create_index(called, one.after, key)
         if change.added_foreign_keys:
             self.notes.append(f"table {called}: its foreign keys")
 
@@ -223,7 +227,9 @@ class SqliteDdl:
         without = frozenset(self._create_table(_COPY, one.after))
         old_names = {c.after.name: c.before for c in change.columns if c.before is not None}
         added = {c.after.name for c in change.columns if c.before is None}
-        present = {str(row[1]) for row in self._db.execute(f"PRAGMA table_xinfo({name(called)})")}
+        info = self._db.execute(f"PRAGMA table_xinfo({name(called)})")
+        # A table that was made by hand may spell its columns otherwise.
+        present = {str(row[1]).lower() for row in info}
         into: list[str] = []
         values: list[str] = []
         for column in one.after.columns:
@@ -231,7 +237,7 @@ class SqliteDdl:
                 continue
             before = old_names.get(column.name, column)
             into.append(name(column.name))
-            if column.name in added or before.name not in present:
+            if column.name in added or before.name.lower() not in present:
                 values.append(literal(default_cell(column)))
             else:
                 values.append(self._value(before, column))
@@ -269,7 +275,10 @@ class SqliteDdl:
             self._db.execute(f"EXPLAIN SELECT 1 FROM {_at(db, table)} WHERE {condition}")
             error = "a bound is in a session's time zone" if "unix_timestamp" in bounds else ""
         except sqlite3.OperationalError as refused:
+            if not own_sqlite.is_refusal(refused):
+                raise
             error = str(refused)
+        error = error or self._unordered(db, table)
         if error:
             raise Stopped(
                 f"the rows of partition {partition.name} of {place(db, table.name)} can't be told"
@@ -277,6 +286,27 @@ class SqliteDdl:
                 hint="filter the table out of the feed, or use a downstream that holds partitions",
             )
         return condition
+
+    def _unordered(self, db: str, table: TableStructure) -> str:
+        """Why ranges of texts are other ones here, where they may be; else nothing."""
+        parts = table.partitioning
+        if parts is None or parts.method != "range":
+            return ""
+        for column in table.columns:
+            texts = beyond_order(column.collation) if column.name in parts.columns else ""
+            if not texts:
+                continue
+            subject = name(column.name)
+            bounds = [b[1:-1] for p in parts.partitions for b in p.less_than if b[:1] == "'"]
+            some = " OR ".join(["?" + f" GLOB '{texts}'"] * len(bounds) or ["0"])
+            found = self._db.execute(
+                f"SELECT {some} OR EXISTS (SELECT 1 FROM {_at(db, table)} WHERE {subject} GLOB"
+                f" '{texts}' OR typeof({subject}) = 'blob')",
+                bounds,
+            ).fetchone()
+            if found[0]:
+                return f"{column.collation} orders some texts of {column.name} in its own way"
+        return ""
 
     def _exchange(self, one: ops.Exchange) -> None:
         table, plain = _at(one.db, one.table), _at(one.plain_db, one.plain)

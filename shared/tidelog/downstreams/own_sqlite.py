@@ -17,6 +17,16 @@ OURS = re.compile(r"-?\d+(?:_\d+)?\.(.*)", re.DOTALL)
 """An index of ours is named `<table id>.<key>`, with a number where that was taken."""
 
 
+_REFUSALS = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
+
+
+def is_refusal(error: sqlite3.Error) -> bool:
+    """Of the statement alone, which has changed nothing. Whatever else fails, a write or a full
+    disk, may have undone the whole transaction, and is no reason to do without."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or code & 0xFF in _REFUSALS
+
+
 class Own(NamedTuple):
     """`columns`: their definitions by name, empty where SQLite does not tell it. `parts`: what it
     is, and the statement that makes it."""
@@ -79,4 +89,6 @@ def _try(db: sqlite3.Connection, what: str, sql: str, left_out: list[str]) -> No
     try:
         db.execute(sql)
     except sqlite3.DatabaseError as error:  # also that a unique index has no room for all rows now
+        if not is_refusal(error):
+            raise
         left_out.append(f"{what}: {error}")

@@ -9,12 +9,14 @@ from tidelog.downstreams.collations import CASE_INSENSITIVE
 from tidelog.downstreams.own_sqlite import OURS
 from tidelog.downstreams.table_sqlite import name
 
-VERSION = 1
-"""The file's `user_version`. 1: keys are never coarser than the upstream's."""
+VERSION = 2
+"""The file's `user_version`. 1: keys are never coarser than the upstream's. 2: nor are those of the
+beginnings of texts, nor of computed columns."""
 
 _NAME = "`(?:[^`]|``)+`"
 _PART = rf"(?:{_NAME}|substr\({_NAME}, 1, \d+\))"
 _OF_COLUMNS = re.compile(rf"{_PART}(?:, {_PART})*")
+_BEGINNING = re.compile(rf"substr\(({_NAME}), 1, \d+\)")
 _UNIQUE = "CREATE UNIQUE INDEX "
 
 
@@ -38,9 +40,20 @@ def _not_unique(db: sqlite3.Connection) -> None:
     sql = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql LIKE ?"
     for index, table, text in db.execute(sql, (f"{_UNIQUE}%",)).fetchall():
         parts = _parts(text, table)
-        if OURS.fullmatch(index) and parts and _OF_COLUMNS.fullmatch(parts) is None:
+        if not OURS.fullmatch(index) or not parts:
+            continue
+        info = db.execute(f"PRAGMA table_xinfo({name(table)})").fetchall()
+        computed = {name(column) for _, column, *_, hidden in info if hidden == 2}
+        whole = _BEGINNING.sub(r"\1", parts)
+        if _OF_COLUMNS.fullmatch(parts) is None or computed & set(re.findall(_NAME, parts)):
             db.execute(f"DROP INDEX {name(index)}")
             db.execute(text.replace(_UNIQUE, "CREATE INDEX ", 1))
+        elif whole != parts:
+            db.execute(f"DROP INDEX {name(index)}")
+            try:
+                db.execute(f"{text.removesuffix(f'{parts})')}{whole})")
+            except sqlite3.IntegrityError:  # rows that only a TiDB without new collations has
+                db.execute(text)
 
 
 def _parts(text: str, table: str) -> str:

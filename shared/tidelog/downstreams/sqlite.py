@@ -201,6 +201,8 @@ class SqliteDownstream(OneProcess):
         return notes
 
     def _save(self, db: sqlite3.Connection, checkpoint: Checkpoint) -> None:
+        if not db.in_transaction:  # SQLite may end it itself where a write fails
+            raise InvariantBroken("a checkpoint is saved without what it stands for")
         row = (checkpoint_table.CLUSTER_ID, checkpoint_table.dump(self._feed, checkpoint))
         db.execute(f"REPLACE INTO {CHECKPOINT} VALUES (?, ?)", row)
 

@@ -89,18 +89,25 @@ def secondary_keys(structure: TableStructure) -> list[KeyStructure]:
     ]
 
 
-def create_index(index: str, called: str, key: KeyStructure) -> str | None:
-    """None if a part is an expression that SQLite has no words for. One on expressions is never
-    unique: they may be equal where the upstream's are not, and REPLACE would delete a row."""
-    parts = [_part(part) for part in key.parts]
+def create_index(
+    index: str, called: str, key: KeyStructure, structure: TableStructure
+) -> str | None:
+    """None if a part is an expression that SQLite has no words for. One on expressions, or on what
+    SQLite computes, is never unique: they may be equal where the upstream's are not, and REPLACE
+    would delete a row. Nor is one on the beginnings of texts, which SQLite ends at a NUL: a unique
+    one is on the whole columns, which is finer."""
+    computed = {column.name for column in structure.columns if virtual(column)}
+    unique = key.unique and all(p.column and p.column not in computed for p in key.parts)
+    parts = [_part(part, whole=unique) for part in key.parts]
     if any(part is None for part in parts):
         return None
     listed = ", ".join(part for part in parts if part is not None)
-    unique = "UNIQUE " if key.unique and all(part.column for part in key.parts) else ""
-    return f"CREATE {unique}INDEX {name(index)} ON {name(called)} ({listed})"
+    kind = "UNIQUE INDEX" if unique else "INDEX"
+    return f"CREATE {kind} {name(index)} ON {name(called)} ({listed})"
 
 
-def _part(part: KeyPart) -> str | None:
+def _part(part: KeyPart, *, whole: bool) -> str | None:
     if not part.column:
         return expression(part.expression)
-    return f"substr({name(part.column)}, 1, {part.length})" if part.length else name(part.column)
+    cut = part.length and not whole
+    return f"substr({name(part.column)}, 1, {part.length})" if cut else name(part.column)

@@ -66,3 +66,16 @@ def test_older_indexes_on_expressions_are_unique_no_more(tmp_path: Path, renamed
     sql = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE UNIQUE%' ORDER BY name"
     assert rig.read(sql) == [("10.c",), ("mine",)]
     assert len(rig.read("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE INDEX%'")) == 2
+
+
+def test_older_indexes_on_beginnings_are_on_the_whole_columns(tmp_path: Path) -> None:
+    shape = table("t", ID, V, key=("id",), number=10)
+
+    async def newer(rig: Rig) -> None:
+        for number, text in enumerate(("a\0b", "a\0c")):
+            await rig.rows(shape, created({"id": number, "v": text}))
+
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db, db:
+        db.execute("CREATE TABLE `d.t` (`id` INTEGER, `v` TEXT, PRIMARY KEY (`id`))")
+        db.execute("CREATE UNIQUE INDEX `10.u` ON `d.t` (substr(`v`, 1, 3))")
+    assert run(tmp_path, newer).read('SELECT id FROM "d.t" ORDER BY id') == [(0,), (1,)]
