@@ -28,7 +28,8 @@ def job(number: int) -> bytes:
 class DdlHistory:
     def __init__(self, disk: Disk, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._actor = DdlStore(cast(Ports, SimpleNamespace(disk=disk)))
+        bus = SimpleNamespace(max_payload=1 << 20)
+        self._actor = DdlStore(cast(Ports, SimpleNamespace(disk=disk, bus=bus)))
 
     async def open(self) -> None:
         await self._actor.on_start()
