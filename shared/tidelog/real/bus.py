@@ -147,6 +147,7 @@ class NatsBus:
                 self.connection.queue(subject, data, headers)
             except MessageTooLarge as error:
                 # Asked again it would be as large: who asks would hear nothing, for ever.
+                metrics.dropped_answers.inc()
                 log.error("an answer is too large", error=str(error))
                 self.connection.queue(subject, encode_error(error), None)
         except (Unavailable, MessageTooLarge) as error:
