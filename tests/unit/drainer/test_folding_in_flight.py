@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from tests.integration.drainer.fakes import FEED
-from tests.unit.drainer.test_doubts import WIDER, ddls, read, wide
+from tests.unit.drainer.test_doubts import ddls, read, wide
+from tests.unit.drainer.test_folding_waits import behind_mine
 from tests.unit.drainer.test_pending_ddls import (
-    OTHER,
-    OTHER_WIDER,
-    Jobs,
     ddl,
-    job,
     of_version,
     published,
 )
@@ -33,9 +30,6 @@ def test_a_writers_job_whose_early_ddl_is_in_flight_is_not_folded(
     killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = 3 + OTHERS
-    mine = job(3, 5, WIDER, 31, ours=True)
-    created = job(4, 3, OTHER, 40, ours=True)
-    more = [job(n, 5, OTHER_WIDER, 10 * n, ours=True) for n in range(5, last + 1)]
     away = False
     append = SimBus.append
 
@@ -49,7 +43,7 @@ def test_a_writers_job_whose_early_ddl_is_in_flight_is_not_folded(
 
     async def main(world: World) -> None:
         nonlocal away
-        world.open_ddl_history = lambda url, bus: Jobs(mine, created, *more)
+        world.open_ddl_history = lambda url, bus: behind_mine(last)
         _, pump = await begin(world)
         binlogs = [ddl(10 * n + 1, n) for n in range(4, last + 1)]
         node = await published(world, pump, [*DDLS, txn(20), *binlogs], 10 * last + 1)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.drainer.fakes import FEED
-from tests.unit.drainer.test_doubts import WIDER, ddls, read, wide
+from tests.unit.drainer.test_doubts import ddls, read, wide
+from tests.unit.drainer.test_folding_waits import behind_mine
 from tests.unit.drainer.test_pending_ddls import (
-    OTHER,
-    OTHER_WIDER,
-    Jobs,
     ddl,
-    job,
     of_version,
     published,
 )
@@ -26,13 +23,10 @@ LAST = 203
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_writers_job_that_was_folded_is_known_again_below_its_binlog(saved: bool) -> None:
-    mine = job(3, 5, WIDER, 31, ours=True)
-    created = job(4, 3, OTHER, 40, ours=True)
-    more = [job(n, 5, OTHER_WIDER, 10 * n, ours=True) for n in range(5, LAST + 1)]
     told_ts, row_ts = 10 * LAST + 1, 10 * LAST + 12
 
     async def main(world: World) -> None:
-        world.open_ddl_history = lambda url, bus: Jobs(mine, created, *more)
+        world.open_ddl_history = lambda url, bus: behind_mine(LAST)
         _, pump = await begin(world)
         binlogs = [ddl(10 * n + 1, n) for n in range(4, LAST + 1)]
         node = await published(world, pump, [*DDLS, txn(20), *binlogs], told_ts)

@@ -22,16 +22,21 @@ from tidelog import subjects
 from tidelog.sim.world import World, run
 
 
+def behind_mine(last: int) -> Jobs:
+    """A Writer's job, 3, whose binlog is still to come, and those of others up to `last`."""
+    mine = job(3, 5, WIDER, 31, ours=True)
+    created = job(4, 3, OTHER, 40, ours=True)
+    more = [job(n, 5, OTHER_WIDER, 10 * n, ours=True) for n in range(5, last + 1)]
+    return Jobs(mine, created, *more)
+
+
 @pytest.mark.parametrize("lives", ["one", "two", "bucket lost"])
 @pytest.mark.parametrize("others", [60, 191, 200])
 def test_a_writers_job_that_waits_for_its_binlog_is_not_folded(others: int, lives: str) -> None:
     last = 3 + others
-    mine = job(3, 5, WIDER, 31, ours=True)
-    created = job(4, 3, OTHER, 40, ours=True)
-    more = [job(n, 5, OTHER_WIDER, 10 * n, ours=True) for n in range(5, last + 1)]
 
     async def main(world: World) -> None:
-        world.open_ddl_history = lambda url, bus: Jobs(mine, created, *more)
+        world.open_ddl_history = lambda url, bus: behind_mine(last)
         _, pump = await begin(world)
         binlogs = [ddl(10 * n + 1, n) for n in range(4, last + 1)]
         node = await published(world, pump, [*DDLS, txn(20), *binlogs], 10 * last + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.unit.pump_client.fakes import FakePump
 from tests.unit.pump_client.test_skipping import Counter, Rig, play, transaction, until
 from tidelog.pump_client import PumpClient
 from tidelog_proto.binlog_pb2 import BinlogType, Prewrite
@@ -17,6 +18,17 @@ class Slow(Counter):
         if at_least:
             await asyncio.sleep(1.0)
         return await super().fresh(at_least)
+
+
+async def between_phases(rig: Rig, client: PumpClient) -> tuple[FakePump, FakePump]:
+    """The first Pump has the Prewrite of a record, and hears no end of it."""
+    p1, p2 = rig.cluster.pumps["p1"], rig.cluster.pumps["p2"]
+    rig.refuse()
+    await transaction(client, 10)
+    p1.judge = lambda one: "lost" if one.tp != Prewrite else None
+    client.recover()
+    await until(lambda: bool(p1.taken))
+    return p1, p2
 
 
 def test_an_orderly_end_waits_for_the_second_phase() -> None:
@@ -54,12 +66,7 @@ def test_a_commit_is_sent_for_as_long_as_its_pump_is_a_member() -> None:
     rig = Rig("p1", "p2")
 
     async def body(client: PumpClient) -> None:
-        rig.refuse()
-        await transaction(client, 10)
-        p1, p2 = rig.cluster.pumps["p1"], rig.cluster.pumps["p2"]
-        p1.judge = lambda one: "lost" if one.tp != Prewrite else None
-        client.recover()
-        await until(lambda: bool(p1.taken))
+        p1, p2 = await between_phases(rig, client)
         record = p1.taken[0].start_ts
         rig.cluster.states["p1"] = "paused"
         p1.judge = lambda _: "lost"
@@ -77,12 +84,7 @@ def test_one_whose_pump_is_gone_for_good_is_told_anew() -> None:
     rig = Rig("p1", "p2")
 
     async def body(client: PumpClient) -> None:
-        rig.refuse()
-        await transaction(client, 10)
-        p1, p2 = rig.cluster.pumps["p1"], rig.cluster.pumps["p2"]
-        p1.judge = lambda one: "lost" if one.tp != Prewrite else None
-        client.recover()
-        await until(lambda: bool(p1.taken))
+        p1, p2 = await between_phases(rig, client)
         p1.judge = lambda _: "lost"
         del rig.cluster.states["p1"]
         p2.judge = lambda _: None
