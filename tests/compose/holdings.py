@@ -59,7 +59,8 @@ def check_equal(topology: Stack) -> None:
     )
     done = topology.compose("exec", "--no-TTY", "cli", "sh", "-c", verify, check=False)
     known = [table for table in json.loads(done)["tables"] if table["source"]]
-    assert [table for table in known if table["result"] != "equal"] == []
+    differing = [table for table in known if table["result"] != "equal"]
+    assert differing == [], f"{json.dumps(differing, indent=1)}\n{topology.trouble()}"
     rows = sum(table["source_rows"] for table in known)
     assert rows > 0
     print(f"equal: {rows} rows in {len(known)} tables")
