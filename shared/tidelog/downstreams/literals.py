@@ -20,6 +20,9 @@ from tidelog.downstreams.row_text import (
     text_literal,
 )
 
+JSON_LEVELS = 31
+"""MariaDB's functions read no document with more."""
+
 
 class Kind(Enum):
     """What a column's values look like in the stream, and therefore as a literal."""
@@ -63,6 +66,15 @@ def table_name(db: str, table: str) -> str:
     return f"{name(db)}.{name(table)}"
 
 
+def _levels(document: Any) -> int:
+    """Of arrays and objects in each other."""
+    if isinstance(document, dict):
+        document = list(document.values())
+    if not isinstance(document, list):
+        return 0
+    return 1 + max(map(_levels, document), default=0)
+
+
 def matches(
     kind: Kind,
     column: str,
@@ -96,7 +108,12 @@ def matches(
         if native_json:
             return f"{column} <=> CAST({text} AS JSON)"
         same = f"CAST({column} AS CHAR) <=> {text} COLLATE utf8mb4_bin"
-        return f"({same} OR JSON_EQUALS({column}, {text}))" if json_equals else same
+        if not json_equals or marked or _levels(value) > JSON_LEVELS:
+            return same
+        # MariaDB takes JSON_EQUALS of NULL for true where it is a condition, and of a document
+        # that it can't read for an error.
+        equal = f"JSON_VALID({column}) AND JSON_EQUALS({column}, {text})=1"
+        return f"({same} OR {equal})"
     if kind is Kind.TIME:
         return f"{column} <=> {text_literal(value)}"
     raw = b64decode(value) if marked else value.encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,25 @@ def test_documents_that_a_first_copy_wrote_are_found(server: MariaDb) -> None:
         await rig.rows(bag, Event("u", 4, before=third, after=third | {"n": 5}))
 
     assert run(server, scenario).sql("SELECT n FROM d.b ORDER BY n") == [(4,), (5,)]
+
+
+def test_no_row_without_a_document_is_taken_for_one_that_has_it(server: MariaDb) -> None:
+    """MariaDB takes JSON_EQUALS(NULL, …) for true, and of documents too deep for it for an
+    error."""
+    bag = table("b", column("n", "int(11)"), column("j", "json"))
+    nothing, one, two = {"n": 1, "j": None}, {"n": 1, "j": {"a": 1}}, {"n": 1, "j": {"a": 2}}
+    deep: dict[str, Any] = {"n": 1, "j": functools.reduce(lambda inner, _: [inner], range(39), [])}
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, bag)))
+        await rig.rows(bag, *[Event("c", 1, after=row) for row in (nothing, deep, one, two, deep)])
+        await rig.rows(bag, Event("u", 2, before=one, after=one | {"n": 2}))
+        await rig.rows(bag, Event("d", 3, before=two))
+        await rig.rows(bag, Event("u", 4, before=deep, after=deep | {"n": 3}))
+        await rig.rows(bag, Event("d", 5, before=deep))
+
+    found = run(server, scenario).sql("SELECT n, j FROM d.b ORDER BY n")
+    assert found == [(1, None), (2, '{"a":1}'), (3, "[" * 40 + "]" * 40)]
 
 
 def test_keys_under_a_coarse_collation_follow_the_upstream(server: MariaDb) -> None:
