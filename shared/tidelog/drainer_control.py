@@ -37,7 +37,7 @@ class DecidedDdl(msgspec.Struct, frozen=True):
 
 class DdlOrders(msgspec.Struct, frozen=True):
     """What operators ordered: for all DDLs of a kind, and for single ones, the newest last.
-    `number`: how often; of two copies the one with more is newer."""
+    `number`: it rises with each; of two copies the one with more is newer."""
 
     policy: dict[str, str] = {}
     decided: list[DecidedDdl] = []

@@ -157,7 +157,7 @@ class Bucket:
             while position < end:
                 batch = await reader.next_batch(256, LEASED_READ_S if self._leased else READ_S)
                 if not batch:
-                    before, end = end, await self._end(state)
+                    before, end = end, await self._newest() if self._leased else end
                     if end < before:
                         continue
                     raise Unavailable(f"bucket {self.name} could be read up to {position} only")

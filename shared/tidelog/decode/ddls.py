@@ -73,6 +73,7 @@ class Ddls:
         self.policy = DdlPolicy(config.ddl_policy)
         self.doubts = Doubts()
         self.noted = Noted()
+        self._filters = filters
         self._filter = DdlFilter(filters, sync_ddl=config.sync_ddl)
         self._begun_ts = 0
         self._told = True
@@ -148,7 +149,8 @@ class Ddls:
         for step in reversed(self._pending(0, base + 1)):
             touched = self._tracker.touched(step.id)
             listed = step.version > version or step.version in behind
-            if step.id in coming or (listed and not self._came_before(step)):
+            waits = listed and not self._came_before(step) and self._is_met(touched)
+            if step.id in coming or waits:
                 left[step.version] = touched - passed  # a newer one that was passed tells of it
             else:
                 passed |= touched
@@ -157,6 +159,12 @@ class Ddls:
     def _came_before(self, step: Step) -> bool:
         """Its binlog lies at or below where the feed began."""
         return step.finished_ts <= self._begun_ts and not (self._told and step.told_before)
+
+    def _is_met(self, table_ids: Collection[int]) -> bool:
+        """By readers. Where they are left out no row ever asks for their DDLs, and these are not in
+        the stream: what was passed of them would be waited for, for good."""
+        names = (name for one in table_ids for name in self._tracker.names(one))
+        return any(not self._filters.table(*name).reason for name in names)
 
     def _pass(self, commit_ts: int, outcome: DdlOutcome) -> None:
         """A job that was finished below that timestamp is not behind: its binlog was passed, or is

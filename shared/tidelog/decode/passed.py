@@ -74,10 +74,10 @@ class Passed:
             self._known.setdefault(table_id, min(self.base_version, version - 1))
 
     def unpublished(self, published_ts: int) -> set[int]:
-        """Schema versions whose DDLs whoever begins anew at that position has not passed; what is
-        published by then is forgotten."""
+        """Schema versions whose binlogs whoever begins anew at that position has not passed, of
+        early DDLs, too; what is published by then is forgotten."""
         self.told_at = {one: ts for one, ts in self.told_at.items() if ts > published_ts}
-        return self.behind | self.told_at.keys()
+        return self.behind | self.early | self.told_at.keys()
 
     def settle(self, version: int) -> None:
         """Every DDL up to this schema version was passed, and none of them is asked for again. One

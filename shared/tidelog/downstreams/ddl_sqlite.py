@@ -298,11 +298,10 @@ class SqliteDdl:
                 continue
             subject = name(column.name)
             bounds = [b[1:-1] for p in parts.partitions for b in p.less_than if b[:1] == "'"]
-            some = " OR ".join(["?" + f" GLOB '{texts}'"] * len(bounds) or ["0"])
             found = self._db.execute(
-                f"SELECT {some} OR EXISTS (SELECT 1 FROM {_at(db, table)} WHERE {subject} GLOB"
-                f" '{texts}' OR typeof({subject}) = 'blob')",
-                bounds,
+                f"SELECT ? GLOB '{texts}' OR EXISTS (SELECT 1 FROM {_at(db, table)} WHERE {subject}"
+                f" GLOB '{texts}' OR typeof({subject}) = 'blob')",
+                ("".join(bounds),),
             ).fetchone()
             if found[0]:
                 return f"{column.collation} orders some texts of {column.name} in its own way"

@@ -11,6 +11,8 @@ from base64 import b64decode
 from enum import Enum
 from typing import Any
 
+from msgspec import json
+
 from tidelog.downstreams import row_text
 from tidelog.downstreams.row_text import (
     bytes_literal,
@@ -20,8 +22,8 @@ from tidelog.downstreams.row_text import (
     text_literal,
 )
 
-JSON_LEVELS = 31
-"""MariaDB's functions read no document with more."""
+JSON_DEPTH = 32
+"""MariaDB's functions take no document that is nested so deep."""
 
 
 class Kind(Enum):
@@ -66,15 +68,6 @@ def table_name(db: str, table: str) -> str:
     return f"{name(db)}.{name(table)}"
 
 
-def _levels(document: Any) -> int:
-    """Of arrays and objects in each other."""
-    if isinstance(document, dict):
-        document = list(document.values())
-    if not isinstance(document, list):
-        return 0
-    return 1 + max(map(_levels, document), default=0)
-
-
 def matches(
     kind: Kind,
     column: str,
@@ -89,7 +82,9 @@ def matches(
     Null-safe. Text is compared byte by byte, whatever its character set, collation and padding;
     FLOAT by its exact value; JSON as such where the server has the type (`native_json`), else as
     our text, which is what it stores, or as what is equal to it: a first copy has the source's
-    text of it, and a changed column what was there (`json_equals`: the server can tell).
+    text of it, and a changed column what was there (`json_equals`: the server can tell). MariaDB's
+    JSON_EQUALS takes NULL for equal to anything, and warns of what is nested deeper, which strict
+    mode takes for an error: it sees neither.
     """
     if value is None:
         return f"{column} IS NULL"
@@ -108,13 +103,20 @@ def matches(
         if native_json:
             return f"{column} <=> CAST({text} AS JSON)"
         same = f"CAST({column} AS CHAR) <=> {text} COLLATE utf8mb4_bin"
-        if not json_equals or marked or _levels(value) > JSON_LEVELS:
+        depth = _depth(json.decode(b64decode(value)) if marked else value)
+        if not json_equals or depth >= JSON_DEPTH:
             return same
-        # MariaDB takes JSON_EQUALS of NULL for true where it is a condition, and of a document
-        # that it can't read for an error.
-        equal = f"JSON_VALID({column}) AND JSON_EQUALS({column}, {text})=1"
-        return f"({same} OR {equal})"
+        equal = f"IF(JSON_VALID({column}),JSON_EQUALS({column},{text}),0)"
+        # It reads a mere number beyond its end. The text of all others is in a statement once.
+        return equal if depth else f"({same} OR {equal})"
     if kind is Kind.TIME:
         return f"{column} <=> {text_literal(value)}"
     raw = b64decode(value) if marked else value.encode()
     return f"CAST(CONVERT({column} USING utf8mb4) AS BINARY) <=> x'{raw.hex()}'"
+
+
+def _depth(value: Any) -> int:
+    """How deep a document's lists and objects are nested."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0

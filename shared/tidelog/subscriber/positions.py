@@ -62,6 +62,7 @@ _CREATE = (
     " (name VARCHAR(190) NOT NULL PRIMARY KEY, commit_ts BIGINT NOT NULL)"
 )
 _READ = "SELECT commit_ts, name FROM tidelog_position WHERE name = ?"
+_HOLD = "UPDATE tidelog_position SET commit_ts = commit_ts WHERE name = ?"
 _MOVE = "UPDATE tidelog_position SET commit_ts = ? WHERE name = ? AND commit_ts < ?"
 _BEGIN = "INSERT INTO tidelog_position (name, commit_ts) VALUES (?, ?)"
 
@@ -110,6 +111,7 @@ class TablePosition:
         if position.feed != self._feed:
             raise BadInput(f"a position of feed {position.feed!r} is kept for {self._feed!r}")
         if not self._is_ours:
+            self._run(_HOLD, self._name)  # who reads before it has its turn sees what was before
             self.load()  # nobody else's is moved
         moved, _ = self._run(_MOVE, position.commit_ts, self._name, position.commit_ts)
         if moved == 1:

@@ -138,6 +138,7 @@ class _Session:
 
 class _Pin:
     held = ""
+    holds = True
 
     def __init__(self, on: Database, job: BackfillJob) -> None:
         self._on = on

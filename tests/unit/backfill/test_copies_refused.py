@@ -143,17 +143,17 @@ class Keyed(OfThen):
         return Found([_table("a", "id")])
 
 
+@pytest.mark.parametrize("step", ["prepare", "keep"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_who_is_refused_for_another_ones_copy_holds_what_that_one_needs(
-    monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+    step: str, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
 ) -> None:
     """Both hold it in one name, and this one has moved that to a later timestamp."""
     earlier = SnapshotPlan(S - 7, True, "", [_table("a", "id")], [], Asked("f", "", ()))
     found = [None, earlier if is_there else None]
-    target = AsyncMock(
-        kept=AsyncMock(side_effect=found), keep=AsyncMock(side_effect=Refused("another one"))
-    )
+    target = AsyncMock(kept=AsyncMock(side_effect=found))
     target.prepare.return_value = SimpleNamespace(tables=[_table("a", "id")], warnings=[])
+    getattr(target, step).side_effect = Refused("another one")
     pin = AsyncMock(timestamp=AsyncMock(return_value=S), held="")
     monkeypatch.setattr(run, "open_source", lambda *_: Keyed())
     monkeypatch.setattr(run, "open_target", lambda *_: target)

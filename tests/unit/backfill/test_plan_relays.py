@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.backfill.logs import Batch, Log, ddl
+from tidelog.changes import DdlMessage, DdlTable
+from tidelog.downstreams.operations import Drop, DropDatabase, operations
 from tidelog.errors import BadInput, Corrupt
 from tidelog.relay import RelayGap
+from tidelog.schema.structure import TableStructure
 from tidelog_backfill.replay.outline import position_after
 from tidelog_backfill.replay.planning import plan
 from tidelog_backfill.replay.wanted import Wanted
@@ -155,3 +158,32 @@ def test_a_rename_into_what_is_not_wanted_is_refused() -> None:
     with pytest.raises(BadInput, match="others that are not"):
         plan(facts, Wanted(tables=("shop.*",)))
     assert len(plan(facts, Wanted(tables=("shop.*", "other.*"))).segments) == 1
+
+
+@pytest.mark.parametrize(
+    ("tables", "gone"),
+    [
+        ((), ["copy.x", "other.u", "copy"]),
+        (("copy.*",), ["copy.x", "copy"]),
+        (("other.u",), ["other.u"]),
+        (("copy.x", "other.*"), ["copy.x", "other.u", "copy"]),
+        (("third.*",), []),
+    ],
+)
+def test_a_dropped_schema_takes_no_table_elsewhere_that_is_not_wanted(
+    tables: tuple[str, ...], gone: list[str]
+) -> None:
+    """Routes have it there; the operator named others, and its rows are to stay."""
+    dropped = [
+        DdlTable(db, "", TableStructure(table, 1), None)
+        for db, table in (("copy", "x"), ("other", "u"))
+    ]
+    drop = DdlMessage(2, "DROP DATABASE `copy`", "drop_schema", "copy", 2, None, dropped)
+    log = Log([Batch(1, 1), Batch(2, ddls=(drop,)), Batch(3, 1)])
+    made = plan(log.facts(), Wanted(tables=tables))
+    found = [one for segment in made.segments for told in segment.ddls for one in operations(told)]
+    assert [
+        f"{one.db}.{one.structure.name}" if isinstance(one, Drop) else one.db
+        for one in found
+        if isinstance(one, Drop | DropDatabase)
+    ] == gone

@@ -20,11 +20,15 @@ def statements(
     extra: tuple[str, ...] = (),
     max_packet: int = 1 << 24,
     needing: tuple[str, ...] = (),
+    *,
+    json_equals: bool = False,
 ) -> TableStatements:
     present = {c.name: bool(c.generated) for c in structure.columns} | dict.fromkeys(extra, False)
     plan = writing(structure, present, None, needing)
     rule = Present(present, tuple(k.parts for k in structure.keys if k.unique)).rule(structure)
-    return TableStatements("d", structure.name, plan, max_packet, rule=rule)
+    return TableStatements(
+        "d", structure.name, plan, max_packet, rule=rule, json_equals=json_equals
+    )
 
 
 def sql(*found: object) -> list[str]:
@@ -79,6 +83,14 @@ def test_a_row_above_the_packet_says_so() -> None:
     build = statements(shape, max_packet=1 << 16)
     with pytest.raises(Stopped, match="max_allowed_packet"):
         list(build.put([Image({"id": 1, "s": "x" * (1 << 16)})], new=True))
+
+
+def test_a_row_without_a_key_is_in_its_statement_once_as_it_was() -> None:
+    shape = table("t", column("n", "int(11)"), column("j", "json"))
+    build = statements(shape, max_packet=1 << 20, json_equals=True)
+    row = {"n": 1, "j": ["x" * (450 << 10)]}
+    found = build.update_one(Image(row), Image(row | {"n": 2}))
+    assert found.sql.count(b"x" * (450 << 10)) == 2
 
 
 def test_columns_only_the_downstream_has_are_kept() -> None:

@@ -55,3 +55,27 @@ def test_a_writers_job_that_waits_for_its_binlog_is_not_folded(others: int, live
         assert ddls(await read(world, row_ts, row_ts + 5)) == []
 
     run(main, 1)
+
+
+@pytest.mark.parametrize("lives", ["one", "two", "bucket lost"])
+def test_a_writers_job_that_was_told_early_is_known_until_its_binlog_comes(lives: str) -> None:
+    """However many others come between: readers forget which DDLs they have run."""
+    last = 203
+
+    async def main(world: World) -> None:
+        world.open_ddl_history = lambda url, bus: behind_mine(last)
+        _, pump = await begin(world)
+        binlogs = [ddl(10 * n + 1, n) for n in range(4, last + 1)]
+        txns = [*DDLS, txn(20), of_version(wide(35), 3), *binlogs]
+        node = await published(world, pump, txns, 10 * last + 1)
+        await world.sleep(12.0)
+        assert (35, 3, True) in ddls(await read(world, 0, 10 * last + 1))
+        if lives != "one":
+            if lives == "bucket lost":
+                world.nats.delete(f"KV_{subjects.schemas_bucket(FEED)}")
+            await restarted(world, node)
+            await world.sleep(12.0)
+        await published(world, pump, [ddl(10 * last + 5, 3)], 10 * last + 5)
+        assert ddls(await read(world, 10 * last + 1, 10 * last + 5)) == []
+
+    run(main, 1)

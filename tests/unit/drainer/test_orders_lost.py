@@ -5,11 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.integration.drainer.fakes import FEED
 from tests.unit.drainer.test_ddl_orders import AT, UNKNOWN, ddl, order, published, stopped
 from tests.unit.drainer.test_simulated import txn
 from tests.unit.drainer.test_stops import CONFIG, everything, said
+from tidelog import subjects
+from tidelog.sealed import read_sealed, seal
 from tidelog.sim.node import Node
 from tidelog.sim.world import World, run
+from tidelog_drainer.publish.ddl_desk import DDLS_FILE, Kept
 from tidelog_drainer.service import build
 
 
@@ -70,5 +74,50 @@ def test_an_order_outlives_the_store_and_whoever_led() -> None:
         await published(node, world, 50)
         assert (await order(world, "ddls")).policy == {UNKNOWN: "skip"}
         assert 40 not in await everything(world)
+
+    run(main, 1)
+
+
+def test_an_order_that_an_earlier_release_kept_outlives_the_bucket() -> None:
+    async def main(world: World) -> None:
+        await stopped(world, [ddl(AT, 3)])
+        node = world.node("drainer")
+        await order(world, "ddl-policy", kind=UNKNOWN, action="skip")
+        await published(node, world, 30)
+        node.kill()
+        disk = node.ports().disk
+        kept = read_sealed(disk, DDLS_FILE, Kept, "")
+        assert kept is not None
+        unnumbered = msgspec.structs.replace(kept.orders, number=0)
+        await disk.write_file(DDLS_FILE, seal(msgspec.structs.replace(kept, orders=unnumbered)))
+        world.nats.delete(f"KV_{subjects.ddl_bucket(FEED)}")
+        node.restart()
+        await world.until(lambda: leads(node), 60, "the next life")
+        assert (await order(world, "ddls")).policy == {UNKNOWN: "skip"}
+
+    run(main, 1)
+
+
+def test_a_newer_order_outlives_older_ones_that_were_more() -> None:
+    """d1 had many, and was away when the store was lost and d2, which had none, was ordered."""
+
+    async def main(world: World) -> None:
+        registry, _ = await stopped(world, [ddl(AT, 3)])
+        node = world.node("drainer")
+        for action in ("skip", "rewrite", "forward"):
+            await order(world, "ddl-policy", kind=UNKNOWN, action=action)
+        await published(node, world, 30)
+        node.kill()
+        world.nats.delete_store()
+        await registry.again()
+        other = world.node("other")
+        other.start(build, msgspec.structs.replace(CONFIG, node_id="d2"))
+        await world.until(lambda: leads(other), 60, "d2")
+        await order(world, "ddl-policy", node="d2", kind=UNKNOWN, action="skip")
+        node.restart()  # stands by
+        await world.sleep(10)
+        other.kill()
+        await world.until(lambda: leads(node), 60, "d1")
+        assert (await order(world, "ddls")).policy == {UNKNOWN: "skip"}
 
     run(main, 1)

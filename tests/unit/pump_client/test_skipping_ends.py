@@ -12,11 +12,15 @@ from tidelog_proto.binlog_pb2 import BinlogType, Prewrite
 
 
 class Slow(Counter):
-    """A registry that takes a second for what comes behind a Prewrite."""
+    """A registry that takes a while for what comes behind a Prewrite."""
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        super().__init__()
+        self.seconds = seconds
 
     async def fresh(self, at_least: int) -> int:
         if at_least:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(self.seconds)
         return await super().fresh(at_least)
 
 
@@ -61,6 +65,25 @@ def test_what_no_next_life_knows_of_is_told_at_an_orderly_end() -> None:
     assert sum(record.transactions for record in rig.records) == 2
 
 
+def test_what_was_skipped_beside_a_record_is_told_at_an_orderly_end_too() -> None:
+    rig = Rig("p1")
+    rig.oracle = Slow(3.0)
+
+    async def body(client: PumpClient) -> None:
+        rig.refuse()
+        await transaction(client, 10)
+        rig.take()
+        client.recover()
+        await until(lambda: any(one.tp == Prewrite for one in rig.cluster.journal))
+        rig.refuse()
+        await transaction(client, 20)
+        rig.take()
+        client.recover()
+
+    play(rig, body, disk=None)
+    assert sum(record.transactions for record in rig.records) == 2
+
+
 def test_a_commit_is_sent_for_as_long_as_its_pump_is_a_member() -> None:
     """Longer than any other: nobody else could tell that Pump, once it is back."""
     rig = Rig("p1", "p2")
@@ -94,6 +117,21 @@ def test_one_whose_pump_is_gone_for_good_is_told_anew() -> None:
     play(rig, body)
 
 
+def test_one_whose_pump_has_a_tombstone_is_told_anew() -> None:
+    """`offline --accept-loss`: the registry lists that Pump for ever."""
+    rig = Rig("p1", "p2")
+
+    async def body(client: PumpClient) -> None:
+        p1, p2 = await between_phases(rig, client)
+        p1.judge = lambda _: "lost"
+        rig.cluster.states["p1"] = "offline"
+        p2.judge = lambda _: None
+        await asyncio.sleep(700)
+        assert [BinlogType.Name(one.tp) for one in p2.taken] == ["Prewrite", "Commit"]
+
+    play(rig, body)
+
+
 def test_a_pump_that_may_hold_one_that_was_given_up_is_told_when_it_is_back() -> None:
     rig = Rig("p1", "p2")
 
@@ -114,6 +152,24 @@ def test_a_pump_that_may_hold_one_that_was_given_up_is_told_when_it_is_back() ->
         assert p1.of(record) == ["Prewrite", "Rollback"]
 
     play(rig, body)
+
+
+def test_a_pump_with_a_tombstone_is_not_waited_for() -> None:
+    """The next life tells all Pumps that the record is over; one of them is gone for good."""
+    rig = Rig("p1", "p2")
+    p1 = rig.cluster.pumps["p1"]
+
+    async def first(client: PumpClient) -> None:
+        await between_phases(rig, client)
+
+    async def second(client: PumpClient) -> None:
+        await asyncio.sleep(700)
+        assert await client.flush(5)
+
+    play(rig, first)
+    p1.judge = lambda _: "lost"
+    rig.cluster.states["p1"] = "offline"
+    play(rig, second)
 
 
 def test_the_next_life_tells_all_pumps_that_a_settled_registry_knows() -> None:

@@ -142,7 +142,7 @@ class Known:
 
 
 def delivery(lane: Lane | None) -> tuple[Delivery, Backlog, Finish]:
-    pumps = PumpList.__new__(PumpList)
+    pumps = PumpList()
     pumps.pumps = {"p1": cast(Any, Known(lane))}
     backlog = Backlog()
     made = Delivery(pumps, backlog, LoopClock(), finish_timeout_s=600)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,31 @@ def test_of_two_processes_one_does_it(tmp_path: Path) -> None:
             second.advance(Position("main", 20))
     with two:
         assert not second.advance(Position("main", 20))
+
+
+def test_the_second_of_two_waits_for_the_first_place_ever(tmp_path: Path) -> None:
+    """In transactions that their application begins: who reads first has no turn any more."""
+
+    def connected() -> sqlite3.Connection:
+        return sqlite3.connect(
+            tmp_path / "app.db", isolation_level=None, timeout=2, check_same_thread=False
+        )
+
+    one, two = connected(), connected()
+    first, second = TablePosition(one, "main"), TablePosition(two, "main")
+
+    def late() -> bool:
+        two.execute("BEGIN")
+        return second.advance(Position("main", 10))
+
+    with ThreadPoolExecutor(1) as thread:
+        one.execute("BEGIN")
+        assert first.advance(Position("main", 10))
+        other = thread.submit(late)
+        with pytest.raises(TimeoutError):
+            other.result(0.2)
+        one.execute("COMMIT")
+        assert not other.result()
 
 
 def test_other_drivers_marks() -> None:

@@ -33,7 +33,7 @@ from tidelog_backfill.replay.pb_texts import TextSchemas
 from tidelog_backfill.replay.plan import Plan, Segment
 from tidelog_backfill.replay.routing import Place
 from tidelog_backfill.replay.timeline import Timeline
-from tidelog_backfill.replay.wanted import Wanted, is_wanted
+from tidelog_backfill.replay.wanted import Wanted, wanted_part
 
 DEFAULT = DecodeConfig()
 NOTHING: Mapping[Place, TableStructure] = {}
@@ -149,7 +149,7 @@ def _outline(
     stretches = []
     for one in made.stretches:
         upto = (ddl for ddl in one.ddls if ddl.commit_ts <= until)
-        ddls = [ddl for ddl in upto if is_wanted(ddl, names)]
+        ddls = [part for ddl in upto if (part := wanted_part(ddl, names)) is not None]
         structures = {
             key: of
             for key, of in one.structures.items()

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from tidelog.changes import DdlMessage, DdlTable
+from tidelog.downstreams.literals import table_name
 from tidelog.errors import BadInput
 from tidelog.timestamps import TS_MAX
 from tidelog_backfill.files.names import Names
@@ -35,6 +36,22 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int = SEGMENT_BYTES
     on_corrupt: Literal["stop", "skip"] = "stop"
     goes_on: bool = True
+
+
+def wanted_part(ddl: DdlMessage, names: Names) -> DdlMessage | None:
+    """A DDL as it is for the tables that are wanted; None: it is for none of them. Of a DROP
+    DATABASE they are told apart where readers have them elsewhere. Raises as `is_wanted`."""
+    if ddl.kind != "drop_schema" or not ddl.tables:
+        return ddl if is_wanted(ddl, names) else None
+    own = [one for one in ddl.tables if one.db_before.lower() == ddl.db.lower()]
+    others = (one for one in ddl.tables if one.db_before.lower() != ddl.db.lower())
+    elsewhere = [one for one in others if any(_sides(one, names))]
+    if names.wants_db(ddl.db):
+        return msgspec.structs.replace(ddl, tables=[*own, *elsewhere])
+    gone = [table_name(one.db_before, one.before.name) for one in elsewhere if one.before]
+    query = f"DROP TABLE {', '.join(gone)}"
+    alone = {"kind": "drop_table", "tables": elsewhere, "brief": False}
+    return msgspec.structs.replace(ddl, query=query, **alone) if gone else None
 
 
 def is_wanted(ddl: DdlMessage, names: Names) -> bool:

@@ -112,7 +112,8 @@ class ParquetTarget:
         something else: then nothing is left there."""
         self._found()
         await self._lake.make(self._root)
-        self._lock = self._lake.lock(LOCK)
+        if self._lock is None:
+            self._lock = self._lake.lock(LOCK)
         return self._found()
 
     def _found(self) -> SnapshotPlan | None:

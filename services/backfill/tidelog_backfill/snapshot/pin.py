@@ -57,6 +57,10 @@ class Pin:
         self._holds = False
 
     @property
+    def holds(self) -> bool:
+        return self._holds
+
+    @property
     def held(self) -> str:
         """For hints, how a person gives up what a copy that has ended still holds; "" = nothing."""
         if not self._holds:

@@ -120,7 +120,7 @@ class Backfill:
         try:
             plan = self._planned()
         except BaseException:
-            self._loop.run(self._pin.drop())
+            self._loop.run(self._give_way())
             raise
         try:
             self._loop.run(self.target.keep(plan))
@@ -130,9 +130,17 @@ class Backfill:
         return plan
 
     async def _give_way(self) -> None:
-        """To another backfill's copy, if there is one: what we hold is held in its name, too."""
-        kept = await self.target.kept()
-        await (self._pin.drop() if kept is None else self._pin.hold(kept.ts))
+        """To another backfill's copy, if there is one: what we hold is held in its name, too, and
+        stays where nobody can tell."""
+        if not self._pin.holds:
+            return
+        try:
+            kept = await self.target.kept()
+            await (self._pin.drop() if kept is None else self._pin.hold(kept.ts))
+        except Refused:
+            await self._pin.drop()
+        except TidelogError as error:
+            log.warning("what a copy would need stays held", why=str(error))
 
     def _planned(self) -> SnapshotPlan:
         source = self._source

@@ -42,7 +42,7 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.kv import Bucket
-from tidelog.ports import Clock, Ports
+from tidelog.ports import Ports
 from tidelog.schema.jobs import check_kind
 from tidelog.sealed import read_sealed, seal
 from tidelog.unreadable import NOT_READABLE
@@ -75,6 +75,7 @@ class DdlDesk:
     def __init__(self, feed: str, ports: Ports, ddls: Ddls) -> None:
         self._feed = feed
         self._disk = ports.disk
+        self._clock = ports.clock
         self._ddls = ddls
         self._bucket = Bucket(ports.bus, subjects.ddl_bucket(feed))
         self._writing = asyncio.Lock()
@@ -85,7 +86,7 @@ class DdlDesk:
         kept = await self._kept()
         orders = _newer(mine.orders, kept.orders)
         self._ddls.policy.obey(orders)
-        if orders.number > kept.orders.number:  # the bucket was lost, or is an older one
+        if orders != kept.orders:  # the bucket was lost, or is an older one
             await self._update(ORDERS_KEY, DdlOrders, lambda now: now)
         self._ddls.noted.merged(mine.noted)
         self._ddls.noted.merged(kept.noted)
@@ -101,7 +102,7 @@ class DdlDesk:
                 noted = self._decode(NOTED_KEY, entry.value, NotedDdls)
         return Kept(orders, noted)
 
-    async def follow(self, clock: Clock) -> None:
+    async def follow(self) -> None:
         """Until it is cancelled, beside another Drainer that leads: what that one was ordered is
         kept here too, for the time when the bucket is lost."""
         while True:
@@ -110,7 +111,7 @@ class DdlDesk:
                 if kept.orders.number > mine.orders.number:
                     both = replace(mine, orders=kept.orders)
                     await self._disk.write_file(DDLS_FILE, seal(both))
-            await clock.sleep(FOLLOW_S)
+            await self._clock.sleep(FOLLOW_S)
 
     def _own(self) -> Kept:
         hint = f"delete it: the bucket {self._bucket.name} has the same"
@@ -173,7 +174,8 @@ class DdlDesk:
 
         def with_it(now: DdlOrders) -> DdlOrders:
             others = [one for one in now.decided if one.job_id != met.job_id]
-            return replace(now, decided=[*others, decided][-DECIDED_MAX:], number=now.number + 1)
+            all_of_them = [*others, decided][-DECIDED_MAX:]
+            return replace(now, decided=all_of_them, number=self._number_after(now))
 
         await self._order(with_it)
 
@@ -192,11 +194,14 @@ class DdlDesk:
             others = {one: what for one, what in now.policy.items() if one != kind}
             if action and len(others) >= POLICY_MAX:
                 raise Refused(f"feed {self._feed} has {POLICY_MAX} policies", hint="`ddl-policy`")
-            return replace(
-                now, policy=others | ({kind: action} if action else {}), number=now.number + 1
-            )
+            policy = others | ({kind: action} if action else {})
+            return replace(now, policy=policy, number=self._number_after(now))
 
         await self._order(with_it)
+
+    def _number_after(self, now: DdlOrders) -> int:
+        """Above those, too, that the store has lost and a Drainer that is away still has."""
+        return max(now.number + 1, self._clock.wall_ms())
 
     async def _order(self, change: Callable[[DdlOrders], DdlOrders]) -> None:
         async with self._writing:
@@ -240,7 +245,8 @@ class DdlDesk:
 
 
 def _newer(mine: S, kept: S) -> S:
-    """Of orders that of more; of what was noted, and of two that are as old, the bucket's."""
-    if isinstance(mine, DdlOrders) and isinstance(kept, DdlOrders) and mine.number > kept.number:
-        return mine
-    return kept
+    """Of orders that of more; of what was noted, and of two that are as old, the bucket's. (What an
+    earlier release wrote has no number: a bucket that was lost is as old, and has none.)"""
+    if not (isinstance(mine, DdlOrders) and isinstance(kept, DdlOrders)):
+        return kept
+    return mine if mine.number > kept.number or kept == DdlOrders() else kept

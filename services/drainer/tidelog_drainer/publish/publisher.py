@@ -208,7 +208,7 @@ class Publisher(Actor[PublisherMail]):
         leader = follow_leader(self._config, self._ports)
         following = [self.spawn(record.follow(), "feed-record"), self.spawn(leader, "leader")]
         if not self._config.is_replay:
-            following.append(self.spawn(self._desk.follow(self._ports.clock), "ddl-orders"))
+            following.append(self.spawn(self._desk.follow(), "ddl-orders"))
         await self._lease.ask(AskLead)
         hit("drainer.publisher.leading")
         for task in following:
@@ -236,7 +236,8 @@ class Publisher(Actor[PublisherMail]):
             return  # its first mark met another Drainer
         # From now on a stream without a mark is one that lost it.
         await until_done(self._store, record.begun)
-        await self._store.open(start.commit_ts, start.schema_version, start.behind)
+        coming = (*start.behind, *start.early)
+        await self._store.open(start.commit_ts, start.schema_version, coming)
         await until_done(self._store, self._desk.load)
         self._decoding.begin(start.commit_ts, start.schema_version, start.early, start.behind)
         self._marked_at = self._now()

@@ -72,7 +72,7 @@ class SchemaStore:
         """The feed's position: jobs whose binlogs lie at or below it may be folded."""
         self._highest = TS_MAX
         self._behind: frozenset[int] = frozenset()
-        """The schema versions whose DDLs were not passed: all above one, and those below it."""
+        """The schema versions whose binlogs were not passed: all above one, and those below it."""
         self._saved_job = 0
         self._saved_at = 0.0
         self._saves = True

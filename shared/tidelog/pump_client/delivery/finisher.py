@@ -22,6 +22,7 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.failpoints import hit
+from tidelog.messages import OFFLINE
 from tidelog.ports import Clock
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
 from tidelog.pump_client.delivery.send import Send
@@ -107,9 +108,7 @@ class Delivery:
         return None
 
     def _settled(self, item: Finish, _: None, error: Exception | None) -> None:
-        if error is None or (isinstance(error, NotOnline) and _is_rollback(item)):
-            # A Pump refuses an end only when it has left, with nothing open: there is nothing left
-            # to roll back.
+        if error is None or (self._has_left(item.node, error) and _is_rollback(item)):
             self._abandon(item)
             self._left(item, None)
         elif (
@@ -119,6 +118,13 @@ class Delivery:
             self._give_up(item, error)
         else:
             self._backlog.postpone(item, self._clock.monotonic() + item.delay())
+
+    def _has_left(self, node: str, error: Exception) -> bool:
+        """A Pump refuses an end only when it has left, with nothing open; the registry lists its
+        tombstone for ever. There is nothing left to roll back."""
+        pump = self._pumps.pumps.get(node)
+        gone = self._pumps.settled and pump is not None and pump.state == OFFLINE
+        return gone or isinstance(error, NotOnline)
 
     def _abandon(self, item: Finish) -> None:
         """A Rollback to every other Pump that was tried with the Prewrite."""

@@ -14,6 +14,7 @@ import structlog
 
 from tidelog.actor import Actor, Nothing
 from tidelog.errors import BadInput, InvariantBroken, TidelogError
+from tidelog.messages import OFFLINE
 from tidelog.ports import Clock, Oracle
 from tidelog.pump_client.delivery.backlog import Finish
 from tidelog.pump_client.delivery.finisher import Delivery
@@ -67,10 +68,13 @@ class SkipRecorder(Actor[Nothing]):
         self._begin(due=due)
 
     async def on_stop(self) -> None:
-        if not self._skipping.outlives_us:
-            self._begin(due=True)
-        if self._telling is not None:
-            await asyncio.wait([self._telling], timeout=END_S)
+        end = self._clock.monotonic() + END_S
+        while (left_s := end - self._clock.monotonic()) > 0:
+            if not self._skipping.outlives_us:
+                self._begin(due=True)
+            if self._telling is None:
+                break
+            await asyncio.wait([self._telling], timeout=left_s)
         await self._skipping.save()
 
     def _begin(self, *, due: bool) -> None:
@@ -83,9 +87,10 @@ class SkipRecorder(Actor[Nothing]):
         try:
             if self._skipping.ending is not None:
                 await self._commit(self._skipping.ending)
+            elif self._skipping.telling_at and not self._pumps.settled:
+                await self._clock.sleep(RETRY_S)
             elif self._skipping.telling_at:
-                if self._pumps.settled:
-                    await self._roll_back_last_life()
+                await self._roll_back_last_life()
             elif await self._told():
                 self._next = self._clock.monotonic() + TELL_S
         except TidelogError as error:
@@ -146,7 +151,9 @@ class SkipRecorder(Actor[Nothing]):
         await skipping.end_telling(told=True)
 
     def _has_left(self, node: str) -> bool:
-        return self._pumps.settled and node not in self._pumps.pumps
+        """The registry lists one with a tombstone for ever."""
+        pump = self._pumps.pumps.get(node)
+        return self._pumps.settled and (pump is None or pump.state == OFFLINE)
 
     def _finish(
         self, start_ts: int, node: str, commit_ts: int = 0, others: list[str] | None = None
