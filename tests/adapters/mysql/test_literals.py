@@ -128,7 +128,7 @@ def same_value(case: Case, one: Any, other: Any) -> bool:
     if case.definition.base == "decimal":
         return not (one.strip("-0.") or other.strip("-0.")) or bool(one == other)
     if case.definition.base == "json":
-        return _as_compared(one) == _as_compared(other)
+        return bool(_as_compared(one) == _as_compared(other))
     return bool(case.expected(one) == case.expected(other))
 
 
