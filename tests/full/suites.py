@@ -56,6 +56,7 @@ SUITES = (
     Suite(
         "literals of MySQL",
         "pytest -q tests/adapters/mysql/test_literals.py",
+        judge=1,
         environ={"TIDELOG_LITERALS": "20000"},
     ),
     Suite("schema size", "tests.schema_size.run", judge=1),
