@@ -20,11 +20,11 @@ class Full:
         self.left = times
         real = getattr(LateFile, method)
 
-        async def maybe(file: LateFile, *given: Any) -> None:
+        async def maybe(file: LateFile, *given: Any) -> object:
             if self.left:
                 self.left -= 1
                 raise DiskFull("no room for late.json")
-            await real(file, *given)
+            return await real(file, *given)
 
         patch.setattr(LateFile, method, maybe)
 

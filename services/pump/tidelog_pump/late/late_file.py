@@ -56,10 +56,14 @@ class LateFile:
             if new := new - self.accepted.items():
                 await self._save(self.missing, self.accepted, self.suspected | dict(sorted(new)))
 
-    async def miss(self, start_ts: int, commit_ts: int) -> None:
+    async def miss(self, start_ts: int, commit_ts: int) -> bool:
+        """False: an operator has accepted it by now."""
         async with self._saving:
+            if self.accepted.get(start_ts) == commit_ts:
+                return False
             suspected = _without(self.suspected, start_ts)
             await self._save(self.missing | {start_ts: commit_ts}, self.accepted, suspected)
+        return True
 
     async def accept(self, start_ts: int, commit_ts: int) -> None:
         async with self._saving:

@@ -296,8 +296,7 @@ class Verifier(Actor[VerifierMessage]):
 
     async def _judged(self, start_ts: int, commit_ts: int, at: Pointer, verdict: str) -> None:
         suspect, late, _ = _keys(start_ts, commit_ts)
-        if self._file.accepted.get(start_ts) == commit_ts:
-            # As unpaired, or in this very moment.
+        if self._file.accepted.get(start_ts) == commit_ts:  # as unpaired
             await self._note([], [suspect, late])
             return
         if verdict in (PENDING, UNVERIFIED):
@@ -305,8 +304,10 @@ class Verifier(Actor[VerifierMessage]):
         if verdict == SETTLED:
             await self._file.settle(start_ts)
             await self._note([], [suspect, late])
+        elif not await self._file.miss(start_ts, commit_ts):
+            await self._note([], [suspect, late])
+            return
         else:
-            await self._file.miss(start_ts, commit_ts)
             await self._note([(late, keys.pack_pointer(at))], [suspect])
             log.error(
                 "a late copy that no other Pump has: readers past it are stopped",
