@@ -65,7 +65,7 @@ class DdlFilter:
             else:
                 kept.append(self._named(one))
         target = self._filters.table(outcome.db, "").target.db
-        if reasons and not kept and outcome.kind != "drop_schema":
+        if reasons and not kept and outcome.kind not in _SCHEMA_KINDS:
             return reasons[0]
         if reasons and outcome.kind == "exchange_partition":
             raise self._stop(commit_ts, "exchanges rows with a table that is filtered", query)

@@ -175,6 +175,17 @@ def test_a_dropped_schema_names_only_the_tables_that_readers_know() -> None:
     assert [one.before.name for one in dropped.message.tables if one.before] == ["t"]
 
 
+def test_a_schema_that_is_flashed_back_is_there_though_readers_know_none_of_its_tables() -> None:
+    """They have it for what is created in it from then on."""
+    up = Upstream(replicate_do_table=(TableName("app", "t"),))
+    up.schema("app")
+    up.create("app", "x")
+    assert up.schema("app", "drop_schema", "DROP DATABASE app") is not None
+    back = up.schema("app", "recover_schema", "FLASHBACK DATABASE app")
+    assert back is not None
+    assert not back.message.tables
+
+
 def test_a_schema_of_very_many_tables_is_dropped_briefly() -> None:
     up = Upstream(ignore_table=(TableName("app", "t0"),))
     columns = tuple(f"column_{at}" for at in range(20))
