@@ -23,8 +23,8 @@ from tests.quiet import quiet
 PUMP = "pump"
 FULL = "full"
 COULD_NOT = "could not fail"
-LIVES_ON = {"value/closed", "purged.json", ".node", "reserve"}
-"""Of a Pump on a full disk: without its catalog or a reserve; with what the reserve gave."""
+LIVES_ON = {"value/closed", "purged.json", ".node", "reserve", "believed"}
+"""Of a Pump on a full disk: without its catalog, a reserve or marks; with what the reserve gave."""
 FAILURES = ("IoFailed", "DiskFull")
 OF_FILES = (*FAILURES, "Unavailable", "ConfigError")
 """What an Applier is told of a directory that can't be written, or not be opened."""

@@ -165,6 +165,33 @@ async def _unsynced(machine: Machine, recorder: Recorder) -> None:
     await pump.kill()
 
 
+async def _marks(machine: Machine, recorder: Recorder) -> None:
+    """Timestamps so far apart that there are many marks of W. The log may lose its tail, and the
+    next life write others in its place."""
+    payloads = spread(list(binlogs(16, 44, 300)))
+    pump = await running(machine, recorder)
+    await load(pump, recorder, payloads[:30], [1, 3, 2, 6, 1, 2, 8, 4, 3])
+    await pump.kill()
+    pump = await running(machine, recorder)
+    await load(pump, recorder, payloads[30:], [1, 3, 2, 6, 2])
+    await pump.stop()
+    recorder.note()
+
+
+def spread(payloads: list[bytes]) -> list[bytes]:
+    """Half a second for each step of a timestamp."""
+    from tidelog_proto.binlog_pb2 import Binlog
+
+    first, moved = compose(FIRST_MS), []
+    for payload in payloads:
+        binlog = Binlog.FromString(payload)
+        binlog.start_ts = first + (binlog.start_ts - first) * compose(500)
+        if binlog.commit_ts:
+            binlog.commit_ts = first + (binlog.commit_ts - first) * compose(500)
+        moved.append(binlog.SerializeToString())
+    return moved
+
+
 async def _gc(machine: Machine, recorder: Recorder) -> None:
     """Segments go twice; of what is written in between some is open."""
     pump = await running(machine, recorder)
@@ -214,6 +241,10 @@ INDEX_SAVES = PumpLife(CONFIG, _index)
 CHASER = PumpLife(HASTY, _chaser)
 FIRST_START = PumpLife(CONFIG, _first_start)
 UNSYNCED = PumpLife(_small(2500, sync_log=False), _unsynced)
+MARKS = PumpLife(
+    msgspec.structs.replace(_small(2500, sync_log=False), clock_skew_s=2.0),
+    _marks,
+)
 
 
 def record_moments(life: PumpLife) -> list[Moment]:

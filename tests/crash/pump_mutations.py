@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.crash.mutation import NTH, Mutation
 from tidelog import record
+from tidelog_pump.index.believed import Believed
+from tidelog_pump.index.believed_file import BelievedFile
 from tidelog_pump.index.indexer import Indexer
 from tidelog_pump.log.opening import Opening
 from tidelog_pump.log.segments import Segments
@@ -126,6 +128,22 @@ PUMP_MUTATIONS = (
         "_stored_head",
         "head if fits and self._segments.is_boundary(at) else None",
         "head",
+    ),
+    Mutation(
+        "marks of W behind the end of the log kept",
+        "marks",
+        BelievedFile,
+        "load",
+        "start < mark.at <= end",
+        "start < mark.at",
+    ),
+    Mutation(
+        "a record judged by the mark before it",
+        "marks",
+        Believed,
+        "up_to",
+        "return self.marks[after].ts if after < len(self.marks) else None",
+        "return self.marks[after - 1].ts if after else None",
     ),
     Mutation(
         "segments deleted before the purge point",

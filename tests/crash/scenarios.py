@@ -67,6 +67,7 @@ SCENARIOS = (
     _pump("chaser", "index save", pump_lives.CHASER, 2),
     _pump("first start", "append", pump_lives.FIRST_START, 1),
     _pump("unsynced", "append", pump_lives.UNSYNCED, 2),
+    _pump("marks", "index save", pump_lives.MARKS, 2),
     _store("drainer", "checkpoint", drainer_files.DrainerFiles, drainer_files.checkpoints, 1),
     _store("files", "checkpoint", file_downstream.Files, file_downstream.checkpoints, 3),
     _store("ddls", "checkpoint", appended.DdlHistory, appended.ddls, 2),

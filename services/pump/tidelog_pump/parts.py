@@ -23,6 +23,7 @@ from tidelog_pump.edges.control import Controller
 from tidelog_pump.edges.http_edge import HttpEdge
 from tidelog_pump.edges.nats_edge import NatsEdge
 from tidelog_pump.identity import LOCK_FILE, Identity, IdentityKeeper
+from tidelog_pump.index.believed_file import BelievedFile
 from tidelog_pump.index.census import Census
 from tidelog_pump.index.chase import Chase
 from tidelog_pump.index.chaser import Chaser, Handover
@@ -89,6 +90,12 @@ class Parts:
         self._reserve = Reserve(disk)
         self._purge = PurgePoint(disk, self._reserve)
         self._promised = PromisedFile(disk)
+        self._believed = BelievedFile(
+            disk,
+            self._segments,
+            follow=self.oracle is None,
+            skew_ms=int(config.clock_skew_s * 1000),
+        )
         self._store = open_index(ports)
         self._load = Load()
         self._chase = Chase()
@@ -142,6 +149,7 @@ class Parts:
             self._purge,
             self._promised,
             self._census,
+            self._believed,
             follow=self.oracle is None,
             clock_skew_s=self._config.clock_skew_s,
             buffer_bytes=self._config.index_buffer_bytes,
@@ -173,6 +181,7 @@ class Parts:
             self._ports.clock,
             self._segments,
             self._chase,
+            self._believed,
             self._write_lock,
             sorter,
             indexer,
@@ -307,6 +316,7 @@ class Parts:
         with ExitStack() as last_first:
             last_first.callback(self._lock.release)
             last_first.callback(self._store.close)
+            last_first.callback(self._believed.let_go)
             last_first.callback(self._segments.close)
 
     def http_edge(self, puller: PullerRef) -> HttpEdge:

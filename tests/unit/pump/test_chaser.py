@@ -14,6 +14,7 @@ from tidelog.actor import Actor
 from tidelog.errors import TidelogError
 from tidelog.sim import World, run
 from tidelog.supervisor import Supervisor
+from tidelog_pump.index.believed_file import BelievedFile
 from tidelog_pump.index.chase import COOLDOWN_S, LOCKED_S, POLL_S, Chase
 from tidelog_pump.index.chaser import Chaser, Handover
 from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
@@ -83,6 +84,7 @@ class Rig:
         self.world = world
         self.segments = Segments(ports.disk, segment_bytes=segment_bytes, sync=True)
         self.chase = Chase()
+        believed = BelievedFile(ports.disk, self.segments, follow=False, skew_ms=0)
         self.lock = asyncio.Lock()
         self.index, self.sorter = Index(world), Sorter()
         self.written: list[int] = []
@@ -95,7 +97,9 @@ class Rig:
         )
 
         def chaser() -> Chaser:
-            made = Chaser(ports.clock, self.segments, self.chase, self.lock, sorter, indexer)
+            made = Chaser(
+                ports.clock, self.segments, self.chase, believed, self.lock, sorter, indexer
+            )
             self.chasers.append(made)
             return made
 

@@ -35,11 +35,17 @@ class Chase:
         self.unread = Pointer(0, 0)
         self._marks: list[tuple[Pointer, int]] = []
         """From this record on: what the wall clock said then, or later."""
+        self.latest_ms = 0
+        """The highest that the wall clock said when something came; nothing is judged by more."""
         self._last_try: float | None = None
 
     def reset(self) -> None:
         """The log was read to its end: nothing is unread."""
         self.__init__()  # type: ignore[misc]
+
+    def coming(self, wall_ms: int) -> None:
+        """A batch is about to be written, be the chaser on or off."""
+        self.latest_ms = max(self.latest_ms, wall_ms)
 
     def turn_on(self, first_unread: Pointer, wall_ms: int = 0) -> None:
         if self.on:

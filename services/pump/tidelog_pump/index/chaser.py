@@ -37,6 +37,7 @@ from tidelog import record
 from tidelog.actor import Actor, Nothing, Ref
 from tidelog.failpoints import hit
 from tidelog.ports import Clock
+from tidelog_pump.index.believed_file import BelievedFile
 from tidelog_pump.index.chase import LOCKED_S, POLL_S, Chase
 from tidelog_pump.index.indexer import IndexerMessage, Written, read_back
 from tidelog_pump.log.place import Pointer
@@ -92,6 +93,7 @@ class Handover:
     async def enter(self, start_ts: list[int]) -> None:
         """These Prewrites, and whatever else is in the batch, are about to be written."""
         self._came_ms = self._clock.wall_ms()
+        self._chase.coming(self._came_ms)
         if start_ts and not self._chase.on:
             await self._sorter.tell(Entered(start_ts))
 
@@ -121,12 +123,14 @@ class Chaser(Actor[Nothing]):
         clock: Clock,
         segments: Segments,
         chase: Chase,
+        believed: BelievedFile,
         lock: asyncio.Lock,
         sorter: Ref[SorterMessage],
         indexer: Ref[IndexerMessage],
         gauges: Gauges = OWN,
     ) -> None:
         self._clock = clock
+        self._believed = believed
         self._gauges = gauges
         self._segments = segments
         self._chase = chase
@@ -142,12 +146,20 @@ class Chaser(Actor[Nothing]):
     async def on_start(self) -> None:
         self._gauges.chaser_on.set(0)
         self.spawn(self._run(), "chase")
+        self.spawn(self._mark(), "mark")
 
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(POLL_S)
             if self._chase.on:
                 await self._round()
+
+    async def _mark(self) -> None:
+        """What `Chase` knows of unread records ends with the process; of this something stays."""
+        while True:
+            await self._clock.sleep(POLL_S)
+            if self._chase.on:
+                self._believed.came(self._segments.readable, self._chase.latest_ms)
 
     async def _round(self) -> None:
         began = self._clock.monotonic()

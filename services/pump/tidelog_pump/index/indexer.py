@@ -20,6 +20,7 @@ from tidelog.failpoints import hit, stalled
 from tidelog.payload import Kind, classify
 from tidelog.ports import Buffer, Clock, IndexStore
 from tidelog_pump.index import keys
+from tidelog_pump.index.believed_file import BelievedFile
 from tidelog_pump.index.census import Census
 from tidelog_pump.index.keys import NOWHERE, Head, State, Transaction
 from tidelog_pump.index.pairing import Pairing
@@ -42,6 +43,8 @@ BATCH_ENTRIES = 512
 BUFFER_BYTES = 16 << 20
 BEHIND_S = 0.01
 """How often to look whether the index has caught up with its own work."""
+MARKS_S = 1.0
+"""How often to look whether there are marks of W to write."""
 PAGE = 4096
 SHOWN = 16
 
@@ -123,6 +126,7 @@ class Indexer(Actor[IndexerMessage]):
         purge: PurgePoint,
         promised: PromisedFile,
         census: Census,
+        believed: BelievedFile,
         *,
         follow: bool,
         clock_skew_s: float,
@@ -136,6 +140,7 @@ class Indexer(Actor[IndexerMessage]):
         self._purge = purge
         self._promised = promised
         self._census = census
+        self._believed = believed
         self._late: deque[tuple[int, int]] = deque(maxlen=LATE_KEPT)
         self._follow = follow
         self._skew_ms = int(clock_skew_s * 1000)
@@ -158,14 +163,17 @@ class Indexer(Actor[IndexerMessage]):
         first = self._purge.record.first
         await self._segments.open(self._reached(), first)
         await self._segments.remove(range(first))
+        await self._believed.load()
         self._pairing = await self._load()
         await self._read_log(Pointer(*self._pairing.head[:2]))
+        await self._believed.finish()
         pairing = self._pairing
         log.info("log read", replayed=self.replayed, open=pairing.open_count)
         last = keys.newest_commit(self._store.scan)
         late, end = list(self._late), self._segments.end
         hit("pump.indexer.log_read")
         await self._sorter.tell(Recovered(pairing.high.value, last, pairing.opened(), end, late))
+        self.spawn(self._keep_marks(), "marks")
 
     def _reached(self) -> Pointer | None:
         """Where the log ended once: it may be gone with all that lay in its directory. Without
@@ -174,16 +182,19 @@ class Indexer(Actor[IndexerMessage]):
         return None if self._promised.began or at == NOTHING.at else at
 
     async def _read_log(self, begin: Pointer) -> None:
-        """A MiB at a time: what else runs in the process goes on."""
+        """A MiB at a time: what else runs in the process goes on. Timestamps are believed as they
+        were when they came, as far as that is known."""
         patience = Patience(self._clock)
         total = self._to_read = self._segments.bytes_from(begin)
         async for records in self._segments.scan(begin):
-            wall_ms = self._clock.wall_ms()
+            now_ms = self._clock.wall_ms()
             for pointer, payload in records:
-                self._pairing.feed(read_back(pointer, payload), wall_ms)
+                came_ms = self._believed.came_ms(pointer, now_ms)
+                self._pairing.feed(read_back(pointer, payload), came_ms)
                 if len(self._pairing) >= BATCH_ENTRIES:
                     await self._write()
             await self._write()
+            self._note()
             self.replayed += len(records)
             self._to_read = self._segments.bytes_from(records[-1][0])
             if patience.is_time_to_tell():
@@ -288,6 +299,16 @@ class Indexer(Actor[IndexerMessage]):
             await self._sorter.tell(indexed)
         elif chased:
             await self._tell_of(chased, closed)
+        self._note()
+
+    def _note(self) -> None:
+        self._believed.note(self._indexed, self._pairing.head.high_ts)
+
+    async def _keep_marks(self) -> None:
+        """In a task of its own: no binlog waits for it."""
+        while True:
+            await self._clock.sleep(MARKS_S)
+            await self._believed.look(self._clock.monotonic())
 
     @property
     def _indexed(self) -> Pointer:
@@ -362,12 +383,15 @@ class Indexer(Actor[IndexerMessage]):
         return changes.closed
 
     async def on_stop(self) -> None:
+        await self._believed.finish()
+        self._believed.let_go()
         await self._segments.finish()
 
     def status(self) -> dict[str, object]:
         pairing = self._pairing
         return {
             "head": list(pairing.head[:2]),
+            "marks": self._believed.status(),
             "replayed": self.replayed,
             "waiting_for_index_s": self._waiting_s,
             "open": pairing.open_count,
