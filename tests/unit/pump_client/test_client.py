@@ -124,7 +124,7 @@ def test_what_callers_have_waiting_travels_together() -> None:
     play(body, "p1")
 
 
-def test_a_message_stays_below_256_kib() -> None:
+def test_a_message_stays_below_512_kib() -> None:
     async def body(client: PumpClient, cluster: FakeCluster) -> None:
         pump = cluster.pumps["p1"]
         async with asyncio.TaskGroup() as group:
@@ -132,7 +132,7 @@ def test_a_message_stays_below_256_kib() -> None:
                 value = b"x" * (100 << 10)
                 binlog = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_value=value)
                 group.create_task(client.write(binlog))
-        assert pump.sizes == [2] * 10
+        assert pump.sizes == [5] * 4
 
     play(body, "p1")
 

@@ -19,7 +19,8 @@ from tidelog.pump_client.errors import NotSent
 from tidelog.pump_client.metrics import BATCHES, LOST_ANSWERS, REFUSED, WRITES
 from tidelog.pump_client.routing.pump_list import Pump, PumpList
 
-BATCH_BYTES = 256 << 10
+BATCH_BYTES = 512 << 10
+"""ADR 23."""
 BATCH_COUNT = 128
 """Few enough that a Pump works on one batch while the callers of another get their answers: one
 batch of all callers would let the two sides take turns."""
