@@ -20,7 +20,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class WriteBatch(_message.Message):
-    """What a PumpClient's callers had waiting, <= 256 KiB, on tidelog.<c>.pump.<node>.write."""
+    """What a PumpClient's callers had waiting, <= 512 KiB, on tidelog.<c>.pump.<node>.write."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
