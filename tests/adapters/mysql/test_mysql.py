@@ -165,6 +165,38 @@ def test_documents_that_a_first_copy_wrote_are_found(server: MariaDb) -> None:
     assert run(server, scenario).sql("SELECT n FROM d.b ORDER BY n") == [(4,), (5,)]
 
 
+def test_a_server_that_can_not_compare_documents_is_asked_for_their_texts(
+    server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a MariaDB before 10.7: what we wrote is found, the text of a first copy only where it is
+    as ours."""
+    kept, refused = MysqlSession.rows, list[str]()
+
+    async def older(session: MysqlSession, sql: str) -> list[tuple[Any, ...]]:
+        if "JSON_EQUALS" in sql:
+            refused.append(sql)
+            sql = sql.replace("JSON_EQUALS", "no_such_function")
+        return await kept(session, sql)
+
+    bag = table("b", column("n", "int(11)"), column("j", "json"))
+    copied = [(1, '{"x":1}'), (2, '{"x": 1}')]
+
+    async def scenario(rig: Rig) -> None:
+        await rig.ddl(ddl("create_table", (None, bag)))
+        images = RowImages(stored(bag)).of(copied)
+        await rig.rows(bag, *[Event("r", 1, after=one.row, b64=list(one.b64)) for one in images])
+        rows = [{"n": n, "j": {"x": 1}} for n in (1, 2, 3)]
+        await rig.rows(bag, Event("c", 2, after=rows[2]))
+        for ts, row in enumerate(rows, 3):
+            await rig.rows(bag, Event("d", ts, before=row))
+
+    asked = "SELECT n FROM d.b"
+    assert run(server, scenario).sql(asked) == []
+    monkeypatch.setattr(MysqlSession, "rows", older)
+    assert run(server, scenario).sql(asked) == [(2,)]
+    assert len(refused) == 1
+
+
 def test_no_row_without_a_document_is_taken_for_one_that_has_it(server: MariaDb) -> None:
     """MariaDB takes JSON_EQUALS of NULL for true where it is a condition."""
     bag = table("b", column("n", "int(11)"), column("j", "json"))

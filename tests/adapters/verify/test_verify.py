@@ -14,6 +14,7 @@ import msgspec
 import pymysql
 import pytest
 
+from tests.conditions import until
 from tests.servers import MariaDb, mariadb_server
 from tests.topology import tidelog
 from tidelog.actor import first_error
@@ -30,6 +31,8 @@ from tidelog.errors import (
 from tidelog_cli.verify import verifying
 from tidelog_cli.verify.comparing import Limits
 from tidelog_cli.verify.kinds import double_text
+from tidelog_cli.verify.mysql_side import MysqlSide
+from tidelog_cli.verify.place import Place
 from tidelog_cli.verify.report import Report, TableResult
 from tidelog_cli.verify.verifying import Asked
 
@@ -270,6 +273,23 @@ def test_who_can_not_be_asked_is_told_without_the_password(
         found, told = refused(source, downstream)
         assert found == code, told
         assert downstream.startswith("sqlite") or "secret" not in told
+
+
+def test_a_side_that_answers_nothing_is_named_and_its_connection_closed(
+    empty: tuple[MariaDb, MariaDb],
+) -> None:
+    """While whoever asked still runs: the account has few queries an hour, and connections."""
+    source, _ = empty
+    run(source, "CREATE OR REPLACE USER few WITH MAX_QUERIES_PER_HOUR 3")
+    asked = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER='few'"
+    place = Place.parse(f"mysql://few@{source.host}:{source.port}/", "source")
+
+    async def scenario() -> None:
+        with pytest.raises(BadInput, match=r"refused to be compared \(1226\): .*max_queries"):
+            await MysqlSide.connect(place, "tidb_binlog.checkpoint")
+        await until(lambda: run(source, asked) == [(0,)])
+
+    asyncio.run(scenario())
 
 
 def test_doubles_are_printed_as_the_server_does(empty: tuple[MariaDb, MariaDb]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.downstreams.shapes import column, created, table
 from tests.unit.pump.driven import Machine
 from tidelog.downstream import Checkpoint, Image, RowRefused, TableShare, Work
-from tidelog.errors import DiskFull, Unavailable
+from tidelog.errors import DiskFull, IoFailed, Unavailable
 from tidelog.real.disk import RealDisk
 from tidelog_applier.apply.refused import RefusedRow
 from tidelog_applier.apply.skipping import REFUSED_FILE, RefusedRows, SkippingLane
@@ -293,3 +293,35 @@ def test_its_lines_are_counted_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -
             assert disk.read_file(REFUSED_FILE) == data[: data.rfind(b"\n") + 1]
 
     asyncio.run(scenario())
+
+
+def test_a_file_that_can_not_be_mended_is_closed_and_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torn = b'{"db":"d"}\n{"db":"d","tab'
+    (tmp_path / REFUSED_FILE).write_bytes(torn)
+
+    def fails(fd: int, size: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def opened() -> list[str]:
+        links = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+        return [link for link in links if link.endswith(f"{tmp_path.name}/{REFUSED_FILE}")]
+
+    async def scenario() -> None:
+        position = Position()
+        refused = RefusedRows(RealDisk(tmp_path), position)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "ftruncate", fails)
+            for _ in range(3):
+                with pytest.raises(IoFailed, match="Input/output error"):
+                    await refused.open()
+                assert opened() == []
+        assert (position.skipped, (tmp_path / REFUSED_FILE).read_bytes()) == (0, torn)
+        await refused.open()
+        assert len(opened()) == 1
+        assert position.skipped == 1
+        refused.close()
+
+    asyncio.run(scenario())
+    assert (tmp_path / REFUSED_FILE).read_bytes() == b'{"db":"d"}\n'

@@ -8,11 +8,13 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from structlog.testing import capture_logs
 
 from tidelog.bulk.jobs import BackfillJob
 from tidelog.errors import NotFound, Refused, Unavailable
 from tidelog.schema.structure import TableStructure
 from tidelog_backfill.snapshot import run
+from tidelog_backfill.snapshot.parquet import PLAN as PLAN_FILE
 from tidelog_backfill.snapshot.plan import Asked, CopiedTable, SnapshotPlan
 from tidelog_backfill.snapshot.refusals import (
     refuse_changed,
@@ -163,3 +165,31 @@ def test_who_is_refused_for_another_ones_copy_holds_what_that_one_needs(
         run.backfill(NO_SPARK, job, lambda _: None)
     assert [one.args for one in pin.hold.await_args_list] == ([(S - 7,)] if is_there else [])
     assert pin.drop.await_count == (not is_there)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "drops"),
+    [("theirs.txt", b"x", True), (PLAN_FILE, b'{"ts":', False)],
+    ids=["no copy", "nobody can tell"],
+)
+def test_who_ends_beside_something_else_lets_go_only_where_no_copy_can_be(
+    name: str, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, drops: bool
+) -> None:
+    """Somebody has put it there since the directory was found empty."""
+
+    class Meanwhile(Keyed):
+        def chunks(self, *_: object) -> list[Any]:
+            (tmp_path / "copy" / name).write_bytes(data)
+            raise Unavailable("the source is gone")
+
+    pin = AsyncMock(timestamp=AsyncMock(return_value=S), held="`tidelog feed unregister`")
+    monkeypatch.setattr(run, "open_source", lambda *_: Meanwhile())
+    monkeypatch.setattr(run, "Pin", lambda *_: pin)
+    job = BackfillJob(source="mysql://u@db/", snapshot_ts=S, parquet=f"{tmp_path}/copy")
+    with pytest.raises(Unavailable, match="the source is gone") as ended, capture_logs() as logged:
+        run.backfill(NO_SPARK, job, lambda _: None)
+    assert ended.value.hint.endswith(pin.held)
+    assert pin.drop.await_count == drops
+    pin.hold.assert_not_awaited()
+    told = [one["why"] for one in logged if one["event"] == "what a copy would need stays held"]
+    assert [f"{PLAN_FILE} is no plan of a backfill" in why for why in told] == [True] * (not drops)

@@ -60,6 +60,13 @@ def test_the_files_for_tls_go_to_who_asks_the_upstream() -> None:
         up.options(Path("d"), DOWN, oracle="pd", pd_urls=urls)
 
 
+@pytest.mark.parametrize("feed", ["A b", "", "billing.v2"])
+def test_what_is_no_name_of_a_feed_is_said_before_anything_starts(feed: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--feed: feed '{feed}': 1 to 63 of a-z"):
+        up.options(Path("d"), DOWN, feed=feed)
+    assert up.options(Path("d"), DOWN, feed="billing-v2").feed == "billing-v2"
+
+
 @pytest.mark.parametrize("url", ["pd1:2379", " http://pd1:2379", "HTTP://pd1:2379"])
 def test_a_pd_is_asked_in_whatever_form_it_is_named(url: str) -> None:
     async def main(world: World) -> None:

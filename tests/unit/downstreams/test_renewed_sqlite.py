@@ -79,3 +79,29 @@ def test_older_indexes_on_beginnings_are_on_the_whole_columns(tmp_path: Path) ->
         db.execute("CREATE TABLE `d.t` (`id` INTEGER, `v` TEXT, PRIMARY KEY (`id`))")
         db.execute("CREATE UNIQUE INDEX `10.u` ON `d.t` (substr(`v`, 1, 3))")
     assert run(tmp_path, newer).read('SELECT id FROM "d.t" ORDER BY id') == [(0,), (1,)]
+
+
+def test_an_older_index_on_beginnings_stays_where_whole_columns_are_not_unique(
+    tmp_path: Path,
+) -> None:
+    """As a TiDB without new collations has such rows: they differ in case only."""
+    ci = column("v", "varchar(20)", collation="utf8mb4_general_ci")
+    shape = table("t", ID, ci, key=("id",), number=10)
+
+    async def newer(rig: Rig) -> None:
+        await rig.rows(shape, created({"id": 3, "v": "b"}))
+
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db, db:
+        for collation, compare in CASE_INSENSITIVE.items():
+            db.create_collation(collation, compare)
+        db.execute(
+            "CREATE TABLE `d.t`"
+            " (`id` INTEGER, `v` TEXT COLLATE utf8mb4_general_ci, PRIMARY KEY (`id`))"
+        )
+        db.execute("INSERT INTO `d.t` VALUES (1, 'a'), (2, 'A')")
+        db.execute("CREATE UNIQUE INDEX `10.u` ON `d.t` (substr(`v`, 1, 3))")
+    rig = run(tmp_path, newer)
+    assert rig.read('SELECT id FROM "d.t" ORDER BY id') == [(1,), (2,), (3,)]
+    sql = "SELECT sql FROM sqlite_master WHERE name = '10.u'"
+    assert rig.read(sql) == [("CREATE UNIQUE INDEX `10.u` ON `d.t` (substr(`v`, 1, 3))",)]
+    assert rig.read("PRAGMA user_version") == [(renewed_sqlite.VERSION,)]

@@ -100,3 +100,28 @@ def test_a_leader_that_was_taken_over_writes_nothing_more(tmp_path: Path) -> Non
         assert found.checkpoint.commit_ts == 20
 
     asyncio.run(main())
+
+
+def test_a_leader_that_was_taken_over_opens_no_more_and_is_in_nobody_s_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An Applier opens its downstream anew behind an error; what it looks in is a transaction."""
+    monkeypatch.setattr(module, "BUSY_S", 0.1)
+
+    async def main() -> None:
+        path = tmp_path / "copy.db"
+        first = await begun(path)
+        second = of(path)
+        await second.open("shop")
+        with pytest.raises(TakenOver, match="another Applier has taken over sqlite:"):
+            await first.open("shop")
+        lane = await second.lane(0)
+        event = Event("c", 3, {"id": 1}, None, {"id": 1, "v": 3})
+        await lane.apply(await work(second, T, 3, event))
+        assert told(path, "d.t") == [(1, 3)]
+        found = (await second.open("shop")).checkpoint
+        assert found == Checkpoint(3, True, feed="shop")
+        await first.close()
+        await second.close()
+
+    asyncio.run(main())

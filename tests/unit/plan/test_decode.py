@@ -9,7 +9,7 @@ from tests.unit.downstreams.shapes import table
 from tidelog.changes import Event, RowMessage
 from tidelog.downstream import TableRule
 from tidelog.errors import UnparsablePayload
-from tidelog.plan.decode import Decoded
+from tidelog.plan.decode import Decoded, key_of
 
 
 def body(name: str, version: int, *commit_ts: int) -> bytes:
@@ -55,3 +55,10 @@ def test_what_was_read_before_is_left_out() -> None:
 def test_a_body_that_is_none_of_ours_is_refused() -> None:
     with pytest.raises(UnparsablePayload):
         Decoded().add(b'{"db":"d"}', 0)
+
+
+def test_a_body_names_its_table_whatever_else_it_holds() -> None:
+    assert key_of(body("t", 7, 1, 2)) == ("d", "t", 7)
+    for wrong in (b"[", b'{"table":7}', b'{"db":"\xff"}', b'{"x":' + b"[" * 5000):
+        with pytest.raises(UnparsablePayload, match=r"^a row message can't be read: "):
+            key_of(wrong)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.pump.driven import drive, scanned
+from tests.unit.pump.driven import Machine, drive, scanned
 from tests.unit.pump.gc_rig import ON_DEMAND, Load, purged, segments
 from tests.unit.pump.rig import CONFIG, NODE, Client, start
 from tests.unit.pump.test_log_opening import change, fill, small
@@ -116,3 +116,25 @@ def test_a_log_that_ends_before_what_is_known_of_it_elsewhere_stops_the_start() 
     with pytest.raises(Corrupt, match=r"is the volume of value mounted\?"):
         drive(machine.segments().open(Pointer(0, 1)))
     assert machine.opened().fids == [0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_sync_log_a_power_loss_may_take_what_is_known_elsewhere(seed: int) -> None:
+    """But for whole segments: each is durable before the next one begins."""
+    machine = Machine(seed, segment_bytes=1000, sync=False)
+    log = machine.opened()
+    records = fill(log)
+    end = log.end
+    assert end.fid > 0
+    assert end.offset > 0
+    machine.disk.faults.keeps_unsynced = False
+    machine.disk.crash()
+    machine.sync = True
+    with pytest.raises(Corrupt, match=f"ended at {end.offset} once"):
+        drive(machine.segments().open(end))
+    machine.sync = False
+    drive((again := machine.segments()).open(end))
+    assert again.end == Pointer(end.fid, 0)
+    assert scanned(again) == ([one for one in records if one[0].fid < end.fid], None)
+    with pytest.raises(Corrupt, match="is gone"):
+        drive(machine.segments().open(Pointer(end.fid + 1, 7)))

@@ -175,6 +175,38 @@ async def test_a_slow_viewer_is_let_go_and_the_others_go_on(
         await quick.readuntil(b"last\n\n")
 
 
+def test_who_takes_not_even_the_first_is_let_go_after_a_while() -> None:
+    """Of a viewer whose machine is gone no kernel says anything for minutes."""
+
+    async def main(world: World) -> None:
+        viewers, tree = Viewers(), Supervisor("test")
+        gatherer = tree.actor("stub", Stub)
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()
+
+        async def receive() -> Message:
+            raise AssertionError("it is not asked whether it is there")
+
+        world.node("n").start(lambda *_: tree, None)
+        await world.until(lambda: gatherer.alive, 5)
+        began = world.loop.time()
+        telling = asyncio.ensure_future(
+            web.Events(gatherer, viewers)({"type": "http"}, receive, send)
+        )
+        await world.until(lambda: len(sent) == 2, 5)
+        assert len(viewers) == 1
+        await telling
+        assert web.SLOW_S <= world.loop.time() - began < web.SLOW_S + 1
+        assert sent[-1]["body"] == b"data: first\n\n"
+        assert len(viewers) == 0
+
+    run(main)
+
+
 def test_who_takes_nothing_is_told_nothing_more() -> None:
     async def main(world: World) -> None:
         viewers = Viewers()

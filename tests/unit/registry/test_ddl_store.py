@@ -7,6 +7,7 @@ import contextlib
 import json
 
 import pytest
+from crc32c import crc32c
 
 from tests.unit.registry.nodes import CLUSTER
 from tidelog.actor import Ref
@@ -19,7 +20,7 @@ from tidelog.sim.disk import DiskFaults
 from tidelog.supervisor import Supervisor
 from tidelog_registry import ddl_store, service
 from tidelog_registry.config import RegistryConfig
-from tidelog_registry.ddl_store import Append, DdlStore, Page
+from tidelog_registry.ddl_store import HEADER, Append, DdlStore, Page
 
 Mail = Append | Page
 
@@ -192,6 +193,36 @@ def test_a_flipped_byte_before_the_synced_end_stops_the_registry() -> None:
         node.restart()
         await world.until(lambda: bool(node.failures), 5)
         assert type(node.failures[0]).__name__ == "Corrupt"
+
+    run(main)
+
+
+def test_a_whole_record_that_is_no_job_stops_the_registry() -> None:
+    """Its checksum is right: a torn tail that may be cut looks otherwise."""
+
+    async def main(world: World) -> None:
+        bench = Bench()
+        node = world.node("n")
+        node.start(bench.build, None)
+        await world.until(lambda: bench.ref.alive, 5)
+        await bench.append(job(1))
+        await node.stop()
+        disk = node.ports().disk
+        right = disk.read_file(ddl_store.PATH)
+        for body in (b'{"no": "id"}', b'{"id":"\xff"}', b"[" * 5000):
+            kept = right + HEADER.pack(len(body), crc32c(body)) + body
+            await disk.write_file(ddl_store.PATH, kept)
+            node.failures.clear()
+            node.restart()
+            await world.until(lambda: bool(node.failures), 5)
+            assert isinstance(node.failures[0], BadInput)
+            assert node.failures[0].message.startswith("that is no DDL job: ")
+            node.kill()
+            assert disk.read_file(ddl_store.PATH) == kept, "nothing was cut"
+        await disk.write_file(ddl_store.PATH, right)
+        node.restart()
+        await world.until(lambda: bench.ref.alive, 5)
+        assert await bench.ids() == [1]
 
     run(main)
 

@@ -23,6 +23,10 @@ FILES = {
 ENTRIES = {
     (subjects.members_bucket(CLUSTER), "p1"): "membership entry p1 can't be read",
     (subjects.registry_bucket(CLUSTER), tso_store.KEY): "the oracle's bound can't be read",
+    (
+        subjects.registry_bucket(CLUSTER),
+        consumer_store.KEY,
+    ): f"{subjects.registry_bucket(CLUSTER)}: the kept consumers can't be read",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,15 @@ CODE = 128 + signal.SIGTERM
 GOES_ON = "it ends with what is under way; again: at once"
 AT_ONCE = "tidelog.workload: ended at once"
 UNDECIDED = f"{AT_ONCE}: nobody decides what was under way"
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """A run takes them over, and what it set of a process that goes on stays."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def twice() -> None:
@@ -103,3 +112,13 @@ def test_what_is_stuck_keeps_the_directory_and_ends_the_process(
     with pytest.raises(SystemExit) as left:
         program.run(["--state", str(tmp_path)])
     assert (left.value.code, released) == (os.EX_SOFTWARE, [])
+
+
+def test_ctrl_c_before_the_loop_is_there_ends_it_with_nothing_begun(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has none
+    monkeypatch.setattr(program, "_to_the_end", lambda *_: signal.raise_signal(signal.SIGINT))
+    assert program.run(["--state", str(tmp_path / "state")]) == 128 + signal.SIGINT
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / "state").exists()
