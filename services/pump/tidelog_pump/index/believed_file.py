@@ -42,6 +42,8 @@ class BelievedFile:
         self._believed = Believed(self._every_ms)
         self._file: File | None = None
         """None: all of it is to be written anew."""
+        self._is_new = False
+        """A power loss may take the file: there is nothing in it yet."""
         self._saving = asyncio.Lock()
         self._marked_s = 0.0
 
@@ -117,7 +119,9 @@ class BelievedFile:
         whole = False
         try:
             await self._file.append([pack(self._believed.take())], sync=True)
-            whole = True
+            if self._is_new:
+                await self._disk.sync_dir(".")
+            self._is_new, whole = False, True
         except DiskFull as error:
             log.warning("no room for a mark of what is believed", error=error.message)
         finally:
@@ -127,7 +131,7 @@ class BelievedFile:
     async def _begin(self) -> None:
         try:
             self._file = await self._disk.open(BELIEVED_FILE, create=True)
-            await self._disk.sync_dir(".")
+            self._is_new = True
         except DiskFull as error:
             log.warning("no room for marks of what is believed", error=error.message)
 
@@ -140,7 +144,7 @@ class BelievedFile:
         except DiskFull as error:
             log.warning("no room for the marks of what is believed", error=error.message)
             return False
-        self._file = await self._disk.open(BELIEVED_FILE)
+        self._file, self._is_new = await self._disk.open(BELIEVED_FILE), False
         return True
 
     async def _delete(self) -> None:
