@@ -154,7 +154,7 @@ class DdlStore(Actor[Append | Page]):
         if not 0 < length <= JOB_BYTES or position + HEADER.size + length > size:
             return None
         data = self._file.read(position + HEADER.size, length)
-        return (_job_id(data), length) if crc32c(data) == crc else None
+        return (_job_id(data, position), length) if crc32c(data) == crc else None
 
     def _at(self, job_id: int) -> bytes | None:
         place = self._places.of(job_id)
@@ -269,9 +269,9 @@ def _checked(job: bytes) -> DdlJob:
     return found
 
 
-def _job_id(job: bytes) -> int:
-    """Of one that is kept. Raises BadInput."""
+def _job_id(job: bytes, position: int) -> int:
+    """Of one that is kept there. Raises Corrupt."""
     try:
         return msgspec.json.decode(job, type=_Id).id
     except NOT_READABLE as error:
-        raise BadInput(f"that is no DDL job: {error}") from error
+        raise Corrupt(f"{PATH} has no DDL job at offset {position}: {error}") from error

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from tests.unit.registry.nodes import CLUSTER
 from tidelog.actor import Ref
 from tidelog.ddl_history import EmbeddedHistory
-from tidelog.errors import BadInput, Conflict, TidelogError
+from tidelog.errors import BadInput, Conflict, Corrupt, TidelogError
 from tidelog.messages import DdlJobs, DdlList, Empty, encode
 from tidelog.ports import Ports
 from tidelog.sim import World, run
@@ -215,8 +215,9 @@ def test_a_whole_record_that_is_no_job_stops_the_registry() -> None:
             node.failures.clear()
             node.restart()
             await world.until(lambda: bool(node.failures), 5)
-            assert isinstance(node.failures[0], BadInput)
-            assert node.failures[0].message.startswith("that is no DDL job: ")
+            assert isinstance(node.failures[0], Corrupt)
+            told = f"{ddl_store.PATH} has no DDL job at offset {len(right)}: "
+            assert node.failures[0].message.startswith(told)
             node.kill()
             assert disk.read_file(ddl_store.PATH) == kept, "nothing was cut"
         await disk.write_file(ddl_store.PATH, right)
