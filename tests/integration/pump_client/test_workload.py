@@ -123,14 +123,19 @@ def test_a_pump_killed_under_load_loses_nothing(tmp_path: Path) -> None:
 
 
 async def _kill_twice(made: Cluster, ledger: Path) -> None:
-    """Each time in the middle of the load: it writes its ledger each second."""
+    """Each time in the middle of the load, which goes on behind it: it writes its ledger each
+    second."""
 
     def committed() -> int:
         return ledger.read_bytes().count(b"\n") if ledger.exists() else 0
 
+    async def more(count: int) -> None:
+        wanted = committed() + count
+        await until(lambda: committed() >= wanted, 60)
+
     for pump in made.pumps:
-        before = committed()
-        await until(lambda before=before: committed() >= before + 100, 60)  # type: ignore[misc]
+        await more(100)
         pump.kill()
         pump.start()
         await asyncio.to_thread(pump.wait)
+    await more(150)
