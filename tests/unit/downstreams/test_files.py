@@ -216,6 +216,22 @@ def test_the_factory_opens_it(tmp_path: Path) -> None:
     assert isinstance(opened, FilesDownstream)
 
 
+def test_a_full_disk_is_told_and_written_on_where_there_is_room() -> None:
+    machine = Machine(1)
+    target = Target.parse(f"file:///out?segment_bytes={SEGMENT}")
+    downstream = FilesDownstream(target, lambda path: machine.mount())
+    drive(downstream.open("f"))
+    drive(drive(downstream.lane(0)).apply(work((BASE, 3))))
+    lane = drive(downstream.lane(0))
+    machine.disk.full = True
+    with pytest.raises(Unavailable, match="file:///out") as told:
+        drive(lane.apply(work((BASE + 1, 2))))
+    assert told.value.hint
+    machine.disk.full = False
+    drive(drive(downstream.lane(0)).apply(work((BASE + 1, 2))))
+    assert found(machine) == [(BASE, 3), (BASE + 1, 2)]
+
+
 @given(st.data())
 def test_nothing_is_missing_or_twice_whatever_ends_the_writer(data: st.DataObject) -> None:
     """Each life writes on from its checkpoint until its disk fails, the power does, or it ends; on

@@ -229,6 +229,17 @@ def test_a_full_disk_does_no_harm_and_later_all_is_written() -> None:
     assert [mark.at for mark in rig.stored() or ()] == rig.places[1:6]
 
 
+def test_a_start_on_a_full_disk_goes_on_without_and_later_all_is_written() -> None:
+    rig = Rig()
+    mounted = rig.machine.mount()
+    file = BelievedFile(mounted, rig.segments, follow=True, skew_ms=SKEW_MS)
+    rig.machine.disk.full = True
+    drive(file.load())
+    rig.machine.disk.full = False
+    rig.note_all(file)
+    assert [mark.at for mark in rig.stored() or ()] == rig.places[1:]
+
+
 def test_what_is_not_indexed_yet_is_marked_by_the_clock() -> None:
     """And W of the index, which comes later, makes no mark below."""
     rig = Rig()
