@@ -103,8 +103,10 @@ def matches(
         if native_json:
             return f"{column} <=> CAST({text} AS JSON)"
         same = f"CAST({column} AS CHAR) <=> {text} COLLATE utf8mb4_bin"
+        if not json_equals:
+            return same
         depth = _depth(json.decode(b64decode(value)) if marked else value)
-        if not json_equals or depth >= JSON_DEPTH:
+        if depth >= JSON_DEPTH:
             return same
         equal = f"IF(JSON_VALID({column}),JSON_EQUALS({column},{text}),0)"
         # It reads a mere number beyond its end. The text of all others is in a statement once.

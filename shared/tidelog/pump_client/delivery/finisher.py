@@ -22,7 +22,6 @@ from tidelog.errors import (
     Unavailable,
 )
 from tidelog.failpoints import hit
-from tidelog.messages import OFFLINE
 from tidelog.ports import Clock
 from tidelog.pump_client.delivery.backlog import Backlog, Finish
 from tidelog.pump_client.delivery.send import Send
@@ -120,11 +119,9 @@ class Delivery:
             self._backlog.postpone(item, self._clock.monotonic() + item.delay())
 
     def _has_left(self, node: str, error: Exception) -> bool:
-        """A Pump refuses an end only when it has left, with nothing open; the registry lists its
-        tombstone for ever. There is nothing left to roll back."""
-        pump = self._pumps.pumps.get(node)
-        gone = self._pumps.settled and pump is not None and pump.state == OFFLINE
-        return gone or isinstance(error, NotOnline)
+        """A Pump refuses an end only when it has left, with nothing open: there is nothing to roll
+        back."""
+        return isinstance(error, NotOnline) or self._pumps.has_tombstone(node)
 
     def _abandon(self, item: Finish) -> None:
         """A Rollback to every other Pump that was tried with the Prewrite."""

@@ -14,7 +14,6 @@ import structlog
 
 from tidelog.actor import Actor, Nothing
 from tidelog.errors import BadInput, InvariantBroken, TidelogError
-from tidelog.messages import OFFLINE
 from tidelog.ports import Clock, Oracle
 from tidelog.pump_client.delivery.backlog import Finish
 from tidelog.pump_client.delivery.finisher import Delivery
@@ -151,9 +150,8 @@ class SkipRecorder(Actor[Nothing]):
         await skipping.end_telling(told=True)
 
     def _has_left(self, node: str) -> bool:
-        """The registry lists one with a tombstone for ever."""
-        pump = self._pumps.pumps.get(node)
-        return self._pumps.settled and (pump is None or pump.state == OFFLINE)
+        pumps = self._pumps
+        return (pumps.settled and node not in pumps.pumps) or pumps.has_tombstone(node)
 
     def _finish(
         self, start_ts: int, node: str, commit_ts: int = 0, others: list[str] | None = None

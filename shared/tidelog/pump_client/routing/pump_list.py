@@ -99,6 +99,11 @@ class PumpList:
         self.refresh()
         return came, gone
 
+    def has_tombstone(self, node: str) -> bool:
+        """It has left, with nothing open or its loss accepted; the registry lists it for ever."""
+        pump = self.pumps.get(node)
+        return self.settled and pump is not None and pump.state == OFFLINE
+
     def refresh(self) -> None:
         """Compute the lists again, sorted by node so that a hash means the same everywhere."""
         ready = sorted((p for p in self.pumps.values() if p.lane is not None), key=_by_node)
